@@ -85,7 +85,7 @@ class Contender:
     reasons: dict[str, str] = field(default_factory=dict)
 
     def add(self, answer: dict[str, Any]) -> None:
-        """Take in what one process printed."""
+        """Add the output of one process."""
         self.version = answer.get("version", self.version)
         values: dict[str, float] = {}
         for column, value in answer["found"].items():

@@ -1,4 +1,4 @@
-"""The shape of the house, checked by machine."""
+"""Checks of file sizes, module names, imports and lock files."""
 
 import ast
 from pathlib import Path
@@ -12,16 +12,16 @@ PYTHON = sorted(
     for path in (ROOT / folder).rglob("*.py")
 )
 SOURCE = [path for path in PYTHON if path.is_relative_to(ROOT / "src")]
-LIMIT = 600
+MAX_LINES = 600
 FORBIDDEN_STEMS = {"utils", "helpers", "common", "misc", "manager", "base2"}
 
 
-def test_a_file_fits_in_the_head() -> None:
+def test_files_have_at_most_600_lines() -> None:
     lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in PYTHON}
-    assert [f"{p.relative_to(ROOT)}: {n}" for p, n in lengths.items() if n > LIMIT] == []
+    assert [f"{p.relative_to(ROOT)}: {n}" for p, n in lengths.items() if n > MAX_LINES] == []
 
 
-def test_a_module_is_named_after_its_topic() -> None:
+def test_module_names_are_not_generic() -> None:
     bad = [
         str(path.relative_to(ROOT))
         for path in SOURCE
@@ -30,7 +30,7 @@ def test_a_module_is_named_after_its_topic() -> None:
     assert bad == []
 
 
-def test_every_package_folder_can_be_seen_by_the_import_contracts() -> None:
+def test_package_folders_have_an_init_module() -> None:
     folders = {path.parent for path in SOURCE}
     assert [str(f) for f in folders if not (f / "__init__.py").exists()] == []
 
@@ -89,14 +89,14 @@ def test_code_inside_acc_does_not_import_the_flat_api() -> None:
 
 
 @pytest.mark.parametrize("layer", ["domain", "ports", "application"])
-def test_the_core_uses_the_standard_library_and_in_the_application_msgspec(layer: str) -> None:
+def test_core_layers_import_only_standard_library_and_msgspec(layer: str) -> None:
     import sys
 
     allowed = sys.stdlib_module_names | {"acc"} | ({"msgspec"} if layer == "application" else set())
     found: set[str] = set()
     for path in (ROOT / "src" / "acc" / layer).rglob("*.py"):
         if path.name == "base.py":
-            continue  # the base of values is made of msgspec
+            continue  # the base class of value objects uses msgspec
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             modules = []
             if isinstance(node, ast.Import):
@@ -107,7 +107,7 @@ def test_the_core_uses_the_standard_library_and_in_the_application_msgspec(layer
     assert found - allowed == set()
 
 
-def test_the_repository_names_no_registry_and_no_lock_with_hosts() -> None:
+def test_lock_files_have_hashes_and_no_urls() -> None:
     assert not (ROOT / "uv.lock").exists() or "uv.lock" in (ROOT / ".gitignore").read_text()
     for path in (ROOT / "requirements").iterdir():
         lock = path.read_text()

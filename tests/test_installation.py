@@ -138,12 +138,12 @@ def locked(name: str) -> list[Requirement]:
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 @pytest.mark.parametrize("name", ROOTS)
-def test_a_lock_satisfies_every_requirement_of_its_packages(name: str, environment: str) -> None:
+def test_lock_satisfies_all_requirements(name: str, environment: str) -> None:
     packages = installed_packages()
     assert unsatisfied(locked(name), packages, ROOTS[name], ENVIRONMENTS[environment]) == []
 
 
-def test_every_locked_package_is_installed_here_in_its_version() -> None:
+def test_installed_packages_have_locked_versions() -> None:
     installed = {package.name: package.version for package in installed_packages()}
     wanted = {
         canonicalize_name(pin.name): next(iter(pin.specifier)).version
@@ -154,18 +154,18 @@ def test_every_locked_package_is_installed_here_in_its_version() -> None:
 
 
 @pytest.mark.parametrize("name", ["runtime", "build"])
-def test_a_small_lock_has_the_versions_of_the_development_lock(name: str) -> None:
+def test_runtime_and_build_lock_agree_with_development_lock(name: str) -> None:
     versions = {(pin.name, str(pin.specifier)) for pin in locked("dev")}
     assert {(pin.name, str(pin.specifier)) for pin in locked(name)} <= versions
 
 
-def test_the_runtime_lock_has_no_development_package() -> None:
+def test_runtime_lock_has_no_development_package() -> None:
     names = {canonicalize_name(pin.name) for pin in locked("runtime")}
     assert names & {"pytest", "mypy", "ruff", "uv", "hatchling", "httpx", "numpy"} == set()
 
 
 @pytest.mark.parametrize("missing", ["coverage", "pluggy", "hypothesis"])
-def test_a_lock_that_lacks_a_package_is_found_incomplete(missing: str) -> None:
+def test_missing_package_is_reported(missing: str) -> None:
     rest = [pin for pin in locked("dev") if pin.name != missing]
     found = unsatisfied(rest, installed_packages(), ROOTS["dev"], {})
     assert any(missing in line and "lacks" in line for line in found)
@@ -212,7 +212,7 @@ BASE = Package(
     ],
     ids=["complete", "package", "extra", "version", "marker", "platform"],
 )
-def test_what_a_lock_lacks_is_named(lock: str, platform: str, problems: list[str]) -> None:
+def test_unsatisfied_requirements_are_listed(lock: str, platform: str, problems: list[str]) -> None:
     packages = [APP, BASE, Package(name="speed", version="1")]
     environment = {"sys_platform": platform}
     assert unsatisfied(read_lock(lock), packages, ["app"], environment) == problems
@@ -239,7 +239,7 @@ def wrong_install_lines(text: str) -> list[str]:
         if name in OTHERS:
             continue
         unknown = {extra.strip() for extra in (extras or "").split(",")} - {"", *EXTRAS}
-        # An f-string chooses among extras while it runs; its tests look at the result.
+        # An f-string selects the extra at run time; other tests check the result.
         unknown = {extra for extra in unknown if not extra.startswith("{")}
         if name != PROJECT["name"] or unknown:
             wrong.append(found.group())
@@ -257,11 +257,11 @@ def wrong_install_lines(text: str) -> list[str]:
         ("pip install 'acc-agents[everything]'", False),
     ],
 )
-def test_a_wrong_install_line_is_found(text: str, is_right: bool) -> None:
+def test_wrong_install_line_is_reported(text: str, is_right: bool) -> None:
     assert (wrong_install_lines(text) == []) is is_right
 
 
-def test_every_install_line_names_this_distribution_and_its_extras() -> None:
+def test_install_lines_name_this_distribution_and_its_extras() -> None:
     texts = {path: path.read_text(encoding="utf-8") for path in shown_files()}
     assert sum(len(INSTALL_LINE.findall(text)) for text in texts.values()) >= 10
     wrong = {
@@ -272,7 +272,7 @@ def test_every_install_line_names_this_distribution_and_its_extras() -> None:
 
 
 @pytest.mark.parametrize("page", ["README.md", "README.ja.md"])
-def test_the_readme_shows_how_to_install_and_use_a_hosted_model(page: str) -> None:
+def test_readme_shows_installation_and_hosted_model(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     assert "pip install acc-agents\n" in text
     assert "pip install 'acc-agents[models]'" in text
@@ -296,7 +296,7 @@ def run(*command: str | Path, cwd: Path) -> str:
     return done.stdout
 
 
-def test_the_wheel_evaluates_in_an_empty_environment(tmp_path: Path) -> None:
+def test_wheel_evaluates_in_an_empty_environment(tmp_path: Path) -> None:
     run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path, cwd=ROOT)
     (wheel,) = tmp_path.glob("acc_agents-*.whl")
     venv.create(tmp_path / "venv", with_pip=True)

@@ -34,7 +34,7 @@ def asked(shown: int) -> None:
 
 
 async def weather(city: str) -> str:
-    """Tell the weather in a city."""
+    """Return the weather in a city."""
     COUNT.tool += 1
     return WEATHER
 

@@ -28,7 +28,7 @@ def pem(key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey, password: bytes = b
 
 
 def short_key() -> rsa.RSAPrivateKey:
-    return rsa.generate_private_key(65537, 1024)  # noqa: S505 - to be refused
+    return rsa.generate_private_key(65537, 1024)  # noqa: S505 - must be rejected
 
 
 def test_key_is_loaded_from_pem_and_jwk_files(tmp_path: Path) -> None:

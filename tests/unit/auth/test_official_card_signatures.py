@@ -1,4 +1,4 @@
-"""The official SDK's signing as a witness, in both directions."""
+"""Card signatures verified against the official SDK in both directions."""
 
 from typing import Any
 

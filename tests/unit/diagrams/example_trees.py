@@ -61,7 +61,7 @@ def pair(**fields: Any) -> Agent:
 
 
 def editorial() -> BaseAgent:
-    """Return fifteen agents and more, of every kind."""
+    """Return a tree with agents of every kind."""
     research = ParallelAgent(
         name="research",
         sub_agents=[Agent(name=LONG), Agent(name="legal", tools=[lookup]), Own(name="prices")],

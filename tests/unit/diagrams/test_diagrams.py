@@ -14,7 +14,7 @@ from acc.adapters.diagrams.svg import lay_out, svg, text_width, wrap
 
 
 def texts_of(drawn: str) -> str:
-    root = ElementTree.fromstring(drawn)  # noqa: S314 - we drew it
+    root = ElementTree.fromstring(drawn)  # noqa: S314 - our own drawing
     return "\n".join(element.text or "" for element in root.iter() if element.tag.endswith("text"))
 
 
@@ -55,7 +55,7 @@ def test_mermaid_shows_every_kind_of_agent() -> None:
         assert wanted in lines
 
 
-def test_transfers_follow_what_is_allowed() -> None:
+def test_disallowed_transfers_are_not_drawn() -> None:
     down = mermaid(pair(disallow_transfer_to_parent=True, disallow_transfer_to_peers=True))
     assert re.findall(r"n\d [^ ]+ n\d", down) == [
         'n0 -.->|"transfer"| n1',
@@ -85,7 +85,7 @@ def test_transfers_between_many_peers_are_stated_as_text() -> None:
     assert "sub-agents may transfer to each other" in graph.nodes[0].lines
 
 
-def test_a_lambda_without_source_is_labelled_condition() -> None:
+def test_lambda_without_source_is_labelled_condition() -> None:
     odd = eval("lambda s: s['\"#<`'] > 'x' * 100", {})  # noqa: S307 - a lambda with no file
     nodes = [Agent(name="a"), Agent(name="b")]
     graph = GraphAgent(name="g", sub_agents=nodes, edges=[Edge("a", "b", when=odd)])
@@ -94,7 +94,7 @@ def test_a_lambda_without_source_is_labelled_condition() -> None:
     assert "router by rule" in mermaid(by_rule)
 
 
-def test_a_long_condition_is_shortened_and_escaped() -> None:
+def test_long_condition_is_shortened_and_escaped() -> None:
     def when(state: Any) -> bool:
         return True
 
@@ -116,7 +116,7 @@ def test_svg_shows_every_name_and_a_dark_scheme(tree: BaseAgent) -> None:
     assert drawn.count("<svg") == 1
 
 
-def test_an_svg_shows_conditions_and_a_legend_of_the_lines_used() -> None:
+def test_svg_shows_conditions_and_legend_of_used_lines() -> None:
     texts = texts_of(svg(editorial()))
     assert "state.get('score', 0) < 3" in texts
     assert "leads to, if the condition is true" in texts
@@ -167,7 +167,7 @@ def test_svg_escapes_markup() -> None:
     assert "<script>&" in texts_of(drawn)
 
 
-def test_a_long_japanese_name_fits_its_box() -> None:
+def test_long_japanese_name_fits_its_box() -> None:
     boxes = lay_out(build_graph(editorial())).boxes
     box = next(box for box in boxes if box.node.name == LONG)
     assert box.width > 13 * len(LONG)

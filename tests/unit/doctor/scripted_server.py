@@ -1,4 +1,4 @@
-"""A server that does everything right, in memory, and whatever else a test tells it to do."""
+"""In-memory server that conforms to the protocol unless a test overrides it."""
 
 import json
 from collections.abc import AsyncIterator, Callable
@@ -223,7 +223,7 @@ class ScriptedServer:
             raise Refusal(-32040, 401, {"www-authenticate": "Bearer"})
         return TOKENS[token]
 
-    # What an agent does
+    # Agent behaviour
 
     def make(self, caller: str, *, state: str = "", context: str = "") -> dict[str, Any]:
         name = f"t{len(self.tasks) + 1}"

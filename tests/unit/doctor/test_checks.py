@@ -66,13 +66,13 @@ def task(state: str = "TASK_STATE_COMPLETED", **changes: Any) -> dict[str, Any]:
     return {"task": base | changes}
 
 
-def sees(server: ScriptedServer, params: Any, request: Any) -> Any:
-    """Answer as if nobody's task were somebody's."""
+def finds_any_task(server: ScriptedServer, params: Any, request: Any) -> Any:
+    """Answer requests for unknown tasks as if they existed."""
     return {"id": params["id"], "status": {"state": "TASK_STATE_COMPLETED"}}
 
 
-def again(server: ScriptedServer, params: Any, request: Any) -> Any:
-    """Make a new task of whatever comes."""
+def always_new_task(server: ScriptedServer, params: Any, request: Any) -> Any:
+    """Create a new task for every message."""
     return {"task": server.make("ann")}
 
 
@@ -88,36 +88,36 @@ def direct(server: ScriptedServer, params: Any, request: Any) -> Any:
 
 
 def only_waiting(server: ScriptedServer, params: Any, request: Any) -> Any:
-    """Answer who waits with a task, and others with a message."""
+    """Answer blocking requests with a task and others with a message."""
     if params["configuration"].get("returnImmediately"):
         return direct(server, params, request)
     return {"task": server.make("ann")}
 
 
-def late_words(server: ScriptedServer, params: Any, request: Any) -> Any:
+def completes_after_cancel(server: ScriptedServer, params: Any, request: Any) -> Any:
     """Cancel a task, which then completes after all."""
     result = server.tasks[params["id"]]
     result["status"]["state"] = "TASK_STATE_COMPLETED"
     return {**result, "status": {"state": "TASK_STATE_CANCELED"}}
 
 
-def ignored(server: ScriptedServer, params: Any, request: Any) -> Any:
-    """Take note of a cancel and do nothing."""
+def ignores_cancel(server: ScriptedServer, params: Any, request: Any) -> Any:
+    """Accept a cancel request without effect."""
     return server.tasks[params["id"]]
 
 
 def refused_twice(server: ScriptedServer, params: Any, request: Any) -> Any:
     if server.tasks:
         raise Refusal(-32602)
-    return again(server, params, request)
+    return always_new_task(server, params, request)
 
 
 def versionless(server: ScriptedServer, params: Any, request: Any) -> Any:
     raise Refusal(-32001)
 
 
-def taken_bare(server: ScriptedServer, params: Any, request: Any) -> Any:
-    """Look at no version at all but the one that cannot be."""
+def accepts_missing_version(server: ScriptedServer, params: Any, request: Any) -> Any:
+    """Reject only version 99.0 and accept requests without a version."""
     version = request.headers.get("A2A-Version")
     return answer(200, {"error": {"code": -32009 if version == "99.0" else -32001}})
 
@@ -188,7 +188,12 @@ ANSWERS: list[tuple[str, CheckStatus, str, dict[str, Any]]] = [
     ("get", SKIPPED, "the agent replies without a task", {"send": direct}),
     ("get", SKIPPED, "the first message was rejected: HTTP 200 -32602", {"send": Refusal(-32602)}),
     ("get", SKIPPED, "the first message got no reply (it did not answer in", {"send": lost()}),
-    ("unknown-task", FAIL, "an unknown task was returned (a result (HTTP 200))", {"get": sees}),
+    (
+        "unknown-task",
+        FAIL,
+        "an unknown task was returned (a result (HTTP 200))",
+        {"get": finds_any_task},
+    ),
     ("unknown-task", FAIL, "an internal error: HTTP 500", {"get": answer(500, b"<html>")}),
     ("unknown-task", FAIL, "an internal error", {"get": Refusal(-32603)}),
     ("unknown-task", WARN, "with HTTP 200 -32602", {"get": Refusal(-32602)}),
@@ -206,13 +211,13 @@ ANSWERS: list[tuple[str, CheckStatus, str, dict[str, Any]]] = [
         "message-to-unknown",
         FAIL,
         "the message was accepted although its task does not exist",
-        {"send": again},
+        {"send": always_new_task},
     ),
     (
         "message-to-ended",
         FAIL,
         "the task continued although it had ended (a result (HTTP",
-        {"send": again},
+        {"send": always_new_task},
     ),
     ("message-to-ended", SKIPPED, "the task is in an unknown state", {"send": task("X")}),
     (
@@ -221,14 +226,19 @@ ANSWERS: list[tuple[str, CheckStatus, str, dict[str, Any]]] = [
         "the task is working",
         {"send": task("TASK_STATE_WORKING")},
     ),
-    ("cancel-ended", FAIL, "was canceled", {"cancel": ignored}),
+    ("cancel-ended", FAIL, "was canceled", {"cancel": ignores_cancel}),
     ("cancel", SKIPPED, "no task to cancel", {"send": only_waiting}),
-    ("cancel", SKIPPED, "the task ended before it could be canceled", {"send": again}),
+    ("cancel", SKIPPED, "the task ended before it could be canceled", {"send": always_new_task}),
     ("cancel", FAIL, "cancel gave HTTP 200 -32004", {"send": slow, "cancel": Refusal(-32004)}),
-    ("cancel", FAIL, "first canceled, then completed", {"send": slow, "cancel": late_words}),
-    ("cancel", WARN, "the task is working after", {"send": slow, "cancel": ignored}),
+    (
+        "cancel",
+        FAIL,
+        "first canceled, then completed",
+        {"send": slow, "cancel": completes_after_cancel},
+    ),
+    ("cancel", WARN, "the task is working after", {"send": slow, "cancel": ignores_cancel}),
     ("cancel", OK, "canceled, and it stays canceled", {"send": slow}),
-    ("idempotent", FAIL, "a duplicate messageId was processed twice", {"send": again}),
+    ("idempotent", FAIL, "a duplicate messageId was processed twice", {"send": always_new_task}),
     (
         "idempotent",
         WARN,
@@ -243,7 +253,12 @@ ANSWERS: list[tuple[str, CheckStatus, str, dict[str, Any]]] = [
     ),
     ("versions", WARN, "instead of -32009", {"/": answer(200, {"error": {"code": -32602}})}),
     ("versions", SKIPPED, "credentials", {"/": answer(401, {"error": {}})}),
-    ("versions", WARN, "a 1.0 method without A2A-Version is accepted as 1.0", {"/": taken_bare}),
+    (
+        "versions",
+        WARN,
+        "a 1.0 method without A2A-Version is accepted as 1.0",
+        {"/": accepts_missing_version},
+    ),
     ("stream", FAIL, "instead of a stream", {"stream": {"task": {}}}),
     (
         "stream",
@@ -328,13 +343,13 @@ ANSWERS: list[tuple[str, CheckStatus, str, dict[str, Any]]] = [
         "declared, but an authenticated caller gets HTTP 200",
         {"extended_card": Refusal(-32007)},
     ),
-    ("foreign-task", FAIL, "another caller can read the task", {"get": sees}),
+    ("foreign-task", FAIL, "another caller can read the task", {"get": finds_any_task}),
     ("foreign-task", FAIL, "another caller can list the task", {"list": {"tasks": [{"id": "t1"}]}}),
     (
         "foreign-context",
         FAIL,
         "another caller can continue the context (a result (HTTP",
-        {"send": again},
+        {"send": always_new_task},
     ),
     ("foreign-context", SKIPPED, "has no contextId", {"send": task(contextId="")}),
     ("push-targets", FAIL, "a private address is accepted", {"push_create": {}}),

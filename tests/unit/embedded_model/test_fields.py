@@ -88,7 +88,7 @@ def create_account(email: str, plan: Literal["free", "pro"]) -> dict[str, Any]:
 
 
 def is_prime(number: int) -> bool:
-    """Tell whether a number is prime."""
+    """Return True if a number is prime."""
     raise NotImplementedError
 
 

@@ -1,4 +1,4 @@
-"""Compressed answers: unpacked as far as may be, and never further."""
+"""Tests of compressed responses and their size limits."""
 
 import asyncio
 import gzip
@@ -25,7 +25,7 @@ LOOPBACK = ("127.0.0.1",)
 
 
 def bare(content: bytes) -> bytes:
-    """Deflate as some servers write it, without the head that the standard wants."""
+    """Compress to raw deflate, without the zlib header that the standard requires."""
     compressor = zlib.compressobj(wbits=-zlib.MAX_WBITS)
     return compressor.compress(content) + compressor.flush()
 

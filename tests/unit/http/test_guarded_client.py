@@ -215,7 +215,7 @@ async def test_credentials_are_sent_on_redirect_within_origin() -> None:
 
 
 def certificate(folder: Path, name: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """Return what a server and a client need for TLS under a name."""
+    """Return the TLS contexts of a server and a client for a host name."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)
@@ -376,10 +376,10 @@ async def test_invalid_url_is_refused() -> None:
 
 
 async def test_malformed_response_raises_protocol_error() -> None:
-    async def nonsense(head: str, writer: asyncio.StreamWriter) -> None:
+    async def malformed(head: str, writer: asyncio.StreamWriter) -> None:
         writer.write(b"nonsense\r\n\r\n")
 
-    async with http_server(nonsense) as site, guarded_client(allow=LOOPBACK) as client:
+    async with http_server(malformed) as site, guarded_client(allow=LOOPBACK) as client:
         with pytest.raises(httpx2.RemoteProtocolError):
             await client.get(f"http://127.0.0.1:{site.port}/")
 
@@ -394,10 +394,13 @@ async def test_client_headers_are_sent() -> None:
 
 
 async def test_head_returns_length_beyond_limit() -> None:
-    async def tell(head: str, writer: asyncio.StreamWriter) -> None:
+    async def send_length(head: str, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2000\r\n\r\n")
 
-    async with http_server(tell) as site, guarded_client(allow=LOOPBACK, max_bytes=1000) as client:
+    async with (
+        http_server(send_length) as site,
+        guarded_client(allow=LOOPBACK, max_bytes=1000) as client,
+    ):
         response = await client.head(f"http://127.0.0.1:{site.port}/")
     assert response.headers["content-length"] == "2000"
 

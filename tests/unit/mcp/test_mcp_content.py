@@ -13,7 +13,7 @@ from acc.domain.errors import RemoteFailed
 from acc.domain.value_objects.content import Part
 
 
-def described(name: str, **fields: Any) -> mcp_types.Tool:
+def mcp_tool(name: str, **fields: Any) -> mcp_types.Tool:
     return mcp_types.Tool(name=name, input_schema=fields.pop("schema", {}), **fields)
 
 
@@ -21,12 +21,12 @@ def test_unusable_tools_are_ignored() -> None:
     huge = {"type": "object", "description": "x" * 200_000}
     found = convert_tools(
         [
-            described("good", description="y" * 20_000),
-            described("good", description="again"),
-            described(" "),
-            described("huge", schema=huge),
-            described("titled", title="題名", schema={"properties": {"a": {}}}),
-            described("sharp", annotations=mcp_types.ToolAnnotations(destructive_hint=True)),
+            mcp_tool("good", description="y" * 20_000),
+            mcp_tool("good", description="again"),
+            mcp_tool(" "),
+            mcp_tool("huge", schema=huge),
+            mcp_tool("titled", title="題名", schema={"properties": {"a": {}}}),
+            mcp_tool("sharp", annotations=mcp_types.ToolAnnotations(destructive_hint=True)),
         ]
     )
     assert [tool.name for tool in found] == ["good", "titled", "sharp"]

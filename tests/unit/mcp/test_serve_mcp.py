@@ -149,7 +149,7 @@ def test_progress_text_contains_no_content(fields: Any, expected: str) -> None:
 
 
 class Odd(BaseAgent):
-    """An agent that is made in its own way."""
+    """An agent with its own constructor."""
 
     def __init__(self, size: int) -> None:
         super().__init__(name="odd")
@@ -158,7 +158,7 @@ class Odd(BaseAgent):
 
 @dataclass(kw_only=True, eq=False)
 class Echo(BaseAgent):
-    """Says what it hears."""
+    """Echoes its message."""
 
     async def run(self, ctx: RunContext) -> str:
         return ctx.message

@@ -1,4 +1,4 @@
-"""A small server on loopback that speaks the HTTP of OpenAI's embeddings."""
+"""A loopback server that implements the embeddings API of OpenAI."""
 
 import asyncio
 import json
@@ -12,12 +12,12 @@ Answer = Callable[[dict[str, Any]], Reply]
 
 
 def vector_of(text: str, size: int = 4) -> list[float]:
-    """Return numbers that depend on the text alone, and are not of unit length."""
+    """Return a vector that depends only on the text and is not of unit length."""
     return [float(1 + sum(map(ord, text[place::size]))) for place in range(size)]
 
 
 def good(body: dict[str, Any], *, size: int = 4) -> Reply:
-    """Answer as the real one does, though not in order, which it does not promise."""
+    """Answer with valid vectors in reverse order, which the API permits."""
     data = [
         {"object": "embedding", "index": index, "embedding": vector_of(text, size)}
         for index, text in enumerate(body["input"])
@@ -35,13 +35,13 @@ def refusal(status: int, message: str = "no", **headers: str) -> Answer:
 
 
 def raw(body: bytes, **headers: str) -> Answer:
-    """Answer with bytes as they are."""
+    """Answer with the given bytes."""
     return lambda _: (200, {key.replace("_", "-"): value for key, value in headers.items()}, body)
 
 
 @dataclass
 class Server:
-    """What was asked, and what is answered next; when that is used up, all is well."""
+    """Records requests and returns the scripted answers, then valid ones."""
 
     url: str = ""
     answers: list[Answer] = field(default_factory=list)
@@ -59,8 +59,8 @@ class Server:
                 self.headers.append(fields)
                 status, extra, data = (self.answers.pop(0) if self.answers else good)(body)
                 length = extra.pop("content-length", str(len(data)))
-                told = "".join(f"{key}: {value}\r\n" for key, value in extra.items())
-                start = f"HTTP/1.1 {status} x\r\ncontent-length: {length}\r\n{told}\r\n"
+                header_lines = "".join(f"{key}: {value}\r\n" for key, value in extra.items())
+                start = f"HTTP/1.1 {status} x\r\ncontent-length: {length}\r\n{header_lines}\r\n"
                 writer.write(start.encode() + data)
                 await writer.drain()
                 if int(length) != len(data):

@@ -39,10 +39,10 @@ async def test_equal_request_is_made_once_and_the_cached_response_is_free(tmp_pa
     inner = ScriptedModel(ANSWER)
     assert await cached(inner, tmp_path).complete(PROMPT) == ANSWER
     model = cached(inner, tmp_path)
-    kept = await model.complete(PROMPT)
-    assert (kept.text, kept.calls) == (ANSWER.text, ANSWER.calls)
-    assert (kept.usage.cost, kept.usage.input_tokens) == (0.0, 5)
-    assert [piece async for piece in model.stream(PROMPT)] == [ANSWER.text, kept]
+    cached_response = await model.complete(PROMPT)
+    assert (cached_response.text, cached_response.calls) == (ANSWER.text, ANSWER.calls)
+    assert (cached_response.usage.cost, cached_response.usage.input_tokens) == (0.0, 5)
+    assert [piece async for piece in model.stream(PROMPT)] == [ANSWER.text, cached_response]
     assert (len(inner.requests), model.hits, model.misses) == (1, 2, 0)
     await model.aclose()
 
@@ -104,7 +104,7 @@ async def test_identity_and_sample_separate_requests(tmp_path: Path) -> None:
 async def test_unpaired_surrogate_has_the_key_of_a_question_mark(tmp_path: Path) -> None:
     model = cached(ScriptedModel("one"), tmp_path)
     assert (await model.complete(ModelRequest(query="q\ud800"))).text == "one"
-    assert (await model.complete(ModelRequest(query="q?"))).kept
+    assert (await model.complete(ModelRequest(query="q?"))).from_cache
 
 
 def with_fields(*names: str) -> dict[str, object]:
@@ -117,10 +117,10 @@ async def test_order_of_schema_properties_is_part_of_the_key(tmp_path: Path) -> 
     for names in ("ab", "ba"):
         spec = ToolSpec(name="t", description="d", parameters=with_fields(*names))
         prompts.append(ModelRequest(query="q", tools=(spec,)))
-    for kept in (False, True):
+    for from_cache in (False, True):
         found = [await model.complete(prompt) for prompt in prompts]
         assert [answer.text for answer in found] == ["one", "two", "three", "four"]
-        assert {answer.kept for answer in found} == {kept}
+        assert {answer.from_cache for answer in found} == {from_cache}
 
 
 @pytest.mark.parametrize("empty", ["", " \n"])
@@ -226,7 +226,7 @@ async def test_response_that_cannot_be_encoded_is_not_cached(tmp_path: Path) -> 
 
 
 class Varying:
-    """Answers each time something else, once it may."""
+    """Returns a different answer for each call, after its gate opens."""
 
     def __init__(self, *faults: Exception) -> None:
         self.count = 0
@@ -242,39 +242,39 @@ class Varying:
         return ModelResponse(text=f"answer {number}", usage=Usage(input_tokens=5, cost=0.25))
 
 
-def of(model: Varying, folder: Path) -> CachedModel:
+def cached_varying(model: Varying, folder: Path) -> CachedModel:
     return CachedModel(model, folder, identity={}, name="a")
 
 
-async def soon() -> None:
+async def yield_to_loop() -> None:
     for _ in range(20):
         await asyncio.sleep(0)
 
 
 async def test_concurrent_equal_requests_share_one_call(tmp_path: Path) -> None:
     inner = Varying()
-    model = of(inner, tmp_path)
+    model = cached_varying(inner, tmp_path)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(model.complete(PROMPT)) for _ in range(3)]
         other = group.create_task(model.complete(ModelRequest(query="other")))
-        await soon()
+        await yield_to_loop()
         inner.may.set()
     first, *others = [task.result() for task in tasks]
-    assert (first.text, first.usage.cost, first.kept) == ("answer 1", 0.25, False)
-    assert {(found.text, found.usage.cost, found.kept) for found in others} == {
+    assert (first.text, first.usage.cost, first.from_cache) == ("answer 1", 0.25, False)
+    assert {(found.text, found.usage.cost, found.from_cache) for found in others} == {
         ("answer 1", 0.0, True)
     }
     assert other.result().text == "answer 2"
     assert (model.hits, model.misses) == (2, 2)
-    assert (await of(inner, tmp_path).complete(PROMPT)).text == "answer 1"
+    assert (await cached_varying(inner, tmp_path).complete(PROMPT)).text == "answer 1"
 
 
 async def test_concurrent_equal_requests_share_a_failure(tmp_path: Path) -> None:
     inner = Varying(ModelFailed("down"))
-    model = of(inner, tmp_path)
+    model = cached_varying(inner, tmp_path)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(failing(model)) for _ in range(3)]
-        await soon()
+        await yield_to_loop()
         inner.may.set()
     assert [task.result() for task in tasks] == ["down"] * 3
     assert (await model.complete(PROMPT)).text == "answer 2"
@@ -288,16 +288,16 @@ async def failing(model: CachedModel) -> str:
 
 async def test_waiting_request_makes_the_call_if_the_first_is_cancelled(tmp_path: Path) -> None:
     inner = Varying()
-    model = of(inner, tmp_path)
+    model = cached_varying(inner, tmp_path)
     async with asyncio.TaskGroup() as group:
         first = group.create_task(model.complete(PROMPT))
-        await soon()
+        await yield_to_loop()
         tasks = [group.create_task(model.complete(PROMPT)) for _ in range(3)]
-        await soon()
+        await yield_to_loop()
         # A waiting request may be cancelled too, without effect on the others.
         tasks.pop().cancel()
         first.cancel()
-        await soon()
+        await yield_to_loop()
         inner.may.set()
     assert {task.result().text for task in tasks} == {"answer 2"}
     assert inner.count == 2
@@ -305,7 +305,7 @@ async def test_waiting_request_makes_the_call_if_the_first_is_cancelled(tmp_path
 
 async def test_deadline_is_paused_while_waiting_for_an_equal_request(tmp_path: Path) -> None:
     inner = Varying()
-    model = of(inner, tmp_path)
+    model = cached_varying(inner, tmp_path)
 
     async def patient() -> str:
         async with PausableTimeout(0.01):
@@ -313,7 +313,7 @@ async def test_deadline_is_paused_while_waiting_for_an_equal_request(tmp_path: P
 
     async with asyncio.TaskGroup() as group:
         group.create_task(model.complete(PROMPT))
-        await soon()
+        await yield_to_loop()
         waiting = group.create_task(patient())
         await asyncio.sleep(0.05)
         inner.may.set()
@@ -331,21 +331,23 @@ async def test_first_stored_response_wins(
         monkeypatch.setattr(Path, "hardlink_to", refuse)
     inner = Varying()
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(of(inner, tmp_path).complete(PROMPT)) for _ in range(3)]
-        listening = group.create_task(listened(of(inner, tmp_path)))
-        await soon()
+        tasks = [
+            group.create_task(cached_varying(inner, tmp_path).complete(PROMPT)) for _ in range(3)
+        ]
+        listening = group.create_task(read_responses(cached_varying(inner, tmp_path)))
+        await yield_to_loop()
         inner.may.set()
     assert inner.count == 4
     answers = [task.result() for task in tasks] + listening.result()
     assert len({answer.text for answer in answers}) == 1
     # Each call was made and costs.
-    assert {(answer.usage.cost, answer.kept) for answer in answers} == {(0.25, False)}
-    kept = await of(inner, tmp_path).complete(PROMPT)
-    assert (kept.text, kept.kept) == (answers[0].text, True)
+    assert {(answer.usage.cost, answer.from_cache) for answer in answers} == {(0.25, False)}
+    cached_response = await cached_varying(inner, tmp_path).complete(PROMPT)
+    assert (cached_response.text, cached_response.from_cache) == (answers[0].text, True)
     assert len(files(tmp_path)) == 1
 
 
-async def listened(model: CachedModel) -> list[ModelResponse]:
+async def read_responses(model: CachedModel) -> list[ModelResponse]:
     return [piece async for piece in model.stream(PROMPT) if isinstance(piece, ModelResponse)]
 
 

@@ -34,14 +34,14 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Waits(list[float]):
-    """How long was waited, without waiting."""
+    """Records waits without waiting."""
 
     async def sleep(self, seconds: float) -> None:
         self.append(seconds)
 
 
 @asynccontextmanager
-async def asking(
+async def embedder_with(
     *answers: Answer, **how: Any
 ) -> AsyncIterator[tuple[HostedEmbedder, Server, Waits]]:
     waits = Waits()
@@ -55,7 +55,7 @@ async def asking(
 
 
 async def test_texts_become_unit_vectors_in_order() -> None:
-    async with asking() as (embedder, server, _):
+    async with embedder_with() as (embedder, server, _):
         found = await embedder.embed(["The lead is Bo.", "責任者は佐伯さんです。"])
         for text, vector in zip(server.asked[0]["input"], found, strict=True):
             assert math.sqrt(sum(number**2 for number in vector)) == pytest.approx(1)
@@ -67,13 +67,13 @@ async def test_texts_become_unit_vectors_in_order() -> None:
 
 async def test_no_authorization_is_sent_without_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(COMPATIBLE_KEY)
-    async with asking() as (embedder, server, _):
+    async with embedder_with() as (embedder, server, _):
         await embedder.embed(["x"])
         assert "authorization" not in server.headers[0]
 
 
 async def test_texts_are_batched_and_requested_once() -> None:
-    async with asking() as (embedder, server, _):
+    async with embedder_with() as (embedder, server, _):
         texts = [f"text {number}" for number in range(200)]
         first = await embedder.embed([*texts, *texts])
         assert [len(body["input"]) for body in server.asked] == [96, 96, 8]
@@ -83,7 +83,7 @@ async def test_texts_are_batched_and_requested_once() -> None:
 
 
 async def test_cache_is_limited_to_the_newest_vectors() -> None:
-    async with asking() as (embedder, server, _):
+    async with embedder_with() as (embedder, server, _):
         await embedder.embed([f"text {number}" for number in range(4_100)])
         await embedder.embed(["text 4099"])
         assert len(server.asked) == 43
@@ -92,7 +92,7 @@ async def test_cache_is_limited_to_the_newest_vectors() -> None:
 
 
 async def test_vector_that_was_evicted_during_a_call_is_returned() -> None:
-    async with asking() as (embedder, _, _):
+    async with embedder_with() as (embedder, _, _):
         old = await embedder.embed(["old"])
         request, waiting = embedder._request, asyncio.Event()
 
@@ -111,7 +111,7 @@ async def test_vector_that_was_evicted_during_a_call_is_returned() -> None:
 
 
 async def test_empty_invalid_and_long_texts_are_sent() -> None:
-    async with asking() as (embedder, server, _):
+    async with embedder_with() as (embedder, server, _):
         await embedder.embed(["", "\ud83d", "x" * 10_000])
         assert [len(text) for text in server.asked[0]["input"]] == [1, 1, 8_000]
 
@@ -134,7 +134,7 @@ async def test_empty_invalid_and_long_texts_are_sent() -> None:
     ],
 )
 async def test_transient_failure_is_retried_after_a_wait(answer: Answer, waited: float) -> None:
-    async with asking(answer) as (embedder, server, waits):
+    async with embedder_with(answer) as (embedder, server, waits):
         assert len(await embedder.embed(["x"])) == 1
         (wait,) = waits
         assert waited / 2 <= wait <= waited
@@ -142,7 +142,7 @@ async def test_transient_failure_is_retried_after_a_wait(answer: Answer, waited:
 
 
 async def test_failure_is_raised_after_the_last_attempt() -> None:
-    async with asking(*[refusal(502, "bad gateway")] * 4) as (embedder, server, waits):
+    async with embedder_with(*[refusal(502, "bad gateway")] * 4) as (embedder, server, waits):
         with pytest.raises(ModelFailed, match="openai-compatible:small: HTTP 502: bad gateway"):
             await embedder.embed(["x"])
         assert len(waits) == 3
@@ -151,14 +151,18 @@ async def test_failure_is_raised_after_the_last_attempt() -> None:
 
 
 async def test_retry_after_beyond_max_wait_is_raised_at_once() -> None:
-    async with asking(refusal(429, "daily limit", retry_after="86400")) as (embedder, _, waits):
+    async with embedder_with(refusal(429, "daily limit", retry_after="86400")) as (
+        embedder,
+        _,
+        waits,
+    ):
         with pytest.raises(ModelFailed, match="daily limit"):
             await embedder.embed(["x"])
         assert waits == []
 
 
 async def test_unreachable_server_error_names_the_address() -> None:
-    async with asking(attempts=1) as (embedder, server, _):
+    async with embedder_with(attempts=1) as (embedder, server, _):
         pass
     choice = parse_embeddings_name(f"openai-compatible:small@{server.url}")
     with pytest.raises(ModelFailed, match=r"127\.0\.0\.1:\d+ cannot be reached: ConnectError"):
@@ -166,7 +170,7 @@ async def test_unreachable_server_error_names_the_address() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "message"),
     [
         (refusal(401, f"Incorrect API key provided: {KEY}"), f"check {COMPATIBLE_KEY}"),
         (refusal(403, KEY), f"check {COMPATIBLE_KEY}"),
@@ -177,16 +181,16 @@ async def test_unreachable_server_error_names_the_address() -> None:
         (raw(b'{"data": [{"index": 0, "embedding": "text"}]}'), "cannot be read"),
     ],
 )
-async def test_error_names_the_fix_and_never_shows_the_key(answer: Answer, told: str) -> None:
-    async with asking(*[answer] * 4) as (embedder, _, _):
+async def test_error_names_the_fix_and_never_shows_the_key(answer: Answer, message: str) -> None:
+    async with embedder_with(*[answer] * 4) as (embedder, _, _):
         with pytest.raises(ModelFailed) as caught:
             await embedder.embed(["x"])
-        assert told in str(caught.value)
+        assert message in str(caught.value)
         assert KEY not in f"{caught.value!r} {embedder!r} {embedder._name!r}"
 
 
 async def test_vectors_of_another_size_are_rejected() -> None:
-    async with asking(good, lambda body: good(body, size=5)) as (embedder, server, _):
+    async with embedder_with(good, lambda body: good(body, size=5)) as (embedder, server, _):
         await embedder.embed(["x"])
         with pytest.raises(ModelFailed, match="5 dimensions instead of 4"):
             await embedder.embed(["y"])
@@ -195,13 +199,13 @@ async def test_vectors_of_another_size_are_rejected() -> None:
 
 async def test_oversized_response_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("acc.adapters.models.embeddings.MAX_RESPONSE_BYTES", 1_000)
-    async with asking(raw(b" " * 5_000)) as (embedder, _, _):
+    async with embedder_with(raw(b" " * 5_000)) as (embedder, _, _):
         with pytest.raises(ModelFailed, match="more than 1000 bytes"):
             await embedder.embed(["x"])
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("openai:text-embedding-3-small", "needs a key: set OPENAI_API_KEY"),
         ("google:gemini-embedding-001", "set GOOGLE_API_KEY or GEMINI_API_KEY"),
@@ -213,10 +217,10 @@ async def test_oversized_response_is_an_error(monkeypatch: pytest.MonkeyPatch) -
         ("dense", "choose none, static"),
     ],
 )
-def test_invalid_embeddings_name_is_rejected(name: str, told: str) -> None:
+def test_invalid_embeddings_name_is_rejected(name: str, message: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         acc_memory(embeddings=name)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert "pw" not in str(caught.value)
 
 
@@ -255,11 +259,11 @@ def test_zero_attempts_are_rejected() -> None:
         HostedEmbedder(choice, read_variable=read_variable, attempts=0)
 
 
-# --- a memory on it -----------------------------------------------------------------------------
+# --- memory with embeddings ---------------------------------------------------------------------
 
 
 async def test_memory_recalls_by_words_while_the_server_fails() -> None:
-    async with asking(refusal(401)) as (embedder, server, _):
+    async with embedder_with(refusal(401)) as (embedder, server, _):
         memory = acc_memory(embeddings=embedder)
         signal = TurnSignal(turn_id=1, text="The lead is Bo.")
         await memory.view(signal)
@@ -275,7 +279,7 @@ async def test_memory_recalls_by_words_while_the_server_fails() -> None:
 
 
 async def test_one_turn_makes_one_request() -> None:
-    async with asking() as (embedder, server, _):
+    async with embedder_with() as (embedder, server, _):
         memory = acc_memory(embeddings=embedder)
         for turn in range(1, 6):
             text = " ".join(f"Item i-{turn}-{n} costs {n} EUR." for n in range(8))
@@ -286,7 +290,7 @@ async def test_one_turn_makes_one_request() -> None:
 
 
 class _Directions:
-    """Says that texts about the same thing point the same way."""
+    """Returns equal vectors for texts about the same topic."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -306,7 +310,7 @@ async def test_memory_recalls_by_meaning() -> None:
         signal = TurnSignal(turn_id=turn, text=text)
         await memory.view(signal)
         await memory.record(signal, Decision(turn_id=turn, text=""))
-    for turn in range(20, 26):  # the state forgets it
+    for turn in range(20, 26):  # the state drops it
         await memory.view(TurnSignal(turn_id=turn, text=f"Room r-{turn} is on floor {turn}."))
     memory.restore({**memory.snapshot(), "relational_map": []})
     view = await memory.view(TurnSignal(turn_id=30, text="How much time to revert?"))

@@ -30,7 +30,7 @@ from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, PromptMe
 
 PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-# What `check_name` lets be a tool.
+# Tool names that `check_name` accepts.
 NAMES = st.text(min_size=1, max_size=64).filter(str.isidentifier)
 KEYS = st.text(min_size=1, max_size=80)
 
@@ -59,7 +59,9 @@ def test_sent_names_are_valid_and_restored_names_are_original(
     results = tuple(ToolResult(call_id=call.id, name=call.name, content=1) for call in calls)
     messages = (
         PromptMessage(role="agent", author="a", parts=tuple(Part(call=call) for call in calls)),
-        PromptMessage(role="tool", author="t", parts=tuple(Part(result=held) for held in results)),
+        PromptMessage(
+            role="tool", author="t", parts=tuple(Part(result=result) for result in results)
+        ),
         PromptMessage(role="user", author="u", parts=(Part(text="日本語"),)),
     )
     names = ToolNameMap(
@@ -73,13 +75,13 @@ def test_sent_names_are_valid_and_restored_names_are_original(
         assert spec.parameters["required"] == list(fields)[:1]
         if arguments:
             assert all(map(KEY.fullmatch, fields))
-    said = [part.call for part in prompt.messages[0].parts if part.call is not None]
-    told = [part.result for part in prompt.messages[1].parts if part.result is not None]
+    sent_calls = [part.call for part in prompt.messages[0].parts if part.call is not None]
+    sent_results = [part.result for part in prompt.messages[1].parts if part.result is not None]
     known = {spec.name: set(spec.parameters["properties"]) for spec in prompt.tools}
-    assert [(call.name, set(call.arguments)) for call in said] == list(known.items())
-    assert [result.name for result in told] == list(known)
+    assert [(call.name, set(call.arguments)) for call in sent_calls] == list(known.items())
+    assert [result.name for result in sent_results] == list(known)
     assert prompt.messages[2] == messages[2]
-    answer = ModelResponse(text="t", calls=tuple(said))
+    answer = ModelResponse(text="t", calls=tuple(sent_calls))
     assert names.restore(answer) == ModelResponse(text="t", calls=calls)
 
 
@@ -155,7 +157,11 @@ def test_corrected_answer_is_the_models_own_and_other_agents_are_users() -> None
     )
     found = to_messages(prompt, "openai", {})
     assert [type(one) for one in found] == [PydanticRequest, PydanticResponse, PydanticRequest]
-    assert contents(prompt) == [["Hi\n\nclerk said: I looked."], ["nonsense"], ["Answer again."]]
+    assert contents(prompt) == [
+        ["Hi\n\nclerk said: I looked."],
+        ["nonsense"],
+        ["Answer again."],
+    ]
 
 
 def test_calls_and_results_are_mapped() -> None:

@@ -11,7 +11,7 @@ from acc.domain.value_objects.content import Usage
 from acc.ports.outbound.model_ports import LanguageModelPort, ModelRequest, ModelResponse
 
 PROMPT = ModelRequest(query="?")
-SAID = ModelResponse(
+RESPONSE = ModelResponse(
     text="yes", usage=Usage(input_tokens=1_000, output_tokens=200, cached_tokens=5)
 )
 
@@ -19,7 +19,7 @@ SAID = ModelResponse(
 class FixedModel:
     """Returns one response, or raises."""
 
-    def __init__(self, answer: object = SAID, *, closed: bool = False) -> None:
+    def __init__(self, answer: object = RESPONSE, *, closed: bool = False) -> None:
         self.answer = answer
         self.closed = closed
 
@@ -60,10 +60,10 @@ async def test_call_is_reported_with_tokens_and_cost() -> None:
 
 
 async def test_cached_response_is_reported_as_cached() -> None:
-    kept = ModelResponse(
-        text="yes", usage=Usage(input_tokens=9, cost=0.0, priced_calls=1), kept=True
+    response = ModelResponse(
+        text="yes", usage=Usage(input_tokens=9, cost=0.0, priced_calls=1), from_cache=True
     )
-    model, calls = metered(FixedModel(kept))
+    model, calls = metered(FixedModel(response))
     await model.complete(PROMPT)
     assert (calls[0].from_cache, calls[0].cost) == (True, 0.0)
 

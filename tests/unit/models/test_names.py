@@ -29,11 +29,11 @@ from acc.bootstrap.settings import agent_model, read_variable
 
 
 def test_name_has_provider_model_url_and_settings() -> None:
-    found = parse_model_name(
+    variables = parse_model_name(
         "openai-compatible:org/Qwen@v2@http://127.0.0.1:8080/v1?temperature=0&max_tokens=50"
         "&seed=7&key=MY_KEY&output=prompted&concurrency=2&tokens_per_minute=9000"
     )
-    assert found == ModelName(
+    assert variables == ModelName(
         provider="openai-compatible",
         model="org/Qwen@v2",
         base_url="http://127.0.0.1:8080/v1",
@@ -45,7 +45,7 @@ def test_name_has_provider_model_url_and_settings() -> None:
         concurrency=2,
         tokens_per_minute=9000.0,
     )
-    assert found.name == "openai-compatible:org/Qwen@v2@http://127.0.0.1:8080/v1"
+    assert variables.name == "openai-compatible:org/Qwen@v2@http://127.0.0.1:8080/v1"
 
 
 @pytest.mark.parametrize(
@@ -97,21 +97,21 @@ def test_alias_of_a_provider_is_accepted(name: str, provider: str) -> None:
     ],
 )
 def test_invalid_name_is_rejected_without_showing_secrets(name: str, message: str) -> None:
-    with pytest.raises(InvalidInput, match=message) as found:
+    with pytest.raises(InvalidInput, match=message) as variables:
         parse_model_name(name)
-    assert "pass" not in str(found.value)
+    assert "pass" not in str(variables.value)
 
 
 @pytest.mark.parametrize(
     "url", ["HTTPS://proxy.example/v1", "Https://proxy.example/v1", "https://proxy.example/v1"]
 )
 def test_scheme_of_a_url_is_lowercased(url: str) -> None:
-    for found in (
+    for variables in (
         parse_model_name(f"openai:gpt@{url}?seed=1"),
         parse_model_name("openai:gpt?seed=1", base_url=url),
         parse_model_name("openai:gpt@https://other.example/v1?seed=1", base_url=url),
     ):
-        assert found == ModelName(
+        assert variables == ModelName(
             provider="openai", model="gpt", base_url="https://proxy.example/v1", seed=1
         )
 
@@ -152,15 +152,17 @@ def test_model_name_may_contain_an_at_sign(model: str) -> None:
     ],
 )
 def test_setting_of_wrong_type_is_rejected(settings: Any, message: str) -> None:
-    with pytest.raises(InvalidInput) as found:
+    with pytest.raises(InvalidInput) as variables:
         ProviderModel("openai:m", **settings)
-    assert str(found.value) == message
+    assert str(variables.value) == message
 
 
 def test_none_leaves_a_setting_to_the_provider() -> None:
     left = {"temperature": None, "max_tokens": None, "concurrency": None, "thinking": None}
-    found = ProviderModel("openai:m", **left, timeout=3, api_key_env=None, output=None).model_name
-    assert found == parse_model_name("openai:m?timeout=3")
+    variables = ProviderModel(
+        "openai:m", **left, timeout=3, api_key_env=None, output=None
+    ).model_name
+    assert variables == parse_model_name("openai:m?timeout=3")
 
 
 @pytest.mark.parametrize(
@@ -188,17 +190,17 @@ def test_key_variable_may_have_any_name_if_it_is_set(monkeypatch: pytest.MonkeyP
         check_model_name("opnai:m?key=sk-abcdefghijkl")
 
 
-@pytest.mark.parametrize("held", ["two words", "a\nb", "鍵です", "a\x00b", "“quoted”"])
+@pytest.mark.parametrize("key", ["two words", "a\nb", "鍵です", "a\x00b", "“quoted”"])
 @pytest.mark.parametrize("name", ["openai:m", "openai-compatible:m@http://127.0.0.1:1/v1"])
 def test_invalid_key_is_rejected_by_the_name_of_its_variable(
-    name: str, held: str, monkeypatch: pytest.MonkeyPatch
+    name: str, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = {"OPENAI_API_KEY": held, "OPENAI_COMPATIBLE_API_KEY": held}
-    monkeypatch.setattr(os, "environ", {**os.environ, **found})
+    variables = {"OPENAI_API_KEY": key, "OPENAI_COMPATIBLE_API_KEY": key}
+    monkeypatch.setattr(os, "environ", {**os.environ, **variables})
     variable = "OPENAI_COMPATIBLE_API_KEY" if "@" in name else "OPENAI_API_KEY"
     with pytest.raises(InvalidInput, match=f"{variable} does not hold a valid key") as raised:
         check_model_ready(name)
-    assert held not in str(raised.value)
+    assert key not in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -267,10 +269,10 @@ def test_missing_key_error_names_its_variable(
 
 def test_key_of_openai_is_not_used_for_a_compatible_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "canary")
-    found = parse_model_name("openai-compatible:m@http://127.0.0.1:1/v1")
-    assert found.key(read_variable) == ""
+    variables = parse_model_name("openai-compatible:m@http://127.0.0.1:1/v1")
+    assert variables.key(read_variable) == ""
     monkeypatch.setenv("OPENAI_COMPATIBLE_API_KEY", "theirs")
-    assert found.key(read_variable) == "theirs"
+    assert variables.key(read_variable) == "theirs"
 
 
 def test_names_are_checked_without_key_and_library(
@@ -341,5 +343,5 @@ def test_provider_model_shows_settings_but_no_key(monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_version_after_an_at_sign_is_part_of_the_model(name: str) -> None:
-    found = parse_model_name(name)
-    assert (found.base_url, found.model) == ("", name.partition(":")[2])
+    variables = parse_model_name(name)
+    assert (variables.base_url, variables.model) == ("", name.partition(":")[2])

@@ -99,8 +99,8 @@ async def test_limit_below_one_request_per_minute_works() -> None:
 async def test_reported_tokens_replace_the_estimate() -> None:
     spent = ModelResponse(text="a", usage=Usage(input_tokens=500, output_tokens=100))
     model, clock = limited(RateLimits(tokens_per_minute=600), spent)
-    said = PromptMessage(role="user", author="u", parts=text_part("日本語"))
-    prompt = ModelRequest(query="q" * 400, messages=(said,))
+    message = PromptMessage(role="user", author="u", parts=text_part("日本語"))
+    prompt = ModelRequest(query="q" * 400, messages=(message,))
     await model.complete(prompt)
     assert clock.slept == []
     assert [type(piece) async for piece in model.stream(prompt)] == [str, ModelResponse]
@@ -117,7 +117,7 @@ async def test_request_larger_than_the_limit_is_made() -> None:
     await model.aclose()
 
 
-async def in_line(model: LimitedModel, seconds: float) -> None:
+async def complete_or_time_out(model: LimitedModel, seconds: float) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await model.complete(ModelRequest(query="q"))
@@ -131,7 +131,7 @@ async def test_cancelled_request_has_used_nothing() -> None:
         await model.complete(ModelRequest(query="q"))
     async with asyncio.TaskGroup() as group:
         for _ in range(40):
-            group.create_task(in_line(model, 0.01))
+            group.create_task(complete_or_time_out(model, 0.01))
     assert len(inner.requests) == 600
     await clock.sleep(0.2)
     async with asyncio.timeout(2):  # with the places of all forty it would take four seconds

@@ -13,17 +13,17 @@ from acc.adapters.models.request_json import (
 from acc.domain.value_objects.content import Part, ToolCall, ToolResult, text_part
 from acc.ports.outbound.model_ports import ModelRequest, PromptMessage, ToolSpec
 
-HALF = "caf\udce9"
+SURROGATE = "caf\udce9"
 
 
 @pytest.mark.parametrize(
     ("value", "written"),
     [
-        (HALF, b'"caf?"'),
-        ({HALF: [HALF, 1, (HALF, None)]}, b'{"caf?":["caf?",1,["caf?",null]]}'),
-        (Path(HALF), b'"caf?"'),
-        ([Path(HALF), HALF], b'["caf?","caf?"]'),
-        (text_part(HALF), b'[{"text":"caf?"}]'),
+        (SURROGATE, b'"caf?"'),
+        ({SURROGATE: [SURROGATE, 1, (SURROGATE, None)]}, b'{"caf?":["caf?",1,["caf?",null]]}'),
+        (Path(SURROGATE), b'"caf?"'),
+        ([Path(SURROGATE), SURROGATE], b'["caf?","caf?"]'),
+        (text_part(SURROGATE), b'[{"text":"caf?"}]'),
         ({"b": "日本", "a": Path("x")}, '{"b":"日本","a":"x"}'.encode()),
     ],
 )
@@ -32,29 +32,29 @@ def test_unpaired_surrogate_becomes_a_question_mark(value: object, written: byte
 
 
 def test_sorted_json_does_not_depend_on_key_order() -> None:
-    assert to_sorted_json({"b": HALF, "a": 1}) == to_sorted_json({"a": 1, "b": HALF})
-    assert to_text({"b": HALF, "a": 1}) == '{"b":"caf?","a":1}'
+    assert to_sorted_json({"b": SURROGATE, "a": 1}) == to_sorted_json({"a": 1, "b": SURROGATE})
+    assert to_text({"b": SURROGATE, "a": 1}) == '{"b":"caf?","a":1}'
 
 
 def test_request_is_copied_only_if_it_has_unpaired_surrogates() -> None:
     prompt = ModelRequest(query="q", tools=(ToolSpec(name="t", description="d"),))
     assert without_surrogates(prompt) is prompt
-    said = (
-        Part(text=HALF),
+    original = (
+        Part(text=SURROGATE),
         Part(raw=b"\xff\x00", media_type="image/png"),
-        Part(call=ToolCall(id="c", name="t", arguments={"x": HALF})),
-        Part(result=ToolResult(call_id="c", name="t", content=[HALF])),
+        Part(call=ToolCall(id="c", name="t", arguments={"x": SURROGATE})),
+        Part(result=ToolResult(call_id="c", name="t", content=[SURROGATE])),
         Part(is_null=True),
     )
     odd = ModelRequest(
-        query=HALF,
+        query=SURROGATE,
         tools=prompt.tools,
-        messages=(PromptMessage(role="agent", author="a", parts=said),),
+        messages=(PromptMessage(role="agent", author="a", parts=original),),
     )
     found = without_surrogates(odd)
     assert found.query == "caf?"
     assert found.tools == prompt.tools
     parts = found.messages[0].parts
-    assert (parts[0].text, parts[1], parts[4]) == ("caf?", said[1], said[4])
+    assert (parts[0].text, parts[1], parts[4]) == ("caf?", original[1], original[4])
     assert parts[2].call is not None and parts[2].call.arguments == {"x": "caf?"}
     assert parts[3].result is not None and parts[3].result.content == ["caf?"]

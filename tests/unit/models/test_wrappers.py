@@ -150,9 +150,9 @@ async def test_started_stream_has_no_fallback() -> None:
 async def test_aclose_closes_every_model() -> None:
     closed: list[str] = []
 
-    class Held(Plain):
+    class ClosableModel(Plain):
         async def aclose(self) -> None:
-            closed.append("held")
+            closed.append("closable")
 
-    await FallbackModel([RetryingModel(Held()), Plain(), Held()]).aclose()
-    assert closed == ["held", "held"]
+    await FallbackModel([RetryingModel(ClosableModel()), Plain(), ClosableModel()]).aclose()
+    assert closed == ["closable", "closable"]

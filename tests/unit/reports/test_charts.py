@@ -71,7 +71,7 @@ def chart(summary: dict[str, Any], name: str) -> Chart:
     return next(found for found in build_charts(summary) if found.name == name)
 
 
-def test_an_agent_keeps_its_colour_whoever_else_takes_part() -> None:
+def test_colour_of_agent_does_not_depend_on_other_agents() -> None:
     agents = [
         {"name": n, "kind": k} for n, k in (("a", "transcript"), ("acc", "acc"), ("o", "oracle"))
     ]
@@ -89,7 +89,7 @@ def test_more_agents_than_slots_share_slots() -> None:
     assert set(slots.values()) <= set(range(len(PALETTE)))
 
 
-def test_smoothing_keeps_gaps_and_takes_what_neighbours_there_are() -> None:
+def test_moving_average_preserves_gaps() -> None:
     assert moving_average([1.0, None, 3.0, 5.0], radius=1) == [1.0, None, 4.0, 4.0]
     assert moving_average([]) == []
 
@@ -113,7 +113,7 @@ def test_unreported_memory_is_stated_and_not_drawn() -> None:
 
 
 @pytest.mark.parametrize("turns", [1, 12])
-def test_every_chart_draws_with_one_and_with_eight_agents(turns: int) -> None:
+def test_charts_are_drawn_for_one_and_eight_agents(turns: int) -> None:
     for names in (
         ["acc"],
         ["acc", "oracle", "x" * 60, "<b>&amp;", "日本", "5", "f'g\"", "\u202eh"],
@@ -126,7 +126,7 @@ def test_every_chart_draws_with_one_and_with_eight_agents(turns: int) -> None:
             assert "\u202e" not in svg
 
 
-def test_a_page_can_hold_all_charts_and_colour_them() -> None:
+def test_charts_can_share_one_page() -> None:
     charts = [inline_svg(found) for found in build_charts(summary_of(["acc", "oracle", "other"]))]
     whole = "".join(charts)
     identifiers = re.findall(r'\bid="([^"]*)"', whole)
@@ -175,7 +175,7 @@ def test_tooltips_name_the_turn_or_group_and_every_value() -> None:
     assert "it operations\nacc: 8.00 (5.00 to 10.00)" in inline_svg(domains)
 
 
-def test_a_missing_turn_interrupts_the_line() -> None:
+def test_missing_turn_interrupts_the_line() -> None:
     summary = summary_of(["acc"], turns=5)
     summary["by_turn"]["agents"]["acc"]["memory_tokens"] = [1.0, 2.0, None, 3.0, 4.0]
     drawing = ElementTree.fromstring(inline_svg(chart(summary, "memory-by-turn")))  # noqa: S314

@@ -13,7 +13,7 @@ from acc.domain.errors import RunDamaged, StorageFailed
 CALL = ModelCall(category=CostCategory.AGENT, agent="acc", model="m", input_tokens=3, cost=0.5)
 
 
-def test_a_file_is_made_by_the_first_call_and_read_back(tmp_path: Path) -> None:
+def test_file_is_created_by_first_call_and_read_back(tmp_path: Path) -> None:
     file = CostFile(tmp_path / "spending" / "one.jsonl")
     with file.appending():
         pass
@@ -27,7 +27,7 @@ def test_a_file_is_made_by_the_first_call_and_read_back(tmp_path: Path) -> None:
     assert file.read() == [CALL, ModelCall(category=CostCategory.JUDGE, failed=True), CALL]
 
 
-def test_a_torn_line_is_cut_off_and_anything_else_is_reported(tmp_path: Path) -> None:
+def test_truncated_last_line_is_removed_and_other_damage_raises(tmp_path: Path) -> None:
     file = CostFile(tmp_path / "spending" / "one.jsonl")
     with file.appending() as record:
         record.append(CALL)
@@ -42,7 +42,7 @@ def test_a_torn_line_is_cut_off_and_anything_else_is_reported(tmp_path: Path) ->
         file.read()
 
 
-def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+def test_file_that_cannot_be_written_raises(tmp_path: Path) -> None:
     (tmp_path / "spending").write_text("in the way")
     file = CostFile(tmp_path / "spending" / "one.jsonl")
     with pytest.raises((StorageFailed, RunDamaged)), file.appending() as record:
@@ -58,7 +58,7 @@ def summary(*calls: ModelCall) -> dict[str, Any]:
     return {"configuration": {"agents": agents}, "cost": cost}
 
 
-def test_the_page_splits_the_cost_and_states_unknown_prices() -> None:
+def test_cost_rows_are_split_and_state_unknown_prices() -> None:
     found = summary(
         CALL,
         ModelCall(category=CostCategory.COMPRESSOR, agent="acc", model="writer", cost=0.25),
@@ -77,11 +77,11 @@ def test_the_page_splits_the_cost_and_states_unknown_prices() -> None:
     assert total.cost_text == "$0.7500 and 1 call of unknown price"
 
 
-def test_an_evaluation_without_model_calls_has_no_cost_rows() -> None:
+def test_evaluation_without_model_calls_has_no_cost_rows() -> None:
     assert cost_rows({}) == []
 
 
-def test_an_account_survives_the_summary() -> None:
+def test_account_round_trips_through_summary_fields() -> None:
     accounts = Accounts([CALL, ModelCall(category=CostCategory.JUDGE, input_tokens=7)])
     fields = cost_fields(accounts, [])
     assert account_from_fields(fields["total"]) == accounts.total

@@ -54,7 +54,7 @@ def test_votes_in_both_orders_alone_show_no_alpha() -> None:
     assert found["order"]["relevance"]["changed"] == 0
 
 
-def test_flags_and_votes_survive_the_journal() -> None:
+def test_flags_and_votes_round_trip_through_the_journal() -> None:
     votes = JudgeVotes(claims=(("supported", "outdated"),), scores=(scores(3),))
     line = TurnRecord(
         turn=1,
@@ -80,7 +80,7 @@ def test_flags_and_votes_survive_the_journal() -> None:
     assert evaluation_record(1, read.agents[1]).flags == ("hides text",)
 
 
-def test_a_gate_says_how_many_turns_have_no_score() -> None:
+def test_gate_explanation_counts_turns_without_score() -> None:
     measures: dict[str, dict[str, float | None]] = {
         "acc": {"drift": 0.1, "scored": 12, "failed": 1, "unscored": 7}
     }
@@ -118,5 +118,5 @@ def test_unscored_turns_are_warnings_in_the_page_and_skipped_in_junit() -> None:
     ("judge", "words"),
     [("rubric", "claims nothing about any language model"), ("model:x", "--judge model:x")],
 )
-def test_what_the_figures_claim_hangs_on_the_judge(judge: str, words: str) -> None:
+def test_policy_text_depends_on_the_judge(judge: str, words: str) -> None:
     assert words in describe_policy({"configuration": {"judge": judge}})

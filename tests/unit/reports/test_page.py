@@ -59,7 +59,7 @@ def test_agents_without_common_scores_are_not_compared(
     assert "No two agents were scored on the same turns." in html
 
 
-def test_costs_are_a_table_and_name_what_is_not_included(
+def test_cost_table_names_agents_that_are_not_included(
     run: EvaluationDirectory, summary: dict[str, Any]
 ) -> None:
     calls = [
@@ -96,7 +96,7 @@ def test_agreement_of_the_judge_is_shown_if_it_was_measured(
     assert "-0.250" in html
 
 
-def test_the_policy_allows_exactly_the_style_and_the_script_of_the_page(
+def test_security_policy_allows_only_style_and_script_of_the_page(
     run: EvaluationDirectory, summary: dict[str, Any]
 ) -> None:
     html = render(run, summary)
@@ -109,7 +109,7 @@ def test_the_policy_allows_exactly_the_style_and_the_script_of_the_page(
     assert not re.search(r"\sstyle=|\son[a-z]+=", html.partition('<script type="application')[0])
 
 
-def test_the_same_evaluation_gives_the_same_page_and_chart_files(
+def test_report_of_same_evaluation_is_identical(
     run: EvaluationDirectory, summary: dict[str, Any]
 ) -> None:
     first = page.write_report(run, summary).read_bytes()

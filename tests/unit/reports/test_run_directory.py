@@ -36,7 +36,7 @@ MEMORIES = st.dictionaries(KEYS, PLAIN, max_size=5)
 
 
 @given(MEMORIES, MEMORIES)
-def test_changes_lead_from_any_memory_to_any_other(
+def test_applied_changes_reproduce_the_later_memory(
     before: dict[str, Any], after: dict[str, Any]
 ) -> None:
     found = diff_mappings(before, after)
@@ -62,7 +62,7 @@ def whole_run() -> bytes:
 
 @settings(max_examples=15, deadline=None)
 @given(st.floats(0, 1))
-def test_a_run_cut_off_at_any_byte_continues_to_the_same_bytes(share: float) -> None:
+def test_run_truncated_at_any_byte_continues_to_the_same_bytes(share: float) -> None:
     whole = whole_run()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "run"
@@ -73,7 +73,7 @@ def test_a_run_cut_off_at_any_byte_continues_to_the_same_bytes(share: float) -> 
         assert run_all(folder).journal(run.jobs()[0]).path.read_bytes() == whole
 
 
-def test_a_line_reads_back_as_it_was_written() -> None:
+def test_journal_line_round_trips() -> None:
     memory: dict[str, object] = {}
     for raw in whole_run().splitlines(keepends=True):
         line = decode_turn(raw)
@@ -85,13 +85,13 @@ def test_a_line_reads_back_as_it_was_written() -> None:
         )
 
 
-def test_a_finished_evaluation_calls_no_agent_again(tmp_path: Path) -> None:
+def test_finished_evaluation_calls_no_agent(tmp_path: Path) -> None:
     run = run_all(tmp_path / "run")
     events = list(bootstrap.make_evaluation(run).run(run.jobs()))
     assert [type(event) for event in events] == [EpisodeEnd]
 
 
-def test_a_turn_out_of_order_is_damage(tmp_path: Path) -> None:
+def test_turn_out_of_order_raises(tmp_path: Path) -> None:
     run = run_all(tmp_path / "run", turns=3)
     journal = run.journal(run.jobs()[0])
     lines = journal.path.read_bytes().splitlines(keepends=True)
@@ -100,7 +100,7 @@ def test_a_turn_out_of_order_is_damage(tmp_path: Path) -> None:
         journal.read()
 
 
-def test_a_directory_that_takes_no_writes_is_named(tmp_path: Path) -> None:
+def test_missing_directory_raises_on_write(tmp_path: Path) -> None:
     run = run_all(tmp_path / "run", turns=1)
     gone = EvaluationDirectory(tmp_path / "gone", run.configuration)
     with pytest.raises(StorageFailed, match="cannot write to .*gone"), gone.locked():
@@ -114,13 +114,13 @@ def test_a_directory_that_takes_no_writes_is_named(tmp_path: Path) -> None:
         pass
 
 
-def test_an_unpaired_surrogate_is_written_as_a_question_mark() -> None:
+def test_unpaired_surrogate_in_query_becomes_question_mark() -> None:
     line = decode_turn(whole_run().splitlines(keepends=True)[0])
     odd = msgspec.structs.replace(line, query="half \ud800 pair")
     assert decode_turn(encode_turn(odd)).query == "half ? pair"
 
 
-def test_a_second_owner_of_a_run_is_refused(tmp_path: Path) -> None:
+def test_second_lock_of_a_run_is_rejected(tmp_path: Path) -> None:
     run = run_all(tmp_path / "run", turns=1)
     with run.locked(), pytest.raises(InvalidInput, match="another process"), run.locked():
         pass

@@ -1,4 +1,4 @@
-"""A small world to run agents in: both stores, a clock that stands still, a till that counts."""
+"""Harness for runner tests: both kinds of stores, a frozen clock and a payment tool."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -23,7 +23,7 @@ KEY = SessionKey(app_name=APP, user_id=USER, session_id=SESSION)
 
 
 class RunnerHarness:
-    """A runner with one session at hand; `restarted` is the same in a process of its own."""
+    """A runner with a default session; `restarted` simulates another process."""
 
     def __init__(self, storage: "Storage", agent: BaseAgent, config: RunConfig, most: int) -> None:
         services = make_services(store=(storage.sessions, storage.artifacts), clock=storage.clock)
@@ -61,7 +61,7 @@ class RunnerHarness:
         return [event.status for event in await self.events() if event.kind is EventKind.ENDED]
 
     def restarted(self, agent: BaseAgent | None = None) -> "RunnerHarness":
-        """Return the desk of another process, which knows nothing but what is stored."""
+        """Return a harness of another process, which shares only the stores."""
         return RunnerHarness(
             self._world, agent or self.runner.agent, self.runner.config, self._most
         )
@@ -93,12 +93,12 @@ STORAGES: dict[str, Callable[[Path], Storage]] = {"memory": in_memory, "sqlite":
 
 @dataclass
 class PaymentTool:
-    """Counts what was paid, for a tool that must never run twice."""
+    """Records payments of a tool that must not run twice."""
 
     paid: list[int] = field(default_factory=list)
 
     def tool(self, **options: Any) -> FunctionTool:
-        """Return a tool that pays; a person must agree, unless told otherwise."""
+        """Return a payment tool that by default requires an approval."""
 
         @tool(**{"name": "pay", "confirm": True, **options})
         async def pay(amount: int) -> str:
@@ -110,12 +110,12 @@ class PaymentTool:
 
 
 def scripted_agent(model: ScriptedModel, *tools: Any, name: str = "clerk", **fields: Any) -> Agent:
-    """Return an agent with a script and tools, and no memory unless asked for."""
+    """Return an agent with a model, tools and by default no memory."""
     return Agent(name=name, model=model, tools=tools, **{"memory": None, **fields})
 
 
 def check_record(events: Iterable[Event]) -> None:
-    """Check what must hold whatever happened: numbers without a gap, one end for each run."""
+    """Assert that sequence numbers have no gap and that each run ends once."""
     stored = list(events)
     assert [event.seq for event in stored] == list(range(1, len(stored) + 1))
     over: dict[str, int] = {}
@@ -126,5 +126,5 @@ def check_record(events: Iterable[Event]) -> None:
 
 
 def no_tasks_remain() -> bool:
-    """Tell whether nothing runs but the one who asks."""
+    """Return True if the current task is the only one of the loop."""
     return asyncio.all_tasks() == {asyncio.current_task()}

@@ -1,4 +1,4 @@
-"""Memories of running conversations: the same after a restart, an eviction or a failure."""
+"""Tests of agent memories after a restart, an eviction or a failure."""
 
 import asyncio
 import gc
@@ -42,7 +42,7 @@ MEMORIES: dict[str, Any] = {
 }
 
 
-def seen(model: ScriptedModel) -> list[tuple[str, str, int]]:
+def prompts_of(model: ScriptedModel) -> list[tuple[str, str, int]]:
     return [(p.query, p.memory, len(p.messages)) for p in model.requests]
 
 
@@ -67,7 +67,7 @@ def note(what: str) -> str:
 
 
 async def ponder(what: str) -> str:
-    """Ponder something, for longer than a note takes."""
+    """Think about something, for longer than a note takes."""
     for _ in range(5):
         await asyncio.sleep(0.02)
     return f"The thought is {what}."
@@ -108,7 +108,7 @@ def with_callback(memory: Any) -> tuple[BaseAgent, ScriptedModel]:
     ), model
 
 
-def in_turns(memory: Any) -> tuple[BaseAgent, ScriptedModel]:
+def with_two_agents(memory: Any) -> tuple[BaseAgent, ScriptedModel]:
     """Another agent answers every second turn."""
     model = ScriptedModel("mine 0", "mine 1", "mine 2")
     mine = scripted_agent(model, name="mine", memory=memory)
@@ -122,7 +122,7 @@ def in_turns(memory: Any) -> tuple[BaseAgent, ScriptedModel]:
     return Turns(name="turns", sub_agents=[other, mine]), model
 
 
-def in_a_loop(memory: Any) -> tuple[BaseAgent, ScriptedModel]:
+def in_loop(memory: Any) -> tuple[BaseAgent, ScriptedModel]:
     answers: list[Any] = []
     for n in range(5):
         answers += [f"draft {n}", call("note", what=f"{n}"), f"better {n}", call("exit_loop")]
@@ -131,7 +131,7 @@ def in_a_loop(memory: Any) -> tuple[BaseAgent, ScriptedModel]:
     return LoopAgent(name="root", max_iterations=5, sub_agents=[agent]), model
 
 
-def handing_over(memory: Any) -> tuple[BaseAgent, ScriptedModel]:
+def with_transfer(memory: Any) -> tuple[BaseAgent, ScriptedModel]:
     model = ScriptedModel(call("transfer_to_agent", agent_name="helper"), "a", "b", "c", "d", "e")
     helper = scripted_agent(
         ScriptedModel("helped"), name="helper", description="helps", returns_control=True
@@ -156,33 +156,31 @@ TREES: dict[str, Callable[[Any], tuple[BaseAgent, ScriptedModel]]] = {
     "tools": with_tools,
     "pauses": with_pauses,
     "callback": with_callback,
-    "turns": in_turns,
-    "loop": in_a_loop,
-    "handing over": handing_over,
-    "told something else": records_other_text,
+    "turns": with_two_agents,
+    "loop": in_loop,
+    "transfer": with_transfer,
+    "other text recorded": records_other_text,
 }
 
 
 @pytest.mark.parametrize("memory", sorted(MEMORIES))
 @pytest.mark.parametrize("tree", sorted(TREES))
-async def test_a_model_sees_the_same_memory_whether_or_not_the_process_was_restarted(
+async def test_prompt_memory_is_the_same_after_restart(
     storage: Storage, tree: str, memory: str
 ) -> None:
-    found: list[Any] = []
+    prompts: list[Any] = []
     for restart in (False, True):
         agent, model = TREES[tree](MEMORIES[memory])
         await talk(storage.harness(agent), f"restart {restart}", restart=restart)
-        found.append(seen(model))
-    assert found[1] == found[0]
+        prompts.append(prompts_of(model))
+    assert prompts[1] == prompts[0]
     if memory == "transcript":
-        assert "Bo" in found[0][-1][1]
+        assert "Bo" in prompts[0][-1][1]
 
 
 @pytest.mark.parametrize("memory", sorted(MEMORIES))
-async def test_a_memory_that_was_given_up_for_another_is_made_anew(
-    storage: Storage, memory: str
-) -> None:
-    found: list[Any] = []
+async def test_evicted_memory_is_rebuilt_with_same_content(storage: Storage, memory: str) -> None:
+    prompts: list[Any] = []
     for most in (512, 1):
         agent, model = plain_chat(MEMORIES[memory])
         harness = storage.harness(agent, most=most)
@@ -192,11 +190,11 @@ async def test_a_memory_that_was_given_up_for_another_is_made_anew(
         for text in CHAT:
             await harness.say(text, session=f"most {most}")
             await beside.say(text, session=f"beside {most}")
-        found.append(seen(model))
-    assert found[1] == found[0]
+        prompts.append(prompts_of(model))
+    assert prompts[1] == prompts[0]
 
 
-async def test_two_agents_whose_memories_push_each_other_out_both_remember(
+async def test_agents_remember_when_their_memories_evict_each_other(
     storage: Storage,
 ) -> None:
     models = [ScriptedModel("a", "b"), ScriptedModel("c", "d")]
@@ -212,7 +210,7 @@ async def test_two_agents_whose_memories_push_each_other_out_both_remember(
 
 @pytest.mark.parametrize("restart", [False, True])
 @pytest.mark.parametrize("memory", ["transcript", "retrieval"])
-async def test_a_turn_that_failed_is_not_remembered(
+async def test_failed_turn_is_not_recorded_in_memory(
     storage: Storage, memory: str, restart: bool
 ) -> None:
     model = ScriptedModel("a", ValueError("down"), "b", "c")
@@ -252,7 +250,7 @@ async def test_custom_memory_records_each_turn_once(
     ]
 
 
-async def test_a_memory_of_ones_own_serves_one_session_only(storage: Storage) -> None:
+async def test_memory_instance_is_rejected_in_second_session(storage: Storage) -> None:
     agent = scripted_agent(ScriptedModel("a", "b"), memory=TranscriptMemory(tokens=WordCounter()))
     harness = storage.harness(agent)
     await harness.say("secret", session="s1")
@@ -263,7 +261,7 @@ async def test_a_memory_of_ones_own_serves_one_session_only(storage: Storage) ->
 
 
 class Words:
-    """A memory of the simplest kind, made by calling its class; it can be told to fail."""
+    """A minimal memory whose class is its factory; `fail_at` makes it fail."""
 
     fail_at = -1
 
@@ -280,7 +278,7 @@ class Words:
         self.words.append(signal.text)
 
 
-async def test_a_class_can_stand_for_the_function_that_makes_a_memory(storage: Storage) -> None:
+async def test_memory_class_is_accepted_as_factory(storage: Storage) -> None:
     model = ScriptedModel("a", "b", "c")
     harness = storage.harness(scripted_agent(model, memory=Words))
     await harness.say("one")
@@ -289,7 +287,7 @@ async def test_a_class_can_stand_for_the_function_that_makes_a_memory(storage: S
     assert [p.memory for p in model.requests] == ["", "", "one"]
 
 
-async def test_a_memory_that_fails_while_it_catches_up_is_made_anew(
+async def test_memory_is_rebuilt_after_failed_catch_up(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = ScriptedModel("a", "b", "c", "d")
@@ -306,7 +304,7 @@ async def test_a_memory_that_fails_while_it_catches_up_is_made_anew(
     check_record(await harness.events())
 
 
-async def test_a_memory_that_fails_after_the_turn_is_made_anew_and_the_answer_is_given(
+async def test_run_completes_when_memory_fails_after_the_turn(
     storage: Storage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     model = ScriptedModel("a", "b", "c")
@@ -357,7 +355,7 @@ async def test_memory_is_rebuilt_after_cancellation_during_record(
     assert model.requests[-1].memory == "one"
 
 
-async def test_a_session_that_was_deleted_is_not_remembered(storage: Storage) -> None:
+async def test_memory_is_empty_after_session_is_deleted(storage: Storage) -> None:
     model = ScriptedModel("a", "b")
     harness = storage.harness(scripted_agent(model, memory="transcript"))
     await harness.say("my secret is 42")
@@ -367,10 +365,10 @@ async def test_a_session_that_was_deleted_is_not_remembered(storage: Storage) ->
 
 
 @pytest.mark.parametrize("memory", sorted(MEMORIES))
-async def test_a_run_that_was_given_up_leaves_the_memory_as_a_restart_would(
+async def test_memory_after_abandoned_run_equals_memory_after_restart(
     storage: Storage, memory: str
 ) -> None:
-    found: list[Any] = []
+    prompts: list[Any] = []
     for restart in (False, True):
         model = ScriptedModel("a", call("pay", amount=1), "b")
         harness = storage.harness(
@@ -384,15 +382,15 @@ async def test_a_run_that_was_given_up_leaves_the_memory_as_a_restart_would(
         await harness.runner.abandon(user_id="ann", session_id=session)
         harness = harness.restarted() if restart else harness
         await harness.say("What is my name?", session=session)
-        found.append(seen(model))
-    assert found[0] == found[1]
-    assert "Bo" in found[0][-1][1] or memory in ("acc", "retrieval")
+        prompts.append(prompts_of(model))
+    assert prompts[0] == prompts[1]
+    assert "Bo" in prompts[0][-1][1] or memory in ("acc", "retrieval")
 
 
-async def test_a_branch_that_failed_leaves_its_agent_with_what_is_on_record(
+async def test_memory_after_failed_branch_equals_memory_after_restart(
     storage: Storage,
 ) -> None:
-    found: list[Any] = []
+    prompts: list[Any] = []
     for restart in (False, True):
         model = ScriptedModel("a", ValueError("down"), "b", "c", "d")
         tree = ParallelAgent(
@@ -404,13 +402,13 @@ async def test_a_branch_that_failed_leaves_its_agent_with_what_is_on_record(
             ],
         )
         await talk(storage.harness(tree), f"restart {restart}", restart=restart)
-        found.append(seen(model))
-    assert found[0] == found[1]
+        prompts.append(prompts_of(model))
+    assert prompts[0] == prompts[1]
 
 
 @pytest.mark.parametrize("where", ["in one turn", "over turns", "in turns that paused"])
-async def test_long_histories_are_caught_up_with_page_by_page(storage: Storage, where: str) -> None:
-    """More than 500 events: a page may end anywhere, also between a pause and its answer."""
+async def test_long_history_is_recorded_once_across_pages(storage: Storage, where: str) -> None:
+    """Cover more than 500 events, so that a page can end between a pause and its answer."""
     payment, answers = PaymentTool(), list[Any]()
     chat: tuple[str, ...] = tuple(f"q{n}" for n in range(5))
     if where == "in one turn":
@@ -438,7 +436,7 @@ async def test_long_histories_are_caught_up_with_page_by_page(storage: Storage, 
 
 
 @pytest.mark.parametrize("memory", MEMORIES)
-async def test_a_run_that_is_over_is_gone_without_a_look_for_cycles(
+async def test_finished_run_is_freed_without_garbage_collection(
     storage: Storage, memory: str
 ) -> None:
     payment = PaymentTool()

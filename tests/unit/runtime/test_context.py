@@ -1,4 +1,4 @@
-"""What a run is given and gives back: progress, files, grants, transfers, streams, logs."""
+"""Tests of the run context: progress, artifacts, grants, transfers, streams and logs."""
 
 import asyncio
 import logging
@@ -30,8 +30,8 @@ from acc.testing import ScriptedModel, call
 PAY = call("pay", amount=5)
 
 
-class Sees(BaseAgent):
-    """Tells what it is given."""
+class ReportsContext(BaseAgent):
+    """Answers with the user, state keys, permissions and caller it has."""
 
     async def run(self, ctx: RunContext) -> str:
         await ctx.progress("half way", detail={"percent": 50})
@@ -40,8 +40,8 @@ class Sees(BaseAgent):
         return f"{ctx.user_id or 'nobody'} {sorted(ctx.state)} {current} {ctx.call.caller}"
 
 
-async def test_progress_is_shown_and_not_stored(storage: Storage) -> None:
-    harness = storage.harness(Sees(name="sees"))
+async def test_progress_is_streamed_but_not_stored(storage: Storage) -> None:
+    harness = storage.harness(ReportsContext(name="sees"))
     done = await harness.say("hi")
     shown = [(e.text, e.detail, e.seq) for e in done.events if e.kind is EventKind.PROGRESS]
     assert shown == [("half way", {"percent": 50}, 0)]
@@ -49,19 +49,21 @@ async def test_progress_is_shown_and_not_stored(storage: Storage) -> None:
     assert done.run_id == done.events[0].run_id
 
 
-async def test_a_grant_narrows_what_a_worker_sees_and_a_branch_does_not_widen_it(
+async def test_grant_limits_agent_and_its_branches(
     storage: Storage,
 ) -> None:
     grant = Grant(read=("doc_*",), write=(), permissions=frozenset({"read", "pay"}), identity=False)
-    inner = ParallelAgent(name="inner", sub_agents=[Sees(name="a"), Sees(name="b")])
+    inner = ParallelAgent(
+        name="inner", sub_agents=[ReportsContext(name="a"), ReportsContext(name="b")]
+    )
     outer = SequentialAgent(name="outer", sub_agents=[inner])
 
-    class Sets(BaseAgent):
+    class WritesState(BaseAgent):
         async def run(self, ctx: RunContext) -> None:
             ctx.state.update({"doc_1": 1, "secret": 2})
             ctx.text = (await ctx.run_agent(self.sub_agents[0])).text
 
-    tree = Sets(name="sets", sub_agents=[outer], grants={"outer": grant})
+    tree = WritesState(name="sets", sub_agents=[outer], grants={"outer": grant})
     context = CallContext(
         request_id="r", trace_id="t", caller="user://ann", permissions=frozenset({"read", "write"})
     )
@@ -70,12 +72,14 @@ async def test_a_grant_narrows_what_a_worker_sees_and_a_branch_does_not_widen_it
     assert done.text == f"a: {line}\nb: {line}"
 
 
-async def test_a_grant_without_a_limit_leaves_all_as_it_is(storage: Storage) -> None:
-    tree = SequentialAgent(name="root", sub_agents=[Sees(name="sees")], grants={"sees": Grant()})
+async def test_empty_grant_restricts_nothing(storage: Storage) -> None:
+    tree = SequentialAgent(
+        name="root", sub_agents=[ReportsContext(name="sees")], grants={"sees": Grant()}
+    )
     assert (await storage.harness(tree).say("go")).text == "ann [] all agent://root"
 
 
-async def test_a_worker_cannot_write_what_it_is_not_granted_also_after_a_pause(
+async def test_write_that_is_not_granted_fails_after_resume(
     storage: Storage,
 ) -> None:
     class Writes(BaseAgent):
@@ -96,8 +100,8 @@ async def test_a_worker_cannot_write_what_it_is_not_granted_also_after_a_pause(
     check_record(await harness.events())
 
 
-async def test_files_are_shared_within_a_session_and_read_by_version(storage: Storage) -> None:
-    class Files(BaseAgent):
+async def test_artifact_is_loaded_by_version(storage: Storage) -> None:
+    class UsesArtifacts(BaseAgent):
         async def run(self, ctx: RunContext) -> str:
             for content in ("one", b"two"):
                 await ctx.artifacts.save("note.txt", content)
@@ -108,12 +112,12 @@ async def test_files_are_shared_within_a_session_and_read_by_version(storage: St
             assert newest is not None
             return f"{await ctx.artifacts.names()} {first.text} {newest.text} {missing}"
 
-    done = await storage.harness(Files(name="files")).say("go")
+    done = await storage.harness(UsesArtifacts(name="files")).say("go")
     assert done.text == "('note.txt',) one two None"
 
 
-async def test_a_worker_gets_the_files_it_is_granted_and_no_others(storage: Storage) -> None:
-    class Files(BaseAgent):
+async def test_artifact_that_is_not_granted_is_hidden_and_read_only(storage: Storage) -> None:
+    class UsesArtifacts(BaseAgent):
         async def run(self, ctx: RunContext) -> str:
             await ctx.artifacts.save("out.txt", "mine")
             secret = await ctx.artifacts.load("secret.txt")
@@ -124,17 +128,17 @@ async def test_a_worker_gets_the_files_it_is_granted_and_no_others(storage: Stor
                 return f"{secret} {names} {refused.key}"
             return "never"
 
-    class Saves(BaseAgent):
+    class SavesSecret(BaseAgent):
         async def run(self, ctx: RunContext) -> None:
             await ctx.artifacts.save("secret.txt", "secret")
             ctx.text = (await ctx.run_agent(self.sub_agents[0])).text
 
     grants = {"files": Grant(artifacts=("out.*",))}
-    tree = Saves(name="saves", sub_agents=[Files(name="files")], grants=grants)
+    tree = SavesSecret(name="saves", sub_agents=[UsesArtifacts(name="files")], grants=grants)
     assert (await storage.harness(tree).say("go")).text == "None ('out.txt',) artifact.secret.txt"
 
 
-async def test_a_worker_publishes_what_it_is_granted_and_nothing_else(storage: Storage) -> None:
+async def test_publishing_artifact_that_is_not_granted_fails(storage: Storage) -> None:
     class Publishes(BaseAgent):
         async def run(self, ctx: RunContext) -> str:
             await ctx.artifacts.publish("out.txt", "mine")
@@ -148,10 +152,8 @@ async def test_a_worker_publishes_what_it_is_granted_and_nothing_else(storage: S
     tree = SequentialAgent(name="s", sub_agents=[Publishes(name="worker")], grants=grants)
     done = await storage.harness(tree).say("go")
     assert done.text == "artifact.secret.txt"
-    recorded_before = [
-        event.detail["name"] for event in done.events if event.kind is EventKind.ARTIFACT
-    ]
-    assert recorded_before == ["out.txt"]
+    recorded = [event.detail["name"] for event in done.events if event.kind is EventKind.ARTIFACT]
+    assert recorded == ["out.txt"]
 
 
 async def test_agent_without_history_gets_no_messages_but_its_answer_is_visible(
@@ -166,7 +168,7 @@ async def test_agent_without_history_gets_no_messages_but_its_answer_is_visible(
     assert (done.answered_by, done.text) == ("c", "third")
 
 
-async def test_a_conversation_goes_back_to_the_root_when_it_is_handed_back(
+async def test_root_is_active_after_transfer_back(
     storage: Storage,
 ) -> None:
     sub = scripted_agent(
@@ -183,7 +185,7 @@ async def test_a_conversation_goes_back_to_the_root_when_it_is_handed_back(
     assert (await harness.say("three")).text == "still root"
 
 
-async def test_an_agent_below_a_workflow_does_not_keep_the_conversation(storage: Storage) -> None:
+async def test_agent_below_workflow_does_not_become_active(storage: Storage) -> None:
     deep = scripted_agent(ScriptedModel("deep"), name="deep", description="does the work")
     top = scripted_agent(
         ScriptedModel(call("transfer_to_agent", agent_name="deep"), "top"),
@@ -197,17 +199,15 @@ async def test_an_agent_below_a_workflow_does_not_keep_the_conversation(storage:
 
 
 @pytest.mark.parametrize("name", ["gone", "helper", 7])
-async def test_whoever_cannot_keep_the_conversation_any_more_gives_it_to_the_root(
-    storage: Storage, name: Any
-) -> None:
-    """The tree may have changed since the conversation was handed over."""
+async def test_root_answers_when_active_agent_is_invalid(storage: Storage, name: Any) -> None:
+    """Cover a tree that changed after the transfer."""
 
-    class Claims(BaseAgent):
+    class SetsActiveAgent(BaseAgent):
         async def run(self, ctx: RunContext) -> str:
             ctx.state["_active_agent"] = name
             return "claimed"
 
-    await storage.harness(Claims(name="claims")).say("go")
+    await storage.harness(SetsActiveAgent(name="claims")).say("go")
     helper = scripted_agent(
         ScriptedModel(), name="helper", description="helps", returns_control=True
     )
@@ -217,7 +217,7 @@ async def test_whoever_cannot_keep_the_conversation_any_more_gives_it_to_the_roo
     assert (await harness.say("who is there?")).text == "root"
 
 
-async def test_a_resumed_run_can_be_streamed_too(storage: Storage) -> None:
+async def test_resumed_run_streams_remaining_events(storage: Storage) -> None:
     payment = PaymentTool()
     harness = storage.harness(scripted_agent(ScriptedModel(PAY, "all paid"), payment.tool()))
     first = [e async for e in harness.runner.stream(user_id=USER, session_id="s1", message="pay")]
@@ -233,7 +233,7 @@ async def test_a_resumed_run_can_be_streamed_too(storage: Storage) -> None:
     assert stored[-1].status is RunStatus.COMPLETED
 
 
-async def test_a_stand_in_that_times_out_is_no_timeout_of_the_run(storage: Storage) -> None:
+async def test_timeout_error_of_stub_fails_the_agent(storage: Storage) -> None:
     def late(_: Any) -> str:
         raise TimeoutError("its own")
 
@@ -244,8 +244,8 @@ async def test_a_stand_in_that_times_out_is_no_timeout_of_the_run(storage: Stora
     assert (await harness.ends()) == [RunStatus.FAILED]
 
 
-class LateAtSnapshots:
-    """Follows a run and fails where a state is shown."""
+class FailsAtSnapshots:
+    """Observer that raises TimeoutError at every snapshot event."""
 
     wants_deltas = False
 
@@ -254,24 +254,24 @@ class LateAtSnapshots:
             raise TimeoutError("its own")
 
 
-async def test_a_listener_that_times_out_is_no_timeout_of_the_run(storage: Storage) -> None:
+async def test_timeout_error_of_observer_fails_the_agent(storage: Storage) -> None:
     harness = storage.harness(scripted_agent(ScriptedModel("hi")), timeout=60, snapshots=True)
     with pytest.raises(AgentFailed, match="TimeoutError"):
-        await harness.say("go", observer=LateAtSnapshots())
+        await harness.say("go", observer=FailsAtSnapshots())
     assert (await harness.ends()) == [RunStatus.FAILED]
 
 
-async def test_a_run_can_be_followed_in_the_log(
+async def test_run_logs_agents_tools_and_end(
     storage: Storage, caplog: pytest.LogCaptureFixture
 ) -> None:
     payment = PaymentTool()
     tree = scripted_agent(ScriptedModel(PAY, "done"), payment.tool(confirm=False))
     with caplog.at_level(logging.INFO, logger="acc.run"):
         done = await storage.harness(tree).say("go", config=RunConfig())
-    recorded_before = [
+    recorded = [
         (r.message, getattr(r, "run_id", "")) for r in caplog.records if r.name == "acc.run"
     ]
-    assert recorded_before == [
+    assert recorded == [
         ("agent started", done.run_id),
         ("tool called", done.run_id),
         ("agent finished", done.run_id),
@@ -279,8 +279,8 @@ async def test_a_run_can_be_followed_in_the_log(
     ]
 
 
-class Diary:
-    """A memory that tells what it did, but cannot be written down."""
+class TraceOnlyMemory:
+    """Memory that returns a trace but has no snapshot."""
 
     def __init__(self) -> None:
         self.stored_items: list[str] = []
@@ -302,27 +302,25 @@ class Diary:
         self.stored_items.append(signal.text)
 
 
-async def test_a_memory_that_tells_what_it_did_need_not_be_written_down(storage: Storage) -> None:
+async def test_memory_with_trace_but_without_snapshot_is_rebuilt(storage: Storage) -> None:
     async def look(at: int = 0) -> Any:
         """Look."""
         return [at] if at else {"pens": 3, "cups": 2}
 
     payment = PaymentTool()
     model = ScriptedModel([call("look"), call("look", at=7)], PAY, "paid", "bye")
-    harness = storage.harness(scripted_agent(model, look, payment.tool(), memory=Diary))
+    harness = storage.harness(scripted_agent(model, look, payment.tool(), memory=TraceOnlyMemory))
     (request,) = (await harness.say("pay")).requests
     await harness.restarted().answer(approve(request.id))
     await harness.restarted().say("and now?")
     assert model.requests[-1].memory == "pay|pens: 3; cups: 2|[7]|paid 5"
-    recorded_before = [
-        event.detail for event in await harness.events() if event.kind is EventKind.MEMORY
-    ]
-    assert len(recorded_before) == 4
-    assert all("snapshot" not in detail for detail in recorded_before)
+    recorded = [event.detail for event in await harness.events() if event.kind is EventKind.MEMORY]
+    assert len(recorded) == 4
+    assert all("snapshot" not in detail for detail in recorded)
 
 
-async def test_a_prompt_is_only_seen_by_whom_it_is_for(storage: Storage) -> None:
-    """A recording model shows that one session's memory never reaches another."""
+async def test_concurrent_sessions_do_not_share_memory(storage: Storage) -> None:
+    """Check with a recording model that no memory reaches another session."""
     prompts: list[ModelRequest] = []
 
     def record(prompt: ModelRequest) -> str:

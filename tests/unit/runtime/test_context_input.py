@@ -1,4 +1,4 @@
-"""Questions of an agent's own, and work that someone outside finishes later."""
+"""Tests of input requests of custom agents and of long-running tools."""
 
 from functools import partial
 from typing import Any
@@ -13,7 +13,7 @@ from acc.testing import ScriptedModel, call
 
 
 def results(model: ScriptedModel, question: int = -1) -> list[Any]:
-    """Return the tool results that the model was shown."""
+    """Return the tool results in a request of the model."""
     return [
         part.result.content
         for message in model.requests[question].messages
@@ -22,7 +22,7 @@ def results(model: ScriptedModel, question: int = -1) -> list[Any]:
     ]
 
 
-class Asking(BaseAgent):
+class AsksTwoQuestions(BaseAgent):
     """Asks for a name and a colour, one after the other."""
 
     async def run(self, ctx: RunContext) -> str:
@@ -34,10 +34,10 @@ class Asking(BaseAgent):
         return f"{name.value} likes {colour.value}"
 
 
-async def test_an_agent_of_ones_own_asks_a_person_and_goes_on_with_the_answer(
+async def test_custom_agent_continues_with_each_answer(
     storage: Storage,
 ) -> None:
-    harness = storage.harness(Asking(name="asking"))
+    harness = storage.harness(AsksTwoQuestions(name="asking"))
     (who,) = (await harness.say("hi")).requests
     assert (who.kind, who.schema) == (RequestKind.INPUT, {"type": "string"})
     (colour,) = (await harness.restarted().answer(approve(who.id, value="Bo"))).requests
@@ -48,14 +48,14 @@ async def test_an_agent_of_ones_own_asks_a_person_and_goes_on_with_the_answer(
     assert await harness.state() == {"asked": 1}
 
 
-async def test_an_agent_of_ones_own_hears_that_time_ran_out(storage: Storage) -> None:
-    harness = storage.harness(Asking(name="asking"))
+async def test_custom_agent_receives_expired_verdict(storage: Storage) -> None:
+    harness = storage.harness(AsksTwoQuestions(name="asking"))
     await harness.say("hi")
     storage.clock.time += 60
     assert (await harness.answer()).text == "no name: expired"
 
 
-class Counting(BaseAgent):
+class AsksForNumber(BaseAgent):
     """Asks for a number."""
 
     async def run(self, ctx: RunContext) -> str:
@@ -64,17 +64,17 @@ class Counting(BaseAgent):
         return f"{answer.verdict.value} {answer.value!r}"
 
 
-@pytest.mark.parametrize("given", ["abc", None, 0, 1.5, {"n": 1}, "0", "null", "[" * 20_000])
-async def test_a_value_that_is_not_what_was_asked_for_is_refused_and_the_question_waits(
-    storage: Storage, given: Any
+@pytest.mark.parametrize("value", ["abc", None, 0, 1.5, {"n": 1}, "0", "null", "[" * 20_000])
+async def test_answer_that_does_not_match_schema_leaves_request_pending(
+    storage: Storage, value: Any
 ) -> None:
-    harness = storage.harness(Counting(name="counting"))
-    (asked,) = (await harness.say("hi")).requests
-    with pytest.raises(InvalidInput, match=f"{asked.id}.* does not match its schema: "):
-        await harness.answer(approve(asked.id, value=given))
+    harness = storage.harness(AsksForNumber(name="counting"))
+    (request,) = (await harness.say("hi")).requests
+    with pytest.raises(InvalidInput, match=f"{request.id}.* does not match its schema: "):
+        await harness.answer(approve(request.id, value=value))
     with pytest.raises(InvalidInput, match="still pending"):
-        await harness.answer(approve(asked.id, arguments={"n": 3}))
-    assert (await harness.restarted().answer(approve(asked.id, value=3))).text == "approve 3"
+        await harness.answer(approve(request.id, arguments={"n": 3}))
+    assert (await harness.restarted().answer(approve(request.id, value=3))).text == "approve 3"
 
 
 @pytest.mark.parametrize(
@@ -85,21 +85,21 @@ async def test_a_value_that_is_not_what_was_asked_for_is_refused_and_the_questio
         (deny, "deny None"),
     ],
 )
-async def test_a_value_that_fits_counts_also_as_the_text_of_it(
+async def test_answer_may_be_value_or_its_json_text(
     storage: Storage, answer: Any, text: str
 ) -> None:
-    harness = storage.harness(Counting(name="counting"))
-    (asked,) = (await harness.say("hi")).requests
-    assert (await harness.answer(answer(asked.id))).text == text
+    harness = storage.harness(AsksForNumber(name="counting"))
+    (request,) = (await harness.say("hi")).requests
+    assert (await harness.answer(answer(request.id))).text == text
 
 
-async def test_only_approvals_have_the_time_that_is_set_for_approvals(storage: Storage) -> None:
+async def test_approval_ttl_does_not_apply_to_outcome_requests(storage: Storage) -> None:
     model = ScriptedModel(call("export", what="x"), "done")
     harness = storage.harness(scripted_agent(model, export([])), approval_ttl=60)
-    (asked,) = (await harness.say("hi")).requests
-    assert asked.kind is RequestKind.OUTCOME and asked.expires_at is None
+    (request,) = (await harness.say("hi")).requests
+    assert request.kind is RequestKind.OUTCOME and request.expires_at is None
     storage.clock.time += 3600
-    await harness.answer(approve(asked.id, value={"rows": 7}))
+    await harness.answer(approve(request.id, value={"rows": 7}))
     assert results(model)[-1] == {"rows": 7}
 
 
@@ -114,7 +114,7 @@ def export(started: list[str], **options: Any) -> Any:
     return start
 
 
-async def test_the_outcome_of_a_long_running_tool_is_handed_in_later(storage: Storage) -> None:
+async def test_long_running_tool_result_is_supplied_on_resume(storage: Storage) -> None:
     started: list[str] = []
     model = ScriptedModel(call("export", what="all"), "exported")
     harness = storage.harness(scripted_agent(model, export(started)))
@@ -125,7 +125,7 @@ async def test_the_outcome_of_a_long_running_tool_is_handed_in_later(storage: St
     assert results(model) == [{"rows": 7}]
 
 
-async def test_a_long_running_tool_may_need_a_yes_first(storage: Storage) -> None:
+async def test_long_running_tool_with_confirm_asks_for_approval_first(storage: Storage) -> None:
     started: list[str] = []
     model = ScriptedModel(call("export", what="all"), "exported")
     harness = storage.harness(scripted_agent(model, export(started, confirm=True)))
@@ -138,7 +138,7 @@ async def test_a_long_running_tool_may_need_a_yes_first(storage: Storage) -> Non
     check_record(await harness.events())
 
 
-async def test_a_long_running_tool_may_come_to_nothing(storage: Storage) -> None:
+async def test_denied_outcome_becomes_denied_result(storage: Storage) -> None:
     started: list[str] = []
     model = ScriptedModel(call("export", what="all"), "failed")
     harness = storage.harness(scripted_agent(model, export(started)))

@@ -16,7 +16,7 @@ KEYS: dict[str, Any] = {"user_id": "u", "session_id": "s"}
 
 
 class Reader(BaseAgent):
-    """Says what is in the files of a message."""
+    """Answers with the content of the files of a message."""
 
     async def run(self, ctx: RunContext) -> str:
         found = [await ctx.fetch(part, types=["text/*"]) for part in ctx.run.request.message]
@@ -27,7 +27,7 @@ class Reader(BaseAgent):
 
 @pytest.fixture
 async def url() -> AsyncIterator[str]:
-    """The address of a file on this machine."""
+    """Return the URL of a file on a loopback server."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -71,7 +71,7 @@ async def test_download_fails_without_a_fetcher(url: str) -> None:
 async def test_tool_downloads_a_file(url: str) -> None:
     @tool
     async def size_of(url: str, tool_context: ToolContext) -> int:
-        """Return how many bytes a file has."""
+        """Return the size of a file in bytes."""
         return len((await tool_context.fetch(url, max_bytes=100)).raw or b"")
 
     model = ScriptedModel(call("size_of", url=url), lambda prompt: f"{last_result(prompt)}")

@@ -111,19 +111,23 @@ async def test_permissions_cannot_be_extended() -> None:
     def look(ctx: RunContext) -> str:
         return f"{sorted(ctx.call.permissions or ['all'])}"
 
-    async def seen(given: frozenset[str] | None, stored: frozenset[str] | None) -> str:
-        context = CallContext(request_id="r", trace_id="t", caller="c", permissions=stored)
+    async def visible_permissions(
+        grant_permissions: frozenset[str] | None, caller_permissions: frozenset[str] | None
+    ) -> str:
+        context = CallContext(
+            request_id="r", trace_id="t", caller="c", permissions=caller_permissions
+        )
         agent = SequentialAgent(
             name="s",
             sub_agents=[Does(name="worker", do=look)],
-            grants={"worker": Grant(permissions=given)},
+            grants={"worker": Grant(permissions=grant_permissions)},
         )
         return (await turn(agent, context=context)).text
 
-    assert await seen(frozenset({"a", "z"}), frozenset({"a", "b"})) == "['a']"
-    assert await seen(frozenset({"a"}), None) == "['a']"
-    assert await seen(None, frozenset({"a", "b"})) == "['a', 'b']"
-    assert await seen(None, None) == "['all']"
+    assert await visible_permissions(frozenset({"a", "z"}), frozenset({"a", "b"})) == "['a']"
+    assert await visible_permissions(frozenset({"a"}), None) == "['a']"
+    assert await visible_permissions(None, frozenset({"a", "b"})) == "['a', 'b']"
+    assert await visible_permissions(None, None) == "['all']"
 
 
 async def test_grant_without_history_hides_conversation() -> None:

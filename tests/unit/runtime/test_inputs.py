@@ -1,4 +1,4 @@
-"""What cannot be kept is refused where it is given, whatever the store."""
+"""Tests of values that cannot be stored, for every store."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -22,12 +22,12 @@ from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.event import EventKind
 from acc.testing import ScriptedModel, call
 
-HALF = "\ud800"
+SURROGATE = "\ud800"
 
 
 @dataclass(kw_only=True, eq=False)
 class Does(BaseAgent):
-    """Does something odd with its context."""
+    """Agent that calls a function with its context."""
 
     do: Callable[[RunContext], Awaitable[Any]]
 
@@ -37,7 +37,7 @@ class Does(BaseAgent):
 
 
 async def _writes(ctx: RunContext) -> None:
-    ctx.state[HALF] = 1
+    ctx.state[SURROGATE] = 1
 
 
 ODD: dict[str, tuple[Callable[[RunContext], Awaitable[Any]], str]] = {
@@ -72,7 +72,7 @@ ODD: dict[str, tuple[Callable[[RunContext], Awaitable[Any]], str]] = {
         "got NoneType",
     ),
     "a file with an unpaired surrogate": (
-        lambda ctx: ctx.artifacts.save("n", HALF),
+        lambda ctx: ctx.artifacts.save("n", SURROGATE),
         "artifact 'n' cannot be stored",
     ),
     "a file whose name is no text": (
@@ -123,15 +123,15 @@ async def test_tool_that_saves_an_invalid_file_gets_an_error(storage: Storage) -
         ctx.save_artifact("n", {"a": 1})  # type: ignore[arg-type]
         return "saved"
 
-    model = ScriptedModel([call("save"), call("save_later")], "told")
+    model = ScriptedModel([call("save"), call("save_later")], "reported")
     result = await storage.harness(scripted_agent(model, save, save_later)).say("go")
-    assert result.text == "told"
+    assert result.text == "reported"
     found = [event.result for event in result.events if event.result is not None]
     assert [one.is_error for one in found] == [True, True]
     assert all("got dict" in one.content["error"] for one in found)
 
 
-async def test_bytes_of_any_kind_are_a_file(storage: Storage) -> None:
+async def test_bytearray_is_saved_as_artifact(storage: Storage) -> None:
     async def save(ctx: RunContext) -> None:
         assert await ctx.artifacts.save("n", bytearray(b"ab")) == 1  # type: ignore[arg-type]
 
@@ -142,7 +142,7 @@ async def test_bytes_of_any_kind_are_a_file(storage: Storage) -> None:
     assert found.data == b"ab"
 
 
-@pytest.mark.parametrize("odd", [1, None, HALF])
+@pytest.mark.parametrize("odd", [1, None, SURROGATE])
 def test_call_context_rejects_values_that_are_not_text(odd: Any) -> None:
     for name in ("request_id", "trace_id", "caller"):
         fields = {"request_id": "r", "trace_id": "追跡", "caller": "c", name: odd}
@@ -155,7 +155,7 @@ def test_call_context_rejects_values_that_are_not_text(odd: Any) -> None:
     "usage",
     [{"input_tokens": 1.5}, {"output_tokens": "x"}, {"cached_tokens": 0.5}, {"cost": "much"}],
 )
-async def test_a_model_that_tells_no_numbers_has_failed(
+async def test_usage_that_is_not_numeric_fails_the_model(
     storage: Storage, usage: dict[str, Any]
 ) -> None:
     harness = storage.harness(
@@ -172,8 +172,8 @@ async def test_missing_token_count_is_zero(storage: Storage) -> None:
     assert (spent.input_tokens, spent.output_tokens, spent.cached_tokens) == (0, 3, 0)
 
 
-async def test_half_a_character_in_the_id_of_a_call_is_no_end(storage: Storage) -> None:
-    odd = ModelResponse(calls=(ToolCall(id=HALF, name="f"),))
+async def test_unpaired_surrogate_in_call_id_does_not_fail_the_run(storage: Storage) -> None:
+    odd = ModelResponse(calls=(ToolCall(id=SURROGATE, name="f"),))
     harness = storage.harness(scripted_agent(ScriptedModel(odd, "ok")))
     assert (await harness.say("go")).text == "ok"
     assert len(await harness.events()) > 2

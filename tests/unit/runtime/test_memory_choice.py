@@ -26,7 +26,7 @@ from acc.testing import ScriptedModel, call
 
 
 class NoteMemory:
-    """Shows the texts it was told, one a line."""
+    """Memory that shows the recorded texts, one per line."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
@@ -38,7 +38,7 @@ class NoteMemory:
         self.notes += [f"{signal.author}: {signal.text}", f"answer: {decision.text}"]
 
 
-async def seen_by_model(memory: MemoryChoice | None, *messages: str) -> list[str]:
+async def memory_in_prompts(memory: MemoryChoice | None, *messages: str) -> list[str]:
     """Return the memory part of each prompt of a session with these messages."""
     model = ScriptedModel("noted", repeat=True)
     runner = Runner(Agent(name="a", model=model, memory=memory))
@@ -59,7 +59,7 @@ async def test_transcript_is_the_default_memory() -> None:
 
 
 class TextMemory(NoteMemory):
-    """Shows a text as it is."""
+    """Memory with a fixed text."""
 
     async def view(self, signal: TurnSignal) -> MemoryView:
         return "only text"  # type: ignore[return-value] # a memory that breaks its contract
@@ -78,7 +78,7 @@ class TextMemory(NoteMemory):
 )
 async def test_invalid_memory_is_rejected(memory: Any, expected: str) -> None:
     with pytest.raises(AgentFailed, match=re.escape(expected)):
-        await seen_by_model(memory, "one")
+        await memory_in_prompts(memory, "one")
 
 
 def test_object_with_view_only_is_not_a_memory() -> None:
@@ -91,12 +91,12 @@ def test_object_with_view_only_is_not_a_memory() -> None:
 
 
 async def test_agent_without_memory_does_not_remember() -> None:
-    assert await seen_by_model(None, "one", "two", "three") == ["", "", ""]
+    assert await memory_in_prompts(None, "one", "two", "three") == ["", "", ""]
 
 
 @pytest.mark.parametrize("memory", ["retrieval", "acc"])
 async def test_memory_can_be_named(memory: str) -> None:
-    seen = await seen_by_model(
+    seen = await memory_in_prompts(
         memory, "The budget of project Lark is 900 EUR.", "What is the budget of project Lark?"
     )
     assert "900 EUR" in seen[1]
@@ -121,7 +121,7 @@ async def test_memory_factory_is_called_per_session(
 async def test_memory_receives_tool_results() -> None:
     @tool
     def weather(city: str) -> dict[str, str]:
-        """Tell the weather."""
+        """Return the weather."""
         return {"city": city, "sky": "grey"}
 
     memory = NoteMemory()

@@ -1,4 +1,4 @@
-"""Models that answer nonsense, nothing, too much or never: an error of ours, and life goes on."""
+"""Tests of invalid, empty, oversized and missing responses of models."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -43,11 +43,11 @@ class Order:
 
 
 class Odd(BaseException):
-    """No Exception, as some libraries raise."""
+    """A BaseException, as some libraries raise."""
 
 
 class Model:
-    """Answers with what a function gives, and streams what another gives."""
+    """Model whose response and stream are the results of functions."""
 
     def __init__(
         self,
@@ -58,15 +58,15 @@ class Model:
         self._pieces = pieces
 
     async def complete(self, prompt: ModelRequest) -> ModelResponse:
-        return self._answer()  # type: ignore[no-any-return] # that is what is tested
+        return self._answer()  # type: ignore[no-any-return] # invalid on purpose
 
     def stream(self, prompt: ModelRequest) -> AsyncIterator[Any]:
         assert self._pieces is not None
         return self._pieces()
 
 
-async def goes_on(storage: Storage, harness: RunnerHarness) -> None:
-    """Check that the record is whole and that the session takes the next message."""
+async def assert_session_continues(storage: Storage, harness: RunnerHarness) -> None:
+    """Assert that the record is valid and that the session accepts the next message."""
     check_record(await harness.events())
     assert (await harness.ends())[-1] is RunStatus.FAILED
     after = await storage.harness(scripted_agent(ScriptedModel("hello"))).say("still there?")
@@ -74,34 +74,34 @@ async def goes_on(storage: Storage, harness: RunnerHarness) -> None:
     check_record(await harness.events())
 
 
-def fails(error: BaseException) -> Callable[[], Any]:
+def raising(error: BaseException) -> Callable[[], Any]:
     def answer() -> Any:
         raise error
 
     return answer
 
 
-BAD: dict[str, tuple[Callable[[], Any], type[AccError]]] = {
+INVALID_RESPONSES: dict[str, tuple[Callable[[], Any], type[AccError]]] = {
     "nothing": (lambda: None, ModelFailed),
     "a text": (lambda: "hello", ModelFailed),
     "no text": (lambda: ModelResponse(text=None), ModelFailed),  # type: ignore[arg-type]
-    "an error": (fails(ValueError("down")), ModelFailed),
-    "an error of ours": (fails(ModelFailed("down")), ModelFailed),
-    "a timeout": (fails(TimeoutError()), ModelFailed),
+    "an error": (raising(ValueError("down")), ModelFailed),
+    "an error of ours": (raising(ModelFailed("down")), ModelFailed),
+    "a timeout": (raising(TimeoutError()), ModelFailed),
     "empty": (lambda: ModelResponse(text=" \n"), ModelOutputInvalid),
     "endless": (lambda: ModelResponse(text="x" * 1_001), ModelOutputInvalid),
-    "a cancellation of its own": (fails(asyncio.CancelledError()), AgentFailed),
+    "a cancellation of its own": (raising(asyncio.CancelledError()), AgentFailed),
 }
 
 
-@pytest.mark.parametrize("beside", [False, True], ids=["alone", "in a branch"])
-@pytest.mark.parametrize("bad", sorted(BAD))
-async def test_a_bad_answer_is_an_error_of_ours_and_the_session_goes_on(
-    storage: Storage, bad: str, beside: bool
+@pytest.mark.parametrize("in_branch", [False, True], ids=["alone", "in a branch"])
+@pytest.mark.parametrize("bad", sorted(INVALID_RESPONSES))
+async def test_invalid_response_fails_the_run_and_session_continues(
+    storage: Storage, bad: str, in_branch: bool
 ) -> None:
-    answer, expected = BAD[bad]
+    answer, expected = INVALID_RESPONSES[bad]
     tree: Any = scripted_agent(Model(answer), name="bad")  # type: ignore[arg-type]
-    if beside:
+    if in_branch:
         tree = ParallelAgent(
             name="root", sub_agents=[tree, scripted_agent(ScriptedModel("good"), name="good")]
         )
@@ -109,14 +109,14 @@ async def test_a_bad_answer_is_an_error_of_ours_and_the_session_goes_on(
     with pytest.raises(expected):
         await harness.say("hi")
     assert no_tasks_remain()
-    await goes_on(storage, harness)
+    await assert_session_continues(storage, harness)
 
 
 @pytest.mark.parametrize(
     "answer",
     ["{", "[]", '{"item": "pen"}', '{"item": "pen", "count": "two"}', "a pen"],
 )
-async def test_json_that_does_not_fit_is_asked_for_again_and_then_given_up(
+async def test_output_that_does_not_match_schema_is_retried_then_fails(
     storage: Storage, answer: str
 ) -> None:
     model = ScriptedModel(answer, '```json\n{"item": "pen", "count": 2}\n```')
@@ -129,16 +129,16 @@ async def test_json_that_does_not_fit_is_asked_for_again_and_then_given_up(
     )
     with pytest.raises(ModelOutputInvalid, match="4 times"):
         await harness.say("two pens")
-    await goes_on(storage, harness)
+    await assert_session_continues(storage, harness)
 
 
-async def test_an_empty_answer_is_asked_for_again(storage: Storage) -> None:
+async def test_empty_answer_is_retried(storage: Storage) -> None:
     model = ScriptedModel("", "  ", "hello")
     assert (await storage.harness(scripted_agent(model)).say("hi")).text == "hello"
     assert "the answer is empty" in model.requests[1].messages[-1].text
 
 
-BAD_CALLS = {
+INVALID_CALLS = {
     "unknown": call("fly"),
     "without a name": call(""),
     "wrong arguments": call("pay", amount="much"),
@@ -146,7 +146,7 @@ BAD_CALLS = {
     "too many arguments": call("pay", amount=1, to="me"),
     "unreadable": ToolCall(id="1", name="pay", fault="not JSON"),
 }
-UNSOUND: dict[str, dict[str, Any]] = {
+MALFORMED_CALLS: dict[str, dict[str, Any]] = {
     "no arguments": {"id": "1", "name": "pay", "arguments": None},
     "a list": {"id": "1", "name": "pay", "arguments": [1]},
     "no id": {"id": 7, "name": "pay", "arguments": {"amount": 1}},
@@ -154,11 +154,11 @@ UNSOUND: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", sorted(UNSOUND))
-async def test_a_call_that_is_none_is_asked_for_again(storage: Storage, kind: str) -> None:
+@pytest.mark.parametrize("kind", sorted(MALFORMED_CALLS))
+async def test_malformed_tool_call_is_retried(storage: Storage, kind: str) -> None:
     payment = PaymentTool()
     model = ScriptedModel(
-        ModelResponse(calls=(ToolCall(**UNSOUND[kind]),)), call("pay", amount=1), "done"
+        ModelResponse(calls=(ToolCall(**MALFORMED_CALLS[kind]),)), call("pay", amount=1), "done"
     )
     harness = storage.harness(scripted_agent(model, payment.tool(confirm=False)))
     assert ((await harness.say("pay")).text, payment.paid) == ("done", [1])
@@ -166,25 +166,25 @@ async def test_a_call_that_is_none_is_asked_for_again(storage: Storage, kind: st
     check_record(await harness.events())
 
 
-@pytest.mark.parametrize("bad", sorted(BAD_CALLS))
+@pytest.mark.parametrize("bad", sorted(INVALID_CALLS))
 async def test_repeated_invalid_call_fails_the_run(storage: Storage, bad: str) -> None:
     payment = PaymentTool()
     pay = payment.tool(confirm=False)
-    model = ScriptedModel(BAD_CALLS[bad], call("pay", amount=1), "done")
+    model = ScriptedModel(INVALID_CALLS[bad], call("pay", amount=1), "done")
     assert (await storage.harness(scripted_agent(model, pay)).say("pay")).text == "done"
-    recorded_before = [
+    recorded = [
         p.result for m in model.requests[1].messages for p in m.parts if p.result is not None
     ]
-    assert [result.is_error for result in recorded_before] == [True]
-    harness = storage.harness(scripted_agent(ScriptedModel(BAD_CALLS[bad], repeat=True), pay))
+    assert [result.is_error for result in recorded] == [True]
+    harness = storage.harness(scripted_agent(ScriptedModel(INVALID_CALLS[bad], repeat=True), pay))
     with pytest.raises(ModelOutputInvalid):
         await harness.say("pay")
     assert payment.paid == [1]
-    await goes_on(storage, harness)
+    await assert_session_continues(storage, harness)
 
 
 @pytest.mark.parametrize("one", ["calls", "models"])
-async def test_endless_calls_end_with_the_budget(storage: Storage, one: str) -> None:
+async def test_repeated_calls_stop_at_the_budget(storage: Storage, one: str) -> None:
     payment = PaymentTool()
     calls = [call("pay", amount=1)] * 3
     model = ScriptedModel(calls, repeat=True)
@@ -193,7 +193,7 @@ async def test_endless_calls_end_with_the_budget(storage: Storage, one: str) -> 
     with pytest.raises(BudgetExceeded):
         await harness.say("pay")
     assert len(payment.paid) == (6 if one == "calls" else 21)
-    await goes_on(storage, harness)
+    await assert_session_continues(storage, harness)
 
 
 @pytest.mark.parametrize(
@@ -214,13 +214,13 @@ async def test_unpaired_surrogate_is_stored_as_question_mark(
 async def test_call_that_cannot_be_stored_becomes_an_error_result(
     storage: Storage, content: object
 ) -> None:
-    unfit = ToolCall(id="1", name="pay", arguments={"amount": content})
-    model = ScriptedModel(unfit, "sorry")
+    invalid = ToolCall(id="1", name="pay", arguments={"amount": content})
+    model = ScriptedModel(invalid, "sorry")
     harness = storage.harness(scripted_agent(model, PaymentTool().tool()))
     assert (await harness.say("hi")).text == "sorry"
-    recorded_before = model.requests[1].messages[-1].parts[0].result
-    assert recorded_before is not None
-    assert "could not be decoded" in recorded_before.content["error"]
+    recorded = model.requests[1].messages[-1].parts[0].result
+    assert recorded is not None
+    assert "could not be decoded" in recorded.content["error"]
     check_record(await harness.events())
 
 
@@ -229,46 +229,46 @@ async def test_call_ids_with_unpaired_surrogates_become_error_results(
 ) -> None:
     payment = PaymentTool()
     ids = ("\ud800", "\udfff", "fine")
-    calls = [ToolCall(id=given, name="pay", arguments={"amount": 1}) for given in ids]
+    calls = [ToolCall(id=call_id, name="pay", arguments={"amount": 1}) for call_id in ids]
     model = ScriptedModel(calls, "sorry")
     harness = storage.harness(scripted_agent(model, payment.tool(confirm=False)))
     assert (await harness.say("hi")).text == "sorry"
     results = [message.parts[0].result for message in model.requests[1].messages[-3:]]
-    recorded_before = {result.call_id: result.content for result in results if result is not None}
-    assert list(recorded_before) == ["\\ud800", "\\udfff", "fine"]
-    assert "could not be decoded" in recorded_before["\\ud800"]["error"]
-    assert (recorded_before["fine"], payment.paid) == ("paid 1", [1])
+    recorded = {result.call_id: result.content for result in results if result is not None}
+    assert list(recorded) == ["\\ud800", "\\udfff", "fine"]
+    assert "could not be decoded" in recorded["\\ud800"]["error"]
+    assert (recorded["fine"], payment.paid) == ("paid 1", [1])
     check_record(await harness.events())
 
 
-async def breaks() -> AsyncIterator[Any]:
+async def stream_raises() -> AsyncIterator[Any]:
     yield "one "
     raise ConnectionError("reset by peer")
 
 
-async def stops() -> AsyncIterator[Any]:
+async def stream_without_response() -> AsyncIterator[Any]:
     yield "one "
 
 
-async def mumbles() -> AsyncIterator[Any]:
+async def stream_with_none() -> AsyncIterator[Any]:
     yield "one "
     yield None
 
 
-async def babbles() -> AsyncIterator[Any]:
+async def stream_without_end() -> AsyncIterator[Any]:
     while True:
         yield "more and more "
 
 
-async def hangs() -> AsyncIterator[Any]:
+async def stream_hangs() -> AsyncIterator[Any]:
     yield "one "
     try:
         await asyncio.Event().wait()
     finally:
-        closed.append("hangs")
+        closed.append("stream_hangs")
 
 
-async def whispers() -> AsyncIterator[Any]:
+async def stream_of_empty_pieces() -> AsyncIterator[Any]:
     while True:
         await asyncio.sleep(0)
         yield ""
@@ -276,17 +276,17 @@ async def whispers() -> AsyncIterator[Any]:
 
 closed: list[str] = []
 STREAMS: dict[str, tuple[Callable[[], AsyncIterator[Any]], type[AccError]]] = {
-    "breaks": (breaks, ModelFailed),
-    "stops": (stops, ModelFailed),
-    "mumbles": (mumbles, ModelFailed),
-    "babbles": (babbles, ModelOutputInvalid),
-    "hangs": (hangs, RunTimedOut),
-    "whispers": (whispers, RunTimedOut),
+    "stream_raises": (stream_raises, ModelFailed),
+    "stream_without_response": (stream_without_response, ModelFailed),
+    "stream_with_none": (stream_with_none, ModelFailed),
+    "stream_without_end": (stream_without_end, ModelOutputInvalid),
+    "stream_hangs": (stream_hangs, RunTimedOut),
+    "stream_of_empty_pieces": (stream_of_empty_pieces, RunTimedOut),
 }
 
 
 @pytest.mark.parametrize("kind", sorted(STREAMS))
-async def test_a_bad_stream_is_an_error_of_ours_and_is_closed(storage: Storage, kind: str) -> None:
+async def test_invalid_stream_fails_the_run_and_is_closed(storage: Storage, kind: str) -> None:
     closed.clear()
     pieces, expected = STREAMS[kind]
     harness = storage.harness(
@@ -299,12 +299,12 @@ async def test_a_bad_stream_is_an_error_of_ours_and_is_closed(storage: Storage, 
         async for event in harness.runner.stream(user_id="ann", session_id="s1", message="hi"):
             seen.append(event.kind.value)
     assert no_tasks_remain()
-    assert closed == (["hangs"] if kind == "hangs" else [])
+    assert closed == (["stream_hangs"] if kind == "stream_hangs" else [])
     assert seen[-1] == "ended"
-    await goes_on(storage, harness)
+    await assert_session_continues(storage, harness)
 
 
-async def test_a_stream_that_is_not_a_generator_needs_no_closing(storage: Storage) -> None:
+async def test_stream_without_aclose_is_accepted(storage: Storage) -> None:
     class Pieces:
         def __init__(self) -> None:
             self._left: list[Any] = [ModelResponse(text="one two"), "one ", "two"]
@@ -323,7 +323,7 @@ async def test_a_stream_that_is_not_a_generator_needs_no_closing(storage: Storag
     assert seen == ["hi", "two", "one ", "one two", "one two"]
 
 
-async def test_a_model_that_never_answers_is_cut_off(storage: Storage) -> None:
+async def test_run_times_out_when_model_does_not_answer(storage: Storage) -> None:
     class Silent:
         async def complete(self, prompt: ModelRequest) -> ModelResponse:
             await asyncio.Event().wait()
@@ -332,21 +332,21 @@ async def test_a_model_that_never_answers_is_cut_off(storage: Storage) -> None:
     harness = storage.harness(scripted_agent(Silent()), timeout=0.02)  # type: ignore[arg-type]
     with pytest.raises(RunTimedOut):
         await harness.say("hi")
-    await goes_on(storage, harness)
+    await assert_session_continues(storage, harness)
 
 
-async def test_a_model_may_raise_what_is_no_exception(storage: Storage) -> None:
+async def test_base_exception_of_model_fails_the_agent(storage: Storage) -> None:
     harness = storage.harness(scripted_agent(ScriptedModel(Odd("no"))))
     with pytest.raises(AgentFailed, match="Odd"):
         await harness.say("hi")
-    await goes_on(storage, harness)
+    await assert_session_continues(storage, harness)
 
 
-async def test_an_unknown_model_is_refused_by_name(storage: Storage) -> None:
+async def test_unknown_model_name_is_rejected(storage: Storage) -> None:
     harness = storage.harness(Agent(name="a", model="gpt-99", memory=None))
     with pytest.raises(InvalidInput, match="gpt-99"):
         await harness.say("hi")
-    await goes_on(storage, harness)
+    await assert_session_continues(storage, harness)
 
 
 CALLBACKS = [
@@ -361,7 +361,7 @@ CALLBACKS = [
 
 @pytest.mark.parametrize("many", [False, True], ids=["one call", "two calls"])
 @pytest.mark.parametrize("name", CALLBACKS)
-async def test_a_callback_that_raises_fails_the_run_as_its_agents_fault(
+async def test_exception_of_callback_fails_the_agent(
     storage: Storage, name: str, many: bool
 ) -> None:
     async def broken(*_: Any) -> None:
@@ -376,4 +376,4 @@ async def test_a_callback_that_raises_fails_the_run_as_its_agents_fault(
     harness = storage.harness(SequentialAgent(name="root", sub_agents=[agent]))
     with pytest.raises(AgentFailed, match="'clerk' failed: KeyError: 'broken'"):
         await harness.say("hi")
-    await goes_on(storage, harness)
+    await assert_session_continues(storage, harness)

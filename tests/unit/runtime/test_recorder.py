@@ -1,4 +1,4 @@
-"""Stores that refuse, are locked, damaged, closed or not there: told, and over once they work."""
+"""Tests of runs on stores that fail, are locked, damaged, closed or missing."""
 
 import asyncio
 import os
@@ -45,8 +45,8 @@ ECHO = scripted_agent(
 )
 
 
-class Refusing(InMemorySessionStore):
-    """Refuses the n-th thing it is asked to keep, and all after it until it is mended."""
+class FailingStore(InMemorySessionStore):
+    """Store that fails from the n-th write on."""
 
     def __init__(self, clock: FrozenClock) -> None:
         super().__init__(clock=clock)
@@ -86,20 +86,20 @@ def payments() -> tuple[BaseAgent, PaymentTool]:
                 ScriptedModel([call("pay", amount=n) for n in (1, 2)], "paid"),
                 payment.tool(confirm=False),
             ),
-            scripted_agent(ScriptedModel("bye"), name="last", output_key="said"),
+            scripted_agent(ScriptedModel("bye"), name="last", output_key="last_text"),
         ],
     )
     return tree, payment
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-async def test_a_store_may_fail_at_any_event_and_the_session_goes_on_once_it_works(
+async def test_session_continues_after_store_failed_at_any_event(
     streamed: bool,
 ) -> None:
     left, failed = 0, True
     while failed:
         clock = FrozenClock()
-        store = Refusing(clock)
+        store = FailingStore(clock)
         storage = Storage(store, InMemoryArtifactStore(), clock)
         tree, payment = payments()
         harness = storage.harness(tree)
@@ -123,9 +123,9 @@ async def test_a_store_may_fail_at_any_event_and_the_session_goes_on_once_it_wor
 async def test_record_is_consistent_after_agent_catches_a_rejected_message(
     storage: Storage,
 ) -> None:
-    """Whoever swallows the error finds the numbers as the store has them."""
+    """Check that sequence numbers match the store after the error was caught."""
 
-    class Swallows(BaseAgent):
+    class CatchesInvalidInput(BaseAgent):
         async def run(self, ctx: RunContext) -> str:
             try:
                 await ctx.say("\ud800")
@@ -133,7 +133,7 @@ async def test_record_is_consistent_after_agent_catches_a_rejected_message(
                 return "mended"
             return "taken as it is"
 
-    harness = storage.harness(Swallows(name="swallows"))
+    harness = storage.harness(CatchesInvalidInput(name="swallows"))
     assert (await harness.say("go")).text in ("mended", "taken as it is")
     check_record(await harness.events())
 
@@ -143,7 +143,7 @@ async def sqlite_fails(harness: RunnerHarness, match: str) -> None:
         await harness.say("hi")
 
 
-async def test_a_file_that_is_locked_fails_the_run_until_it_is_let_go(tmp_path: Path) -> None:
+async def test_run_fails_while_database_is_locked(tmp_path: Path) -> None:
     clock = FrozenClock()
     database = SqliteDatabase(tmp_path / "acc.db", busy_timeout=0.05)
     storage = Storage(SqliteSessionStore(database, clock=clock), InMemoryArtifactStore(), clock)
@@ -159,7 +159,7 @@ async def test_a_file_that_is_locked_fails_the_run_until_it_is_let_go(tmp_path: 
     await storage.sessions.aclose()
 
 
-async def test_a_file_that_gets_locked_in_mid_run_leaves_a_session_that_can_be_closed(
+async def test_session_continues_after_database_was_locked_during_run(
     tmp_path: Path,
 ) -> None:
     clock = FrozenClock()
@@ -175,13 +175,13 @@ async def test_a_file_that_gets_locked_in_mid_run_leaves_a_session_that_can_be_c
     await sqlite_fails(harness, "locked")
     blocker.execute("ROLLBACK")
     blocker.close()
-    clock.time += 31  # nobody could let go of it, so its lease has to run out
+    clock.time += 31  # the lease could not be released, so it has to expire
     assert (await storage.harness(ECHO).say("again")).text == "you said again"
     check_record(await harness.events())
     await storage.sessions.aclose()
 
 
-async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+async def test_file_that_is_not_a_database_raises(tmp_path: Path) -> None:
     (tmp_path / "acc.db").write_bytes(b"not a database at all" * 100)
     storage = sqlite(tmp_path)
     await sqlite_fails(storage.harness(ECHO), "not an SQLite database")
@@ -227,13 +227,13 @@ async def test_closed_store_raises(tmp_path: Path) -> None:
         await runner.run(user_id="ann", session_id="s1", message="hi")
 
 
-async def test_an_answer_that_cannot_be_stored_fails_the_run_on_record(tmp_path: Path) -> None:
-    class Babbles(BaseAgent):
+async def test_answer_that_cannot_be_stored_is_recorded_as_failed_run(tmp_path: Path) -> None:
+    class FinishesWithInvalidUsage(BaseAgent):
         async def run(self, ctx: RunContext) -> None:
             await ctx.finish("dear", usage="much")  # type: ignore[arg-type]
 
     storage = sqlite(tmp_path)
-    harness = storage.harness(Babbles(name="a"))
+    harness = storage.harness(FinishesWithInvalidUsage(name="a"))
     with pytest.raises(InvalidInput):
         await harness.say("go")
     assert await harness.ends() == [RunStatus.FAILED]
@@ -244,20 +244,20 @@ async def test_an_answer_that_cannot_be_stored_fails_the_run_on_record(tmp_path:
 
 async def test_memory_does_not_record_an_answer_that_was_not_stored() -> None:
     clock = FrozenClock()
-    store = Refusing(clock)
+    store = FailingStore(clock)
     storage = Storage(store, InMemoryArtifactStore(), clock)
-    harness = storage.harness(Agent(name="a", model=ScriptedModel("lost", "kept")))
+    harness = storage.harness(Agent(name="a", model=ScriptedModel("lost", "stored")))
     store.remaining = 1
     with pytest.raises(StorageFailed):
         await harness.say("one")
     store.remaining = 10**9
-    assert (await harness.say("two")).text == "kept"
+    assert (await harness.say("two")).text == "stored"
     texts = [event.text for event in await harness.events()]
     assert "lost" not in texts
     check_record(await harness.events())
 
 
-async def test_a_turn_that_is_cancelled_before_the_store_has_begun_it_leaves_nothing() -> None:
+async def test_turn_cancelled_before_it_is_stored_leaves_no_events() -> None:
     class Slow(InMemorySessionStore):
         async def begin_turn(self, *_: Any, **__: Any) -> Any:
             await asyncio.sleep(60)

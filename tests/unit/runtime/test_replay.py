@@ -1,4 +1,4 @@
-"""What is on record across a pause: budgets, failures, names, and the payment of the guide."""
+"""Tests of replay after a pause: budgets, failures, names and confirmed payments."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ PAY = call("pay", amount=5)
 
 
 class Count(BaseAgent):
-    """Counts how often it did its work, in the state and for real."""
+    """Counts its executions in the state and in an attribute."""
 
     done: int = 0
 
@@ -49,7 +49,7 @@ def counting() -> Any:
     return count
 
 
-async def test_the_budget_counts_across_the_pause(storage: Storage) -> None:
+async def test_model_calls_before_pause_count_after_resume(storage: Storage) -> None:
     payment = PaymentTool()
     harness = storage.harness(
         scripted_agent(ScriptedModel(PAY, PAY, "done"), payment.tool()), max_llm_calls=2
@@ -63,7 +63,7 @@ async def test_the_budget_counts_across_the_pause(storage: Storage) -> None:
     assert (await harness.ends())[-1] is RunStatus.FAILED
 
 
-async def test_tool_calls_count_across_the_pause(storage: Storage) -> None:
+async def test_tool_calls_before_pause_count_after_resume(storage: Storage) -> None:
     payment = PaymentTool()
     harness = storage.harness(
         scripted_agent(ScriptedModel(PAY, PAY), payment.tool()), max_tool_calls=1
@@ -75,7 +75,7 @@ async def test_tool_calls_count_across_the_pause(storage: Storage) -> None:
     assert payment.paid == [5]
 
 
-async def test_calls_that_never_ran_do_not_count_across_the_pause_either(storage: Storage) -> None:
+async def test_calls_that_were_not_executed_do_not_count_after_resume(storage: Storage) -> None:
     payment = PaymentTool()
     model = ScriptedModel(call("pays"), call("pay"), PAY, PAY, "done")
     harness = storage.harness(scripted_agent(model, payment.tool()), max_tool_calls=1)
@@ -85,8 +85,8 @@ async def test_calls_that_never_ran_do_not_count_across_the_pause_either(storage
     assert (done.text, payment.paid, done.usage.tool_calls) == ("done", [5], 1)
 
 
-async def test_an_agent_that_does_something_else_on_resuming_is_found_out(storage: Storage) -> None:
-    class Fickle(BaseAgent):
+async def test_resume_fails_when_agent_is_not_deterministic(storage: Storage) -> None:
+    class NotDeterministic(BaseAgent):
         rounds: int = 0
 
         async def run(self, ctx: RunContext) -> str:
@@ -96,7 +96,7 @@ async def test_an_agent_that_does_something_else_on_resuming_is_found_out(storag
             await ctx.request_input("well?")
             return "done"
 
-    agent = Fickle(name="fickle")
+    agent = NotDeterministic(name="fickle")
     harness = storage.harness(agent)
     waiting = await harness.say("go")
     with pytest.raises(ReplayMismatch, match="must be deterministic"):
@@ -106,7 +106,7 @@ async def test_an_agent_that_does_something_else_on_resuming_is_found_out(storag
     assert (await harness.say("go")).status is RunStatus.INPUT_REQUIRED
 
 
-async def test_a_tool_that_a_model_invents_does_not_confuse_the_record(storage: Storage) -> None:
+async def test_unknown_tool_names_do_not_affect_replay(storage: Storage) -> None:
     payment = PaymentTool()
     calls = [call("pay", amount=1), call("pay", amount=2), call("pay:1"), call("pay#0")]
     harness = storage.harness(scripted_agent(ScriptedModel(calls, "done"), payment.tool()))
@@ -115,7 +115,7 @@ async def test_a_tool_that_a_model_invents_does_not_confuse_the_record(storage: 
     assert (done.text, sorted(payment.paid)) == ("done", [1, 2])
 
 
-async def test_an_agent_used_as_a_tool_that_failed_is_not_tried_again(storage: Storage) -> None:
+async def test_failed_agent_tool_is_not_repeated_on_resume(storage: Storage) -> None:
     payment = PaymentTool()
     broken = scripted_agent(
         ScriptedModel(ValueError("down"), "up"), name="helper", description="helps"
@@ -131,8 +131,8 @@ async def test_an_agent_used_as_a_tool_that_failed_is_not_tried_again(storage: S
     assert payment.paid == [5]
 
 
-async def test_the_payment_of_the_guide_waits_for_a_person_from_10_000_on(storage: Storage) -> None:
-    """The example that people know: large payments need a person, small ones do not."""
+async def test_confirm_predicate_pauses_payments_from_10_000(storage: Storage) -> None:
+    """Run the payment example of the guide: only large payments need an approval."""
     paid: list[int] = []
 
     @tool(confirm=lambda arguments: arguments["amount"] >= 10_000)
@@ -172,15 +172,15 @@ async def test_the_payment_of_the_guide_waits_for_a_person_from_10_000_on(storag
     done = await harness.restarted().answer(deny(too_much.requests[0].id, "高すぎます"))
     assert (done.text, paid) == ("支払いを中止しました。", [9_999, 10_000])
     assert await harness.state() == {"last_payment": {"amount": 10_000, "payee": "家主"}}
-    recorded_before = [
+    recorded = [
         e.result.content
         for e in await harness.events()
         if e.kind is EventKind.TOOL_RESULT and e.result
     ]
-    assert recorded_before[-1] == {"status": "denied", "reason": "高すぎます"}
+    assert recorded[-1] == {"status": "denied", "reason": "高すぎます"}
 
 
-async def test_what_a_failed_agent_wrote_and_spent_still_counts_after_the_pause(
+async def test_writes_and_usage_of_failed_agent_count_after_resume(
     storage: Storage,
 ) -> None:
     payment = PaymentTool()

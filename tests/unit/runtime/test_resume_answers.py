@@ -53,7 +53,7 @@ def fails(name: str) -> Does:
 
 
 def fickle(*questions: str) -> Does:
-    """Return an agent that asks another question each time it runs, and at last none."""
+    """Return an agent that asks a different question in each run and finally none."""
     left = list(questions)
 
     async def ask(ctx: RunContext) -> str:
@@ -88,14 +88,14 @@ def team(*agents: BaseAgent, name: str = "team", **fields: Any) -> ParallelAgent
     return ParallelAgent(name=name, sub_agents=agents, **fields)
 
 
-def half_dead() -> ParallelAgent:
-    """Return branches of which one fails while `a` waits in it, and `c` goes on waiting."""
+def tree_with_failed_branch() -> ParallelAgent:
+    """Return branches: one fails while `a` waits in it, `c` stays pending."""
     inner = team(asks("a"), fails("b"), name="inner")
     return team(inner, asks("c"), on_error="collect")
 
 
 async def test_request_of_cancelled_branch_is_not_pending() -> None:
-    runner = Runner(half_dead())
+    runner = Runner(tree_with_failed_branch())
     paused = await runner.run(**WHO, message="go")
     asked = {e.request.agent: e.request for e in paused.events if e.request is not None}
     assert asked.keys() == {"a", "c"}
@@ -105,7 +105,7 @@ async def test_request_of_cancelled_branch_is_not_pending() -> None:
     assert (await approve_all(runner, paused)).text == "c: approve"
 
 
-def slowly(name: str) -> Does:
+def asks_later(name: str) -> Does:
     async def ask(ctx: RunContext) -> str:
         for _ in range(20):
             await asyncio.sleep(0)
@@ -114,19 +114,19 @@ def slowly(name: str) -> Does:
     return Does(name=name, do=ask)
 
 
-def cut_off() -> ParallelAgent:
-    """Return branches of which one fails once it is answered, and another is slower to ask."""
+def tree_with_cancelled_branch() -> ParallelAgent:
+    """Return branches: one fails after its answer, another asks later."""
 
     async def ask_and_fail(ctx: RunContext) -> None:
         await ctx.request_input("first?")
         raise RuntimeError("broken")
 
-    inner = team(Does(name="first", do=ask_and_fail), slowly("second"), name="inner")
+    inner = team(Does(name="first", do=ask_and_fail), asks_later("second"), name="inner")
     return team(inner, says("beside"), on_error="collect")
 
 
 async def test_branch_cancelled_before_its_request_does_not_fail_resume() -> None:
-    runner = Runner(cut_off())
+    runner = Runner(tree_with_cancelled_branch())
     paused = await runner.run(**WHO, message="go")
     assert len(paused.requests) == 2
     assert (await approve_all(runner, paused)).text == "beside: beside"
@@ -140,7 +140,9 @@ async def test_recorded_branch_failure_does_not_fail_resume_after_crash() -> Non
         store.is_crashed = len(lived) == 1
 
     lived: list[int] = []
-    tree = SequentialAgent(name="s", sub_agents=[cut_off(), Does(name="end", do=die_once)])
+    tree = SequentialAgent(
+        name="s", sub_agents=[tree_with_cancelled_branch(), Does(name="end", do=die_once)]
+    )
     runner = Runner(tree, store=(store, InMemoryArtifactStore()))
     paused = await runner.run(**WHO, message="go")
     with pytest.raises(ProcessKilled):
@@ -209,7 +211,7 @@ async def test_task_cancelled_by_pause_asks_when_resumed() -> None:
             group.create_task(ctx.run_agent(slow))
             group.create_task(ctx.run_agent(fast))
 
-    slow, fast = slowly("slow"), asks("fast")
+    slow, fast = asks_later("slow"), asks("fast")
     runner = Runner(Does(name="root", do=both, sub_agents=[slow, fast]))
     result = await runner.run(**WHO, message="go")
     while result.status is RunStatus.INPUT_REQUIRED:

@@ -42,12 +42,12 @@ def fails(name: str, **fields: Any) -> Does:
     return Does(name=name, do=fail, **fields)
 
 
-def hopeless() -> Agent:
-    """Return an agent that gives up after its model was asked four times."""
+def failing_model_agent() -> Agent:
+    """Return an agent that fails after four model calls."""
     return Agent(name="bad", model=ScriptedModel(*[call("nothing")] * 4), memory=None)
 
 
-def speaks(name: str, *answers: Any, **fields: Any) -> Agent:
+def answering_agent(name: str, *answers: Any, **fields: Any) -> Agent:
     return Agent(name=name, model=ScriptedModel(*answers or (name,)), memory=None, **fields)
 
 
@@ -55,19 +55,21 @@ def in_branches(*agents: BaseAgent) -> BaseAgent:
     return ParallelAgent(name="both", sub_agents=agents, on_error="collect")
 
 
-def in_a_graph(*agents: BaseAgent) -> BaseAgent:
+def in_graph(*agents: BaseAgent) -> BaseAgent:
     edges = [("first", agent.name) for agent in agents]
     nodes = [says("first"), *agents]
     return GraphAgent(name="both", sub_agents=nodes, edges=edges, on_error="collect")
 
 
-COLLECTING = [in_branches, in_a_graph]
+COLLECTING = [in_branches, in_graph]
 
 
 @pytest.mark.parametrize("collecting", COLLECTING)
 async def test_usage_of_failed_branch_counts_after_resume(collecting: Any) -> None:
-    both = collecting(hopeless(), asks())
-    runner = Runner(SequentialAgent(name="s", sub_agents=[both, asks("again"), speaks("end")]))
+    both = collecting(failing_model_agent(), asks())
+    runner = Runner(
+        SequentialAgent(name="s", sub_agents=[both, asks("again"), answering_agent("end")])
+    )
     result = await runner.run(**WHO, message="go")
     for _ in range(2):
         assert result.usage.llm_calls == 4
@@ -77,14 +79,18 @@ async def test_usage_of_failed_branch_counts_after_resume(collecting: Any) -> No
 
 @pytest.mark.parametrize("collecting", COLLECTING)
 async def test_failed_branch_uses_budget_after_resume(collecting: Any) -> None:
-    steps = [collecting(hopeless(), asks()), speaks("one"), speaks("two")]
+    steps = [
+        collecting(failing_model_agent(), asks()),
+        answering_agent("one"),
+        answering_agent("two"),
+    ]
     runner = Runner(SequentialAgent(name="s", sub_agents=steps), config=RunConfig(max_llm_calls=5))
     with pytest.raises(BudgetExceeded, match="max_llm_calls"):
         await approve_all(runner, await runner.run(**WHO, message="go"))
 
 
 async def test_usage_of_failed_node_counts_once() -> None:
-    async def ask_at_last(ctx: RunContext) -> None:
+    async def ask_after_failure(ctx: RunContext) -> None:
         ctx.state["n"] = ctx.state.get("n", 0) + 1
         if ctx.state["n"] == 2:
             await ask(ctx)
@@ -93,8 +99,8 @@ async def test_usage_of_failed_node_counts_once() -> None:
         name="g",
         sub_agents=[
             says("first"),
-            speaks("twice", "fine", *[call("nothing")] * 4),
-            Does(name="beside", do=ask_at_last),
+            answering_agent("twice", "fine", *[call("nothing")] * 4),
+            Does(name="beside", do=ask_after_failure),
         ],
         edges=[("first", "twice"), ("first", "beside"), ("twice", "first")],
         max_steps=4,
@@ -108,7 +114,7 @@ async def test_usage_of_failed_node_counts_once() -> None:
 
 async def test_transfers_of_failed_branch_count_after_resume() -> None:
     def hands_over(name: str, to: BaseAgent) -> Agent:
-        return speaks(name, call("transfer_to_agent", agent_name=to.name), sub_agents=[to])
+        return answering_agent(name, call("transfer_to_agent", agent_name=to.name), sub_agents=[to])
 
     bad = hands_over("bad", fails("worse", description="Fails."))
     good = hands_over("good", says("better", description="Works."))
@@ -118,8 +124,8 @@ async def test_transfers_of_failed_branch_count_after_resume() -> None:
         await approve_all(runner, await runner.run(**WHO, message="go"))
 
 
-class Slow:
-    """A model that takes its time and a thousand tokens for each answer."""
+class SlowModel:
+    """Slow model that uses a thousand tokens per answer."""
 
     def __init__(self, *answers: Any) -> None:
         self._scripted = ScriptedModel(*answers)
@@ -132,20 +138,20 @@ class Slow:
 
 async def test_recorded_branches_pass_budget_check_on_resume() -> None:
     pay, paid = payment_tool()
-    agents = [Agent(name=name, model=Slow(name), memory=None) for name in ("a", "b")]
-    payer = Agent(name="c", model=Slow(call("pay", amount=5)), tools=[pay], memory=None)
+    agents = [Agent(name=name, model=SlowModel(name), memory=None) for name in ("a", "b")]
+    payer = Agent(name="c", model=SlowModel(call("pay", amount=5)), tools=[pay], memory=None)
     tree = ParallelAgent(name="p", sub_agents=[*agents, payer])
     runner = Runner(tree, config=RunConfig(token_budget=2_000))
     paused = await runner.run(**WHO, message="go")
     assert paused.usage.input_tokens + paused.usage.output_tokens == 3_000
-    with pytest.raises(BudgetExceeded, match="token_budget"):  # for the next answer and no other
+    with pytest.raises(BudgetExceeded, match="token_budget"):  # for the next answer only
         await approve_all(runner, paused)
     assert paid == [5]
 
 
 async def test_answer_without_model_call_passes_budget_check_on_resume() -> None:
-    cached = speaks("cached", before_model_callback=lambda ctx, prompt: "known")
-    tree = SequentialAgent(name="s", sub_agents=[speaks("asked"), cached, asks()])
+    cached = answering_agent("cached", before_model_callback=lambda ctx, prompt: "known")
+    tree = SequentialAgent(name="s", sub_agents=[answering_agent("asked"), cached, asks()])
     runner = Runner(tree, config=RunConfig(max_llm_calls=1))
     result = await approve_all(runner, await runner.run(**WHO, message="go"))
     assert (result.text, result.usage.llm_calls) == ("asks done", 1)
@@ -161,8 +167,8 @@ TWO_LOOKS = [call("look", at="a"), call("look", at="b")]
 
 
 async def test_calls_that_were_not_executed_pass_budget_check_on_resume() -> None:
-    ran = Agent(name="ran", model=Slow(TWO_LOOKS, "ran"), tools=[look], memory=None)
-    spared = speaks(
+    ran = Agent(name="ran", model=SlowModel(TWO_LOOKS, "ran"), tools=[look], memory=None)
+    spared = answering_agent(
         "spared", TWO_LOOKS, "spared", tools=[look], before_tool_callback=lambda *_: "as before"
     )
     tree = ParallelAgent(name="p", sub_agents=[ran, spared, asks()])
@@ -177,7 +183,7 @@ async def test_calls_that_were_not_executed_pass_budget_check_on_resume() -> Non
 async def test_limits_of_resume_apply_to_new_calls() -> None:
     used = says("used", description="Helps.")
     other = says("other", description="Takes over.")
-    worker = speaks(
+    worker = answering_agent(
         "worker",
         TWO_LOOKS,
         call("used", request="x"),
@@ -185,7 +191,7 @@ async def test_limits_of_resume_apply_to_new_calls() -> None:
         tools=[look, used],
         sub_agents=[other],
     )
-    runner = Runner(SequentialAgent(name="s", sub_agents=[worker, asks(), speaks("end")]))
+    runner = Runner(SequentialAgent(name="s", sub_agents=[worker, asks(), answering_agent("end")]))
     paused = await runner.run(**WHO, message="go")
     least = RunConfig(max_llm_calls=4, max_tool_calls=0, max_hops=0)
     answers = [approve(paused.requests[0].id)]

@@ -1,4 +1,4 @@
-"""State writes by others while a run waits."""
+"""Tests of external state writes while a run is paused."""
 
 from typing import Any
 
@@ -8,17 +8,17 @@ from agent_support import WHO, Does, approve_all
 from acc import BaseAgent, ParallelAgent, RunContext, Runner, SequentialAgent
 
 
-def in_a_branch(agent: BaseAgent) -> BaseAgent:
+def in_branch(agent: BaseAgent) -> BaseAgent:
     return ParallelAgent(name="p", sub_agents=[agent])
 
 
-def in_a_branch_of_a_branch(agent: BaseAgent) -> BaseAgent:
-    inner = SequentialAgent(name="inner", sub_agents=[in_a_branch(agent)])
+def in_nested_branch(agent: BaseAgent) -> BaseAgent:
+    inner = SequentialAgent(name="inner", sub_agents=[in_branch(agent)])
     return ParallelAgent(name="outer", sub_agents=[inner])
 
 
 async def write_and_ask(ctx: RunContext) -> str:
-    """Write a key and ask twice; say what is there each time."""
+    """Write a key and ask twice; answer with the values read."""
     ctx.state["k"] = "ours"
     await ctx.say("written")
     found = []
@@ -38,9 +38,7 @@ async def ask_and_write(ctx: RunContext) -> str:
     return f"{seen}, {ctx.state['k']}"
 
 
-ANYWHERE = pytest.mark.parametrize(
-    "placed", [lambda agent: agent, in_a_branch, in_a_branch_of_a_branch]
-)
+ANYWHERE = pytest.mark.parametrize("placed", [lambda agent: agent, in_branch, in_nested_branch])
 
 
 @ANYWHERE

@@ -69,16 +69,16 @@ def clerk(calls: Sequence[Any], *tools: Any) -> Runner:
     return Runner(Agent(name="clerk", model=model, tools=tools, memory=None))
 
 
-async def stored(runner: Runner) -> dict[str, Any]:
+async def stored_state(runner: Runner) -> dict[str, Any]:
     return dict(await runner.state(**WHO))
 
 
-async def approved_in_turn(runner: Runner, paused: RunResult, order: Sequence[int]) -> RunResult:
-    """Approve one request after another; what is returned is always what is stored."""
+async def approve_in_order(runner: Runner, paused: RunResult, order: Sequence[int]) -> RunResult:
+    """Approve requests one by one and assert that result and stored state agree."""
     result = paused
     for place in order:
         result = await runner.resume(**WHO, answers=[approve(paused.requests[place].id)])
-        assert result.state == await stored(runner)
+        assert result.state == await stored_state(runner)
     return result
 
 
@@ -90,7 +90,7 @@ async def test_approved_calls_accumulate_in_any_order(
 ) -> None:
     calls = [call("pay", n=1), call("pay", n=10), call("pay", n=100)]
     runner = clerk([calls], adding("pay", parallel=parallel, wait=wait))
-    result = await approved_in_turn(runner, await runner.run(**WHO, message="go"), order)
+    result = await approve_in_order(runner, await runner.run(**WHO, message="go"), order)
     assert (result.status, result.state["total"]) == (RunStatus.COMPLETED, 111)
 
 
@@ -101,7 +101,7 @@ async def test_approved_call_sees_writes_before_pause(wait: bool, parallel: bool
     note = adding("note", confirm=False, parallel=parallel)
     runner = clerk([[call("pay", n=1), call("note", n=2)]], pay, note)
     result = await approve_all(runner, await runner.run(**WHO, message="go"))
-    assert result.state == await stored(runner) == {"total": 3, "all": [2, 1]}
+    assert result.state == await stored_state(runner) == {"total": 3, "all": [2, 1]}
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
@@ -110,7 +110,7 @@ async def test_agent_tools_accumulate_across_pauses(
 ) -> None:
     helpers = adder("left", confirm=True), adder("right", confirm=True)
     runner = clerk([[call("left", request="10"), call("right", request="100")]], *helpers)
-    result = await approved_in_turn(runner, await runner.run(**WHO, message="go"), order)
+    result = await approve_in_order(runner, await runner.run(**WHO, message="go"), order)
     assert result.state["total"] == 112
     assert sorted(result.state["all"]) == [1, 1, 10, 100]
 
@@ -131,7 +131,7 @@ async def test_call_sees_writes_of_paused_exclusive_call() -> None:
     alone = AgentTool(agent=adder("helper", confirm=True), parallel=False)
     runner = clerk([[call("pay", n=10), call("helper", request="100")]], adding("pay"), alone)
     paused = await runner.run(**WHO, message="go")
-    result = await approved_in_turn(runner, paused, (0, 1))
+    result = await approve_in_order(runner, paused, (0, 1))
     assert result.state == {"total": 111, "all": [1, 10, 100]}
 
 
@@ -165,7 +165,7 @@ async def test_branches_of_two_calls_are_independent() -> None:
     result = await runner.run(**WHO, message="go")
     while result.status is RunStatus.INPUT_REQUIRED:
         result = await runner.resume(**WHO, answers=[approve(result.requests[-1].id)])
-        assert result.state == await stored(runner)
+        assert result.state == await stored_state(runner)
     assert result.state == {"a": 32, "b": 32}
 
 
@@ -184,7 +184,7 @@ async def test_branches_of_repeated_agent_tool_are_independent() -> None:
     alone = AgentTool(agent=team, parallel=False)
     runner = clerk([[call("team", request="x"), call("team", request="y")]], alone)
     result = await approve_all(runner, await runner.run(**WHO, message="go"))
-    assert result.state == await stored(runner)
+    assert result.state == await stored_state(runner)
     assert result.state == {"a_x": 2, "b_x": 2, "a_y": 4, "b_y": 4}
 
 
@@ -217,7 +217,7 @@ async def test_failed_branch_does_not_affect_later_round() -> None:
     )
     runner = Runner(graph)
     result = await approve_all(runner, await runner.run(**WHO, message="go"))
-    assert result.state == await stored(runner) == {"round": 2, "mark_1": True}
+    assert result.state == await stored_state(runner) == {"round": 2, "mark_1": True}
 
 
 async def test_writes_of_cancelled_task_match_stored_state() -> None:
@@ -239,9 +239,9 @@ async def test_writes_of_cancelled_task_match_stored_state() -> None:
 
     runner = Runner(Does(name="both", do=both, sub_agents=[slow, asks]))
     paused = await runner.run(**WHO, message="go")
-    assert paused.state == await stored(runner)
+    assert paused.state == await stored_state(runner)
     result = await approve_all(runner, paused)
-    assert result.state == await stored(runner)
+    assert result.state == await stored_state(runner)
 
 
 async def test_unrecorded_writes_are_not_in_result() -> None:
@@ -253,10 +253,10 @@ async def test_unrecorded_writes_are_not_in_result() -> None:
     team = ParallelAgent(name="team", sub_agents=[says("a", confirm=True), says("b")])
     runner = Runner(Does(name="root", do=write, sub_agents=[team]))
     paused = await runner.run(**WHO, message="go")
-    assert paused.state == await stored(runner) == {}
+    assert paused.state == await stored_state(runner) == {}
     denied = await runner.resume(**WHO, answers=[deny(paused.requests[0].id)])
     assert denied.status is RunStatus.REJECTED
-    assert denied.state == await stored(runner) == {}
+    assert denied.state == await stored_state(runner) == {}
 
 
 async def test_writes_of_removed_agent_are_in_result() -> None:
@@ -266,7 +266,7 @@ async def test_writes_of_removed_agent_are_in_result() -> None:
     changed: list[BaseAgent] = [says("second", confirm=True)]
     left = Runner(SequentialAgent(name="root", sub_agents=changed), services=runner.services)
     result = await left.resume(**WHO, answers=[approve(paused.requests[0].id)])
-    assert result.state == await stored(left) == {"a": 1}
+    assert result.state == await stored_state(left) == {"a": 1}
 
 
 async def test_resumed_run_sees_external_value() -> None:
@@ -282,12 +282,12 @@ async def test_resumed_run_sees_external_value() -> None:
     await runner.update_state(theirs, user_id=WHO["user_id"], session_id="other")
     result = await approve_all(runner, paused)
     assert result.text == "10 ['theirs']"
-    assert result.state == await stored(runner) == theirs
+    assert result.state == await stored_state(runner) == theirs
 
 
 @dataclass
 class Plan:
-    """Rounds of calls, each a kind and a number, and the order in which they are approved."""
+    """Rounds of calls (kind and number) and the order of their approvals."""
 
     rounds: list[list[tuple[str, int]]]
     picks: list[int] = field(default_factory=list)
@@ -302,7 +302,7 @@ class Plan:
             Agent(
                 name="desk",
                 description="Pays.",
-                model=_Pays(),
+                model=_PayingModel(),
                 tools=[adding("pay", confirm=confirm), adding("note", confirm=False)],
             ),
         ]
@@ -314,8 +314,8 @@ class Plan:
         return clerk(calls, *tools)
 
 
-class _Pays:
-    """Pays and notes what it is asked to, then says so."""
+class _PayingModel:
+    """Model that requests two payments and a note, then answers."""
 
     async def complete(self, prompt: Any) -> Any:
         if any(part.result for message in prompt.messages for part in message.parts):
@@ -338,12 +338,12 @@ async def test_paused_run_writes_same_state_as_unpaused_run(plan: Plan) -> None:
     result = await runner.run(**WHO, message="go")
     picks = list(plan.picks)
     while result.status is RunStatus.INPUT_REQUIRED:
-        assert result.state == await stored(runner)
+        assert result.state == await stored_state(runner)
         open_now = await runner.pending(**WHO)
         first = picks.pop() if picks else 0
         chosen = [open_now[(first + n) % len(open_now)] for n in range(1 + first % len(open_now))]
         result = await runner.resume(**WHO, answers=[approve(r.id) for r in chosen])
-    assert result.state == await stored(runner)
+    assert result.state == await stored_state(runner)
     assert result.state["total"] == whole.state["total"]
     assert sorted(result.state["all"]) == sorted(whole.state["all"])
     assert result.usage == whole.usage

@@ -34,8 +34,8 @@ from acc import (
 from acc.testing import ScriptedModel, call
 
 
-async def to_the_end(agent: BaseAgent) -> RunResult:
-    """Run a tree and say yes to everything it asks."""
+async def approve_until_done(agent: BaseAgent) -> RunResult:
+    """Run a tree and approve all its requests."""
     runner = Runner(agent)
     result = await runner.run(**WHO, message="go")
     while result.status is RunStatus.INPUT_REQUIRED:
@@ -79,7 +79,7 @@ TREES: dict[str, Callable[[FunctionTool], BaseAgent]] = {
 @pytest.mark.parametrize("tree", TREES)
 async def test_work_before_pause_is_not_repeated(tree: str) -> None:
     pay, paid = payment_tool()
-    result = await to_the_end(TREES[tree](pay))
+    result = await approve_until_done(TREES[tree](pay))
     assert result.status is RunStatus.COMPLETED
     assert (paid, result.state["n"]) == ([1], 1)
 
@@ -124,7 +124,9 @@ async def test_failed_branch_is_not_repeated_on_resume() -> None:
 
     pay, paid = payment_tool()
     branches = [Does(name="bad", do=fail), payer("p", pay, 1)]
-    result = await to_the_end(ParallelAgent(name="both", sub_agents=branches, on_error="collect"))
+    result = await approve_until_done(
+        ParallelAgent(name="both", sub_agents=branches, on_error="collect")
+    )
     assert (result.text, ran, paid) == ("p: done", ["bad"], [1])
 
 
@@ -139,7 +141,7 @@ async def test_escalation_before_pause_ends_loop_after_resume() -> None:
 
     model = ScriptedModel([call("enough"), call("pay", amount=1)])
     agent = Agent(name="a", model=model, tools=[pay, enough], memory=None)
-    result = await to_the_end(LoopAgent(name="l", sub_agents=[agent], max_iterations=5))
+    result = await approve_until_done(LoopAgent(name="l", sub_agents=[agent], max_iterations=5))
     assert (result.text, paid) == ("paid 1", [1])
 
 

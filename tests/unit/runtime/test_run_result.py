@@ -31,8 +31,8 @@ from acc.domain.value_objects.session import Scope, scope_of
 from acc.testing import ScriptedModel, call
 
 
-def replayed(events: Iterable[Event]) -> dict[str, Any]:
-    """Return the state that the events lead to."""
+def replay(events: Iterable[Event]) -> dict[str, Any]:
+    """Return the state that results from the events."""
     state: dict[str, Any] = {}
     for event in events:
         state.update(event.actions.state_delta)
@@ -41,7 +41,7 @@ def replayed(events: Iterable[Event]) -> dict[str, Any]:
     return state
 
 
-def kept(state: Mapping[str, Any]) -> dict[str, Any]:
+def without_temp(state: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in state.items() if scope_of(key) is not Scope.TEMP}
 
 
@@ -195,10 +195,10 @@ async def _check_replay(trees: list[tuple[str, Any]]) -> None:
     last: dict[str, Any] = {}
     for _ in range(2):
         result = await runner.run(**WHO, message="go")
-        assert replayed([Event(**_began(last)), *result.events]) == result.state
-        last = kept(result.state)
+        assert replay([Event(**_began(last)), *result.events]) == result.state
+        last = without_temp(result.state)
         assert await runner.state(**WHO) == last
-    assert kept(replayed(await runner.events(**WHO))) == last
+    assert without_temp(replay(await runner.events(**WHO))) == last
 
 
 def _began(state: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A run that is resumed goes on under the terms it began with."""
+"""Tests of permissions, limits and timeouts of new and resumed runs."""
 
 import asyncio
 import subprocess
@@ -54,7 +54,7 @@ def limited(*permissions: str) -> CallContext:
 
 
 @pytest.mark.parametrize("given", [None, limited("read", "admin")])
-async def test_resuming_brings_no_permission_that_the_run_did_not_have(
+async def test_resume_cannot_add_permissions(
     given: CallContext | None,
 ) -> None:
     model = ScriptedModel(call("pay", amount=1), call("wipe"), "done")
@@ -62,15 +62,15 @@ async def test_resuming_brings_no_permission_that_the_run_did_not_have(
     paused = await runner.run(**WHO, message="go", context=limited("read"))
     answers = [approve(paused.requests[0].id)]
     result = await runner.resume(**WHO, answers=answers, context=given)
-    recorded_before = [e.result for e in result.events if e.result is not None][-1]
-    assert recorded_before.is_error
-    assert "admin" in recorded_before.content["error"]
+    recorded = [e.result for e in result.events if e.result is not None][-1]
+    assert recorded.is_error
+    assert "admin" in recorded.content["error"]
     expected = {"t1"} if given is None else {given.trace_id}
     assert {event.trace_id for event in result.events} == expected
     assert {event.caller for event in result.events} == {"svc://x"}
 
 
-async def test_permissions_brought_to_a_run_that_had_all_narrow_it() -> None:
+async def test_resume_can_reduce_permissions() -> None:
     model = ScriptedModel(call("pay", amount=1), call("wipe"), "done")
     runner = Runner(Agent(name="a", model=model, tools=[pay, wipe]))
     paused = await runner.run(**WHO, message="go")
@@ -79,7 +79,7 @@ async def test_permissions_brought_to_a_run_that_had_all_narrow_it() -> None:
     assert [e.result for e in result.events if e.result is not None][-1].is_error
 
 
-async def test_the_bounds_of_a_run_hold_after_a_pause_unless_others_are_given() -> None:
+async def test_limits_apply_after_resume_unless_replaced() -> None:
     model = ScriptedModel(call("pay", amount=1), call("pay", amount=2), "done")
     runner = Runner(Agent(name="a", model=model, tools=[pay]))
     paused = await runner.run(**WHO, message="go", config=RunConfig(max_llm_calls=1))
@@ -91,7 +91,7 @@ async def test_the_bounds_of_a_run_hold_after_a_pause_unless_others_are_given() 
     assert done.text == "done"
 
 
-async def test_what_tools_of_one_answer_wrote_is_taken_up_in_the_order_of_the_record() -> None:
+async def test_writes_of_concurrent_tools_are_replayed_in_recorded_order() -> None:
     fast_is_done = asyncio.Event()
 
     @tool
@@ -116,7 +116,7 @@ async def test_what_tools_of_one_answer_wrote_is_taken_up_in_the_order_of_the_re
     ] == [2]
 
 
-async def test_what_others_wrote_during_a_pause_stays() -> None:
+async def test_external_writes_during_pause_are_visible_after_resume() -> None:
     @tool
     def count(ctx: ToolContext) -> int:
         """Count."""
@@ -136,7 +136,7 @@ async def test_what_others_wrote_during_a_pause_stays() -> None:
 
 
 @pytest.mark.parametrize("named", ["read", "write", "artifacts", "permissions"])
-def test_a_grant_takes_lists_and_no_text(named: str) -> None:
+def test_grant_rejects_text_instead_of_list(named: str) -> None:
     given: dict[str, Any] = {named: "document_*"}
     with pytest.raises(InvalidInput, match=f"{named} must be a list of names"):
         Grant(**given)
@@ -144,7 +144,7 @@ def test_a_grant_takes_lists_and_no_text(named: str) -> None:
         Grant(**{named: [3]})  # type: ignore[arg-type]
 
 
-def test_permissions_are_names_and_not_their_letters() -> None:
+def test_permissions_reject_text_instead_of_list() -> None:
     with pytest.raises(InvalidInput, match="permissions must be a list of names"):
         CallContext(request_id="r", trace_id="t", caller="c", permissions="write:summary")
     current = CallContext(request_id="r", trace_id="t", caller="c", permissions=["read"])
@@ -152,12 +152,12 @@ def test_permissions_are_names_and_not_their_letters() -> None:
 
 
 @pytest.mark.parametrize("value", [0, "5", float("nan"), True])
-def test_a_bound_that_is_none_is_refused(value: Any) -> None:
+def test_invalid_limit_is_rejected(value: Any) -> None:
     with pytest.raises(AccError, match="max_llm_calls must be"):
         RunConfig(max_llm_calls=value)
 
 
-async def test_a_tool_that_swallows_its_cancellation_is_too_slow_all_the_same() -> None:
+async def test_tool_that_suppresses_cancellation_times_out() -> None:
     @tool
     async def stubborn() -> str:
         """Go on."""
@@ -173,7 +173,7 @@ async def test_a_tool_that_swallows_its_cancellation_is_too_slow_all_the_same() 
         await runner.run(**WHO, message="go", config=RunConfig(timeout=0.01))
 
 
-async def test_calls_beyond_the_bound_are_refused_before_any_of_them_begins() -> None:
+async def test_calls_above_the_limit_fail_before_any_is_executed() -> None:
     begun: list[str] = []
 
     @tool
@@ -189,7 +189,7 @@ async def test_calls_beyond_the_bound_are_refused_before_any_of_them_begins() ->
     assert begun == []
 
 
-def test_answers_with_japanese_fields_fit_their_schema() -> None:
+def test_output_with_japanese_fields_matches_schema() -> None:
     code = """
 import asyncio
 from dataclasses import dataclass
@@ -205,11 +205,11 @@ agent = Agent(name="a", model=model, output_schema=Address, output_key="address"
 result = asyncio.run(Runner(agent).run(user_id="u", session_id="s", message="hi"))
 assert result.state["address"] == {"郵便番号": "100"}, result
 """
-    # In a process of its own: another use of the type would hide the fault.
+    # A separate process, because an earlier use of the type would hide the error.
     subprocess.run([sys.executable, "-c", code], check=True)  # noqa: S603 - our own code
 
 
-async def test_in_debug_mode_no_model_is_asked_but_the_roots() -> None:
+async def test_debug_mode_calls_only_the_model_of_the_root() -> None:
     never = ScriptedModel()
     leaf = Agent(name="leaf", model=never, description="the last")
     middle = Agent(name="middle", model=never, description="the middle", sub_agents=[leaf])
@@ -219,7 +219,7 @@ async def test_in_debug_mode_no_model_is_asked_but_the_roots() -> None:
     assert result.text == "[debug] middle would answer: hi"
 
 
-async def test_after_a_transfer_to_a_workflow_the_root_has_the_conversation() -> None:
+async def test_root_is_active_after_transfer_to_workflow() -> None:
     script = ScriptedModel
     steps = Agent(name="step", model=script("stepped"))
     flow = SequentialAgent(name="flow", description="steps", sub_agents=[steps])
@@ -231,7 +231,7 @@ async def test_after_a_transfer_to_a_workflow_the_root_has_the_conversation() ->
     assert message_text == ["I am a", "stepped", "I am root"]
 
 
-def test_a_tree_that_was_refused_leaves_its_agents_free() -> None:
+def test_agents_of_rejected_tree_can_be_used_again() -> None:
     child = Agent(name="c")
     with pytest.raises(InvalidTree, match="max_iterations"):
         LoopAgent(name="l", sub_agents=[child])
@@ -239,18 +239,18 @@ def test_a_tree_that_was_refused_leaves_its_agents_free() -> None:
 
 
 @pytest.mark.parametrize("given", [Agent(name="c"), None, 3])
-def test_sub_agents_are_a_list(given: Any) -> None:
+def test_sub_agents_must_be_a_list(given: Any) -> None:
     with pytest.raises(InvalidTree, match="sub_agents must be a list of agents"):
         SequentialAgent(name="s", sub_agents=given)
 
 
 @pytest.mark.parametrize("choice", [{"model": "gpt-none"}, {"memory": "elephant"}])
-def test_a_name_that_nothing_answers_to_is_refused_before_a_run(choice: dict[str, str]) -> None:
+def test_unknown_model_or_memory_is_rejected_by_the_runner(choice: dict[str, str]) -> None:
     with pytest.raises(InvalidInput, match="agent 'a': (?:no model|unknown memory)"):
         Runner(Agent(name="a", **choice))  # type: ignore[arg-type]
 
 
-async def test_an_interrupted_run_says_how_it_goes_on() -> None:
+async def test_new_message_while_paused_fails_with_resume_hint() -> None:
     model = ScriptedModel(call("pay", amount=1), "done")
     runner = Runner(Agent(name="a", model=model, tools=[pay]))
     paused = await runner.run(**WHO, message="go")
@@ -260,7 +260,7 @@ async def test_an_interrupted_run_says_how_it_goes_on() -> None:
     assert done.status is RunStatus.COMPLETED
 
 
-async def test_what_others_wrote_to_a_key_that_the_run_took_away_stays() -> None:
+async def test_external_write_to_removed_key_is_preserved() -> None:
     @tool
     def forget(ctx: ToolContext) -> str:
         """Forget."""
@@ -276,17 +276,17 @@ async def test_what_others_wrote_to_a_key_that_the_run_took_away_stays() -> None
     assert result.state == {"x": 2}
 
 
-async def test_a_tool_keeps_a_part_as_a_file_and_knows_its_caller() -> None:
+async def test_tool_saves_parts_as_artifacts_and_reads_caller() -> None:
     @tool
     def keep(ctx: ToolContext) -> str:
-        """Keep a report."""
+        """Save a report."""
         ctx.save_artifact(filename="report.md", artifact=Part.from_text("# Report"))
         ctx.save_artifact("dot.png", Part(raw=b"png", media_type="image/png"))
         return ctx.caller
 
     @tool
     def keep_data(ctx: ToolContext) -> None:
-        """Keep what is no file."""
+        """Save a part that is not a file."""
         ctx.save_artifact("data", Part(data={}))
 
     model = ScriptedModel(call("keep"), call("keep_data"), "done")
@@ -303,8 +303,8 @@ async def test_a_tool_keeps_a_part_as_a_file_and_knows_its_caller() -> None:
     assert report.text == "# Report"
 
 
-class Both(BaseAgent):
-    """Runs its sub-agents at the same time, as one writes it by hand."""
+class RunsConcurrently(BaseAgent):
+    """Runs its sub-agents concurrently in its own task group."""
 
     async def run(self, ctx: RunContext) -> str:
         async with asyncio.TaskGroup() as group:
@@ -312,13 +312,15 @@ class Both(BaseAgent):
         return " ".join(task.result().text for task in tasks)
 
 
-async def test_an_agent_with_a_task_group_of_its_own_can_pause_inside() -> None:
+async def test_agent_can_pause_inside_its_own_task_group() -> None:
     payers = [
         Agent(name=name, model=ScriptedModel(call("pay", amount=1), name), tools=[pay])
         for name in ("a", "b")
     ]
-    inner = Both(name="inner", sub_agents=payers)
-    runner = Runner(SequentialAgent(name="s", sub_agents=[Both(name="both", sub_agents=[inner])]))
+    inner = RunsConcurrently(name="inner", sub_agents=payers)
+    runner = Runner(
+        SequentialAgent(name="s", sub_agents=[RunsConcurrently(name="both", sub_agents=[inner])])
+    )
     result = await runner.run(**WHO, message="go")
     assert result.status is RunStatus.INPUT_REQUIRED
     while result.status is RunStatus.INPUT_REQUIRED:
@@ -327,42 +329,42 @@ async def test_an_agent_with_a_task_group_of_its_own_can_pause_inside() -> None:
     assert result.text == "a b"
 
 
-async def test_a_group_with_a_failure_in_it_is_a_failure() -> None:
+async def test_exception_in_task_group_fails_the_agent() -> None:
     class Fails(BaseAgent):
         async def run(self, ctx: RunContext) -> str:
             raise KeyError("broken")
 
-    tree = Both(name="both", sub_agents=[Fails(name="f")])
+    tree = RunsConcurrently(name="both", sub_agents=[Fails(name="f")])
     with pytest.raises(AccError, match="'both' failed: ExceptionGroup"):
         await Runner(tree).run(**WHO, message="go")
 
 
-async def test_the_clock_has_its_say_where_nothing_is_waited_for() -> None:
+async def test_timeout_applies_to_loop_that_never_waits() -> None:
     class Endless(BaseAgent):
         async def run(self, ctx: RunContext) -> str:
             return "again"
 
     loop = LoopAgent(name="l", sub_agents=[Endless(name="a")], max_iterations=1_000_000)
-    others = 0
+    iterations = 0
 
     async def count() -> None:
-        nonlocal others
+        nonlocal iterations
         while True:
             await asyncio.sleep(0)
-            others += 1
+            iterations += 1
 
     async with asyncio.TaskGroup() as group:
         beside = group.create_task(count())
         with pytest.raises(RunTimedOut):
             await Runner(loop).run(**WHO, message="go", config=RunConfig(timeout=0.2))
         beside.cancel()
-    assert others > 1
+    assert iterations > 1
 
 
-async def test_a_run_whose_steps_block_until_its_time_is_over_has_timed_out() -> None:
+async def test_run_with_blocking_step_times_out() -> None:
     class Blocks(BaseAgent):
         async def run(self, ctx: RunContext) -> str:
-            time.sleep(0.05)  # noqa: ASYNC251 - somebody's agent does so
+            time.sleep(0.05)  # noqa: ASYNC251 - agents of users may block
             return "late"
 
     with pytest.raises(RunTimedOut):

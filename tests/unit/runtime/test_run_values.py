@@ -13,12 +13,12 @@ from acc.domain.value_objects.event import Event, EventKind
 @pytest.mark.parametrize(
     "current", [{}, {"text": "a", "data": {}}, {"url": "x", "call": ToolCall(id="1", name="t")}]
 )
-def test_a_part_holds_exactly_one_thing(current: dict[str, object]) -> None:
+def test_part_requires_exactly_one_content(current: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="exactly one of text, data, raw, url, call and result"):
         Part(**current)  # type: ignore[arg-type]
 
 
-def test_a_value_is_frozen_and_shares_nothing() -> None:
+def test_event_is_frozen_and_has_its_own_detail() -> None:
     event = Event(kind=EventKind.DELTA, run_id="r", author="a", parts=(Part(text="x"),))
     assert event == Event(kind=EventKind.DELTA, run_id="r", author="a", parts=(Part(text="x"),))
     assert event.partial
@@ -30,8 +30,8 @@ def test_a_value_is_frozen_and_shares_nothing() -> None:
         Event(kind=EventKind.DELTA, author="a")  # type: ignore[call-arg]
 
 
-def test_what_a_person_is_asked_names_the_call_and_no_more_of_it_than_one_reads() -> None:
-    asked = InputRequest(
+def test_question_contains_shortened_call() -> None:
+    request = InputRequest(
         id="1",
         kind=RequestKind.CONFIRMATION,
         agent="a",
@@ -39,11 +39,11 @@ def test_what_a_person_is_asked_names_the_call_and_no_more_of_it_than_one_reads(
         tool="pay",
         arguments={"amount": 12_000, "payee": "青葉"},
     )
-    assert asked.question == 'May pay be called? pay {"amount":12000,"payee":"青葉"}'
-    assert len(dataclasses.replace(asked, arguments={"note": "x" * 9_000}).question) < 2_100
+    assert request.question == 'May pay be called? pay {"amount":12000,"payee":"青葉"}'
+    assert len(dataclasses.replace(request, arguments={"note": "x" * 9_000}).question) < 2_100
 
 
-def test_pauses_are_found_however_deep_task_groups_wrap_them() -> None:
+def test_pauses_are_collected_from_nested_groups() -> None:
     def paused(name: str) -> RunPaused:
         request = InputRequest(id=name, kind=RequestKind.INPUT, agent="a", message="?")
         return RunPaused([request])

@@ -1,4 +1,4 @@
-"""Cancelled at any moment: no task and no stream stays behind, the record is whole."""
+"""Tests of cancellation at any await: no task or stream leaks, the record stays valid."""
 
 import asyncio
 import types
@@ -38,7 +38,7 @@ PAY = call("pay", amount=5)
 
 
 class SlowModel(ScriptedModel):
-    """A scripted model that waits, and knows how many of its streams are open."""
+    """Scripted model that yields to the loop and counts its open streams."""
 
     open = 0
 
@@ -70,7 +70,7 @@ async def listen(what: str) -> str:
 
 
 class Tree:
-    """A rich tree that answers every message, and pauses for a payment."""
+    """Tree with tools, branches and a loop that pauses for a payment."""
 
     def __init__(self) -> None:
         self.payment = PaymentTool()
@@ -109,7 +109,7 @@ class Tree:
 def cancelled_at(
     suspension: int, work: Coroutine[Any, Any, RunResult]
 ) -> Generator[Any, Any, RunResult]:
-    """Await `work`, and cancel whoever does so when it waits for the n-th time."""
+    """Await `work` and cancel the current task at its n-th suspension."""
     task = asyncio.current_task()
     assert task is not None
     fault: BaseException | None = None
@@ -125,12 +125,12 @@ def cancelled_at(
         count += 1
         try:
             yield waits_for
-        except BaseException as error:  # noqa: BLE001 - it is for the one who waits
+        except BaseException as error:  # noqa: BLE001 - it is passed on to the awaiting coroutine
             fault = error
 
 
 async def cancelled_after(rounds: int, work: Coroutine[Any, Any, RunResult]) -> RunResult:
-    """Await `work`, and cancel whoever does so after n rounds of the loop."""
+    """Await `work` and cancel the current task after n iterations of the loop."""
     task, loop = asyncio.current_task(), asyncio.get_running_loop()
     assert task is not None
     done = False
@@ -150,21 +150,21 @@ async def cancelled_after(rounds: int, work: Coroutine[Any, Any, RunResult]) -> 
         done = True
 
 
-Cut = Callable[[int, Coroutine[Any, Any, RunResult]], Any]
-CUTS: dict[str, Cut] = {"suspension": cancelled_at, "round of the loop": cancelled_after}
+Canceller = Callable[[int, Coroutine[Any, Any, RunResult]], Any]
+CANCELLERS: dict[str, Canceller] = {"suspension": cancelled_at, "loop iteration": cancelled_after}
 
 
 def step(storage: Storage, how: str, number: int) -> int:
-    """Return how far on to cut next: waiting for a file, the loop goes round very often."""
-    goes_round = how == "round of the loop" and isinstance(storage.sessions, SqliteSessionStore)
-    return 1 + max(number, 0) // 4 if goes_round else 1
+    """Return the distance to the next cancellation; it grows for SQLite."""
+    iterates_often = how == "loop iteration" and isinstance(storage.sessions, SqliteSessionStore)
+    return 1 + max(number, 0) // 4 if iterates_often else 1
 
 
 GREETING = scripted_agent(ScriptedModel("hello", repeat=True), name="greeting")
 
 
-async def settle(harness: RunnerHarness, storage: Storage, session: str) -> None:
-    """Check that nothing stayed behind, and that the session takes the next message."""
+async def assert_usable(harness: RunnerHarness, storage: Storage, session: str) -> None:
+    """Assert that nothing leaked and that the session accepts the next message."""
     assert no_tasks_remain(), (session, asyncio.all_tasks())
     assert SlowModel.open == 0
     stored = await harness.runner.services.sessions.read(harness.runner._key("ann", session))
@@ -173,7 +173,7 @@ async def settle(harness: RunnerHarness, storage: Storage, session: str) -> None
         if stored is not None and stored.status is RunStatus.INPUT_REQUIRED:
             await harness.runner.abandon(user_id="ann", session_id=session)
         after = await storage.harness(GREETING).say("hi", session=session)
-        # The memory that was cut off must not keep the tree from its next turn.
+        # The cancelled memory must not prevent the next turn.
         again = harness.restarted(Tree().build())
         waiting = await again.say("pay", session=session)
     assert (after.text, waiting.status) == ("hello", RunStatus.INPUT_REQUIRED)
@@ -181,16 +181,16 @@ async def settle(harness: RunnerHarness, storage: Storage, session: str) -> None
     check_record(await harness.events(session))
 
 
-async def cut(attempt: Coroutine[Any, Any, RunResult]) -> RunResult | None:
-    """Run an attempt in a task of its own, as a server does."""
+async def run_attempt(attempt: Coroutine[Any, Any, RunResult]) -> RunResult | None:
+    """Run an attempt in a separate task, as a server does."""
     async with asyncio.TaskGroup() as group:
         task = group.create_task(attempt)
         await asyncio.wait([task])
     return None if task.cancelled() else task.result()
 
 
-@pytest.mark.parametrize("how", sorted(CUTS))
-async def test_a_run_can_be_cancelled_whenever_it_waits(storage: Storage, how: str) -> None:
+@pytest.mark.parametrize("how", sorted(CANCELLERS))
+async def test_run_cancelled_at_any_await_leaves_usable_session(storage: Storage, how: str) -> None:
     number, result = -1, None
     while result is None:
         number += step(storage, how, number)
@@ -200,10 +200,10 @@ async def test_a_run_can_be_cancelled_whenever_it_waits(storage: Storage, how: s
         work = harness.say("pay", session=session)
         async with asyncio.TaskGroup() as group:
             beside = group.create_task(storage.harness(GREETING).say("hi", session=f"o{number}"))
-            result = await cut(as_coroutine(CUTS[how](number, work)))
+            result = await run_attempt(as_coroutine(CANCELLERS[how](number, work)))
         assert beside.result().text == "hello"
         assert tree.payment.paid == []
-        await settle(harness, storage, session)
+        await assert_usable(harness, storage, session)
     assert result.status is RunStatus.INPUT_REQUIRED
     assert number > 4
 
@@ -212,8 +212,10 @@ async def as_coroutine(work: Any) -> RunResult:
     return await work  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("how", sorted(CUTS))
-async def test_a_resumed_run_can_be_cancelled_whenever_it_waits(storage: Storage, how: str) -> None:
+@pytest.mark.parametrize("how", sorted(CANCELLERS))
+async def test_resumed_run_cancelled_at_any_await_leaves_usable_session(
+    storage: Storage, how: str
+) -> None:
     number, result = -1, None
     while result is None:
         number += step(storage, how, number)
@@ -223,15 +225,15 @@ async def test_a_resumed_run_can_be_cancelled_whenever_it_waits(storage: Storage
         work = harness.runner.resume(
             user_id="ann", session_id=session, answers=[approve(requests[0].id)]
         )
-        result = await cut(as_coroutine(CUTS[how](number, work)))
+        result = await run_attempt(as_coroutine(CANCELLERS[how](number, work)))
         assert tree.payment.paid in ([], [5])
-        await settle(harness, storage, session)
+        await assert_usable(harness, storage, session)
         assert tree.payment.paid in ([], [5])
     assert (result.status, tree.payment.paid) == (RunStatus.COMPLETED, [5])
 
 
 async def collect(harness: RunnerHarness, session: str, most: int) -> list[Any]:
-    """Listen to the first events of a run, then stop."""
+    """Read the first events of a run, then close the stream."""
     seen: list[Any] = []
     stream = harness.runner.stream(user_id="ann", session_id=session, message="pay")
     try:
@@ -244,7 +246,7 @@ async def collect(harness: RunnerHarness, session: str, most: int) -> list[Any]:
     return seen
 
 
-async def test_whoever_stops_listening_cancels_the_run(storage: Storage) -> None:
+async def test_closing_the_stream_cancels_the_run(storage: Storage) -> None:
     number, seen = -1, list[Any]()
     while len(seen) > number or number < 0:
         number += 1
@@ -252,16 +254,18 @@ async def test_whoever_stops_listening_cancels_the_run(storage: Storage) -> None
         harness = storage.harness(tree.build())
         seen = await collect(harness, session, number)
         stored = await harness.events(session)
-        recorded_before = [event for event in seen if not event.partial]
-        assert list(stored[: len(recorded_before)]) == recorded_before
-        await settle(harness, storage, session)
+        streamed = [event for event in seen if not event.partial]
+        assert list(stored[: len(streamed)]) == streamed
+        await assert_usable(harness, storage, session)
     assert seen[-1].status is RunStatus.INPUT_REQUIRED
     assert number > 20
 
 
-@pytest.mark.parametrize("how", sorted(CUTS))
-async def test_a_listener_can_be_cancelled_whenever_it_waits(storage: Storage, how: str) -> None:
-    async def listening(harness: RunnerHarness, session: str) -> Any:
+@pytest.mark.parametrize("how", sorted(CANCELLERS))
+async def test_stream_reader_cancelled_at_any_await_leaves_usable_session(
+    storage: Storage, how: str
+) -> None:
+    async def read_all(harness: RunnerHarness, session: str) -> Any:
         return await collect(harness, session, 10_000)
 
     number, result = -1, None
@@ -269,13 +273,15 @@ async def test_a_listener_can_be_cancelled_whenever_it_waits(storage: Storage, h
         number += step(storage, how, number)
         session, tree = f"s{number}", Tree()
         harness = storage.harness(tree.build())
-        result = await cut(as_coroutine(CUTS[how](number, listening(harness, session))))
-        await settle(harness, storage, session)
+        result = await run_attempt(
+            as_coroutine(CANCELLERS[how](number, read_all(harness, session)))
+        )
+        await assert_usable(harness, storage, session)
     assert number > 4
 
 
 class Waits(BaseAgent):
-    """Waits for ever, after it has said something; unwinding takes it a moment."""
+    """Agent that says something, then waits forever and awaits during cleanup."""
 
     async def run(self, ctx: RunContext) -> str:
         ctx.state["begun"] = True
@@ -288,7 +294,7 @@ class Waits(BaseAgent):
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-async def test_a_run_that_takes_too_long_fails_and_leaves_nothing_behind(
+async def test_run_that_exceeds_timeout_fails_without_leaking_tasks(
     storage: Storage, streamed: bool
 ) -> None:
     tree = ParallelAgent(
@@ -306,7 +312,7 @@ async def test_a_run_that_takes_too_long_fails_and_leaves_nothing_behind(
     check_record(await harness.events())
 
 
-async def test_a_timeout_that_an_agent_raises_itself_is_its_own_failure(storage: Storage) -> None:
+async def test_timeout_error_raised_by_agent_fails_the_agent(storage: Storage) -> None:
     class Impatient(BaseAgent):
         async def run(self, ctx: RunContext) -> str:
             raise TimeoutError("its own")
@@ -315,12 +321,12 @@ async def test_a_timeout_that_an_agent_raises_itself_is_its_own_failure(storage:
         await storage.harness(Impatient(name="impatient"), timeout=60).say("go")
 
 
-async def test_many_wait_in_line_and_any_of_them_may_leave(storage: Storage) -> None:
+async def test_cancelled_queued_run_does_not_block_others(storage: Storage) -> None:
     gate, model = asyncio.Event(), ScriptedModel("hello", repeat=True)
 
     async def hold() -> str:
         await gate.wait()
-        return "held"
+        return "released"
 
     first = scripted_agent(ScriptedModel(call("hold"), "first", "hello", "hello", "hello"), hold)
     harness = storage.harness(first)
@@ -342,7 +348,7 @@ async def test_many_wait_in_line_and_any_of_them_may_leave(storage: Storage) -> 
     ]
 
 
-async def test_the_last_in_line_may_leave_at_the_moment_the_first_is_done(storage: Storage) -> None:
+async def test_queued_run_cancelled_when_first_run_ends_releases_session(storage: Storage) -> None:
     class Ends(BaseAgent):
         async def run(self, ctx: RunContext) -> str:
             if ctx.message == "first":
@@ -364,7 +370,7 @@ async def test_the_last_in_line_may_leave_at_the_moment_the_first_is_done(storag
     assert (await harness.say("third")).text == "done"
 
 
-async def test_whoever_was_called_and_cancelled_at_once_lets_the_next_one_in(
+async def test_run_cancelled_on_wake_up_lets_next_run_start(
     storage: Storage,
 ) -> None:
     class Ends(BaseAgent):

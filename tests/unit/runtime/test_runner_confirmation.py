@@ -1,4 +1,4 @@
-"""A person's word before a tool runs: yes, no, other arguments, too late, one by one."""
+"""Tests of approvals: approve, deny, edited arguments, expiry and several requests."""
 
 import math
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ PAY = call("pay", amount=12_000)
 
 
 def results(model: ScriptedModel, question: int = -1) -> list[Any]:
-    """Return the tool results that the model was shown."""
+    """Return the tool results in a request of the model."""
     return [
         part.result.content
         for message in model.requests[question].messages
@@ -29,7 +29,7 @@ def results(model: ScriptedModel, question: int = -1) -> list[Any]:
     ]
 
 
-async def test_a_tool_that_needs_a_yes_is_not_called_before_it(storage: Storage) -> None:
+async def test_tool_with_confirm_pauses_the_run(storage: Storage) -> None:
     payment, model = PaymentTool(), ScriptedModel(PAY, "done")
     harness = storage.harness(scripted_agent(model, payment.tool()))
     waiting = await harness.say("pay the rent")
@@ -46,7 +46,7 @@ async def test_a_tool_that_needs_a_yes_is_not_called_before_it(storage: Storage)
     assert request.message == "May pay be called?"
 
 
-async def test_a_yes_runs_the_tool_once_and_the_run_goes_on(storage: Storage) -> None:
+async def test_approval_executes_the_tool_once(storage: Storage) -> None:
     payment, model = PaymentTool(), ScriptedModel(PAY, "done")
     harness = storage.harness(scripted_agent(model, payment.tool()))
     waiting = await harness.say("pay the rent")
@@ -68,7 +68,7 @@ async def test_denied_tool_does_not_run_and_model_gets_the_denial(storage: Stora
     assert [(a.verdict, a.by) for a in answered if a] == [(ApprovalDecision.DENY, "boss")]
 
 
-async def test_a_no_without_a_reason_still_gives_the_model_one(storage: Storage) -> None:
+async def test_denial_without_reason_has_a_default_reason(storage: Storage) -> None:
     model = ScriptedModel(PAY, "then not")
     harness = storage.harness(scripted_agent(model, PaymentTool().tool()))
     waiting = await harness.say("pay")
@@ -76,7 +76,7 @@ async def test_a_no_without_a_reason_still_gives_the_model_one(storage: Storage)
     assert results(model) == [{"status": "denied", "reason": "a person denied this call"}]
 
 
-async def test_edited_arguments_are_what_the_tool_gets(storage: Storage) -> None:
+async def test_tool_gets_edited_arguments(storage: Storage) -> None:
     payment, model = PaymentTool(), ScriptedModel(PAY, "done")
     harness = storage.harness(scripted_agent(model, payment.tool()))
     waiting = await harness.say("pay the rent")
@@ -85,7 +85,9 @@ async def test_edited_arguments_are_what_the_tool_gets(storage: Storage) -> None
 
 
 @pytest.mark.parametrize("wrong", [{"amount": "much"}, {}, {"amount": 1, "to": "me"}])
-async def test_edited_arguments_are_checked_again(storage: Storage, wrong: dict[str, Any]) -> None:
+async def test_invalid_edited_arguments_leave_request_pending(
+    storage: Storage, wrong: dict[str, Any]
+) -> None:
     payment, model = PaymentTool(), ScriptedModel(PAY, "sorry")
     harness = storage.harness(scripted_agent(model, payment.tool()))
     waiting = await harness.say("pay the rent")
@@ -99,7 +101,7 @@ async def test_edited_arguments_are_checked_again(storage: Storage, wrong: dict[
     assert (done.text, payment.paid) == ("sorry", [9])
 
 
-async def test_edited_arguments_are_checked_for_the_tool_of_an_agent_that_is_a_tool(
+async def test_invalid_edited_arguments_are_rejected_in_agent_tool(
     storage: Storage,
 ) -> None:
     payment = PaymentTool()
@@ -130,7 +132,7 @@ class Order:
         ({"amount": 1, "note": "x", "each": [2.0]}, None, (1, "x", math.inf, [2.0])),
     ],
 )
-async def test_a_tool_runs_as_approved_whatever_its_defaults_are(
+async def test_approved_tool_gets_arguments_and_defaults(
     storage: Storage, given: dict[str, Any], shown: dict[str, Any] | None, ran: tuple[Any, ...]
 ) -> None:
     paid: list[Any] = []
@@ -153,7 +155,7 @@ async def test_a_tool_runs_as_approved_whatever_its_defaults_are(
     assert (done.text, paid) == ("done", [ran])
 
 
-async def test_keys_that_are_no_texts_arrive_as_what_they_are(storage: Storage) -> None:
+async def test_mapping_keys_are_converted_after_approval(storage: Storage) -> None:
     seated: list[Any] = []
 
     @tool(confirm=True)
@@ -173,7 +175,7 @@ async def test_keys_that_are_no_texts_arrive_as_what_they_are(storage: Storage) 
     assert seated == [({7: "Cy"}, {1: {date(2026, 11, 16): 2}})]
 
 
-async def test_a_class_may_have_a_default_that_no_record_can_hold(storage: Storage) -> None:
+async def test_dataclass_default_may_be_infinite(storage: Storage) -> None:
     ordered: list[Order] = []
 
     @tool(confirm=True)
@@ -190,8 +192,8 @@ async def test_a_class_may_have_a_default_that_no_record_can_hold(storage: Stora
     assert ordered == [Order(item="ink")]
 
 
-class Counter:
-    """Offers tools that are known only while an agent runs."""
+class FixedToolset:
+    """Toolset whose tools are listed only while an agent runs."""
 
     name = "counter"
 
@@ -204,11 +206,13 @@ class Counter:
         return self._tools
 
 
-async def test_a_wrong_edit_for_a_tool_that_is_known_only_later_is_asked_again(
+async def test_invalid_edit_for_toolset_tool_creates_new_request(
     storage: Storage,
 ) -> None:
     payment, model = PaymentTool(), ScriptedModel(PAY, "done")
-    harness = storage.harness(Agent(name="clerk", model=model, tools=[Counter(payment.tool())]))
+    harness = storage.harness(
+        Agent(name="clerk", model=model, tools=[FixedToolset(payment.tool())])
+    )
     (first,) = (await harness.say("pay the rent")).requests
     again = await harness.answer(approve(first.id, arguments={"amount": "much"}))
     assert again.status is RunStatus.INPUT_REQUIRED
@@ -223,7 +227,7 @@ async def test_a_wrong_edit_for_a_tool_that_is_known_only_later_is_asked_again(
 
 
 @pytest.mark.parametrize(("amount", "asked"), [(9_999, False), (10_000, True)])
-async def test_a_predicate_decides_by_the_arguments(
+async def test_confirm_predicate_receives_the_arguments(
     storage: Storage, amount: int, asked: bool
 ) -> None:
     payment, model = PaymentTool(), ScriptedModel(call("pay", amount=amount), "done")
@@ -233,7 +237,7 @@ async def test_a_predicate_decides_by_the_arguments(
     assert payment.paid == ([] if asked else [amount])
 
 
-async def test_a_predicate_may_be_async_and_is_not_asked_again_on_resuming(
+async def test_async_confirm_predicate_is_called_once(
     storage: Storage,
 ) -> None:
     asked: list[int] = []
@@ -248,14 +252,14 @@ async def test_a_predicate_may_be_async_and_is_not_asked_again_on_resuming(
     assert (asked, payment.paid) == ([12_000], [12_000])
 
 
-async def test_a_predicate_that_fails_asks_a_person(storage: Storage) -> None:
+async def test_failing_confirm_predicate_requires_approval(storage: Storage) -> None:
     payment, model = PaymentTool(), ScriptedModel(PAY, "done")
     pay = payment.tool(confirm=lambda arguments: arguments["sum"] > 1)
     waiting = await storage.harness(scripted_agent(model, pay)).say("pay")
     assert (waiting.status, payment.paid) == (RunStatus.INPUT_REQUIRED, [])
 
 
-async def test_a_person_is_asked_with_the_words_given(storage: Storage) -> None:
+async def test_confirm_text_is_the_request_message(storage: Storage) -> None:
     model = ScriptedModel(PAY)
     waiting = await storage.harness(
         scripted_agent(model, PaymentTool().tool(confirm="Really?"))
@@ -263,7 +267,7 @@ async def test_a_person_is_asked_with_the_words_given(storage: Storage) -> None:
     assert [request.message for request in waiting.requests] == ["Really?"]
 
 
-async def test_what_nobody_approves_in_time_is_a_no(storage: Storage) -> None:
+async def test_approval_after_expiry_does_not_execute_the_tool(storage: Storage) -> None:
     payment, model = PaymentTool(), ScriptedModel(PAY, "too late")
     harness = storage.harness(scripted_agent(model, payment.tool(confirm_expires=60.0)))
     waiting = await harness.say("pay")
@@ -274,7 +278,7 @@ async def test_what_nobody_approves_in_time_is_a_no(storage: Storage) -> None:
     assert results(model) == [{"status": "expired", "reason": "the approval expired"}]
 
 
-async def test_what_is_approved_just_in_time_counts(storage: Storage) -> None:
+async def test_approval_before_expiry_executes_the_tool(storage: Storage) -> None:
     payment, model = PaymentTool(), ScriptedModel(PAY, "done")
     harness = storage.harness(scripted_agent(model, payment.tool()), approval_ttl=60.0)
     waiting = await harness.say("pay")
@@ -283,7 +287,7 @@ async def test_what_is_approved_just_in_time_counts(storage: Storage) -> None:
     assert payment.paid == [12_000]
 
 
-async def test_time_can_run_out_without_any_answer(storage: Storage) -> None:
+async def test_request_expires_without_an_answer(storage: Storage) -> None:
     payment, model = PaymentTool(), ScriptedModel(PAY, "too late")
     harness = storage.harness(scripted_agent(model, payment.tool()), approval_ttl=60.0)
     await harness.say("pay")
@@ -294,14 +298,16 @@ async def test_time_can_run_out_without_any_answer(storage: Storage) -> None:
     assert payment.paid == []
 
 
-async def three_at_once(storage: Storage) -> tuple[RunnerHarness, PaymentTool, ScriptedModel]:
+async def harness_with_three_payments(
+    storage: Storage,
+) -> tuple[RunnerHarness, PaymentTool, ScriptedModel]:
     payment = PaymentTool()
     model = ScriptedModel([call("pay", amount=n) for n in (1, 2, 3)], "done")
     return storage.harness(scripted_agent(model, payment.tool())), payment, model
 
 
-async def test_several_requests_are_answered_together(storage: Storage) -> None:
-    harness, payment, model = await three_at_once(storage)
+async def test_requests_can_be_answered_together(storage: Storage) -> None:
+    harness, payment, model = await harness_with_three_payments(storage)
     waiting = await harness.say("pay all")
     first, second, third = waiting.requests
     assert len({request.id for request in waiting.requests}) == 3
@@ -314,8 +320,8 @@ async def test_several_requests_are_answered_together(storage: Storage) -> None:
     ]
 
 
-async def test_several_requests_are_answered_one_by_one(storage: Storage) -> None:
-    harness, payment, model = await three_at_once(storage)
+async def test_requests_can_be_answered_one_by_one(storage: Storage) -> None:
+    harness, payment, model = await harness_with_three_payments(storage)
     first, second, third = (await harness.say("pay all")).requests
     again = await harness.answer(approve(second.id))
     assert (again.requests, payment.paid) == ((first, third), [2])
@@ -332,7 +338,7 @@ async def test_several_requests_are_answered_one_by_one(storage: Storage) -> Non
     check_record(await harness.events())
 
 
-async def test_calls_that_need_no_yes_run_beside_one_that_does_and_only_once(
+async def test_unconfirmed_calls_run_once_beside_confirmed_call(
     storage: Storage,
 ) -> None:
     payment, looked = PaymentTool(), list[str]()
@@ -351,7 +357,7 @@ async def test_calls_that_need_no_yes_run_beside_one_that_does_and_only_once(
 
 
 @pytest.mark.parametrize("given", ["unknown", "", "id-0-1"])
-async def test_an_answer_nobody_waits_for_is_refused_and_changes_nothing(
+async def test_answer_to_unknown_request_is_rejected_without_effect(
     storage: Storage, given: str
 ) -> None:
     payment, model = PaymentTool(), ScriptedModel(PAY, "done")
@@ -365,7 +371,7 @@ async def test_an_answer_nobody_waits_for_is_refused_and_changes_nothing(
     assert payment.paid == [12_000]
 
 
-async def test_the_same_request_cannot_be_answered_twice_at_once(storage: Storage) -> None:
+async def test_two_answers_to_one_request_are_rejected(storage: Storage) -> None:
     payment = PaymentTool()
     harness = storage.harness(scripted_agent(ScriptedModel(PAY, "done"), payment.tool()))
     (request,) = (await harness.say("pay")).requests
@@ -375,7 +381,7 @@ async def test_the_same_request_cannot_be_answered_twice_at_once(storage: Storag
     assert await harness.pending() == (request,)
 
 
-async def test_an_answer_that_was_given_cannot_be_given_again(storage: Storage) -> None:
+async def test_answered_request_cannot_be_answered_again(storage: Storage) -> None:
     payment = PaymentTool()
     harness = storage.harness(scripted_agent(ScriptedModel(PAY, "done"), payment.tool()))
     (request,) = (await harness.say("pay")).requests
@@ -385,7 +391,7 @@ async def test_an_answer_that_was_given_cannot_be_given_again(storage: Storage) 
     assert payment.paid == [12_000]
 
 
-async def test_a_session_that_never_ran_waits_for_nothing(storage: Storage) -> None:
+async def test_unused_session_has_no_pending_request(storage: Storage) -> None:
     harness = storage.harness(scripted_agent(ScriptedModel()))
     assert await harness.pending() == ()
     with pytest.raises(NothingPending):
@@ -394,7 +400,7 @@ async def test_a_session_that_never_ran_waits_for_nothing(storage: Storage) -> N
         await harness.abandon()
 
 
-async def test_a_session_that_waits_takes_no_message_until_it_is_given_up(storage: Storage) -> None:
+async def test_paused_session_rejects_messages_until_abandoned(storage: Storage) -> None:
     payment = PaymentTool()
     harness = storage.harness(scripted_agent(ScriptedModel(PAY, "hello again"), payment.tool()))
     (request,) = (await harness.say("pay")).requests
@@ -415,7 +421,7 @@ async def test_a_session_that_waits_takes_no_message_until_it_is_given_up(storag
     check_record(await harness.events())
 
 
-async def test_a_step_runs_once_it_is_approved(storage: Storage) -> None:
+async def test_agent_with_confirm_runs_after_approval(storage: Storage) -> None:
     model = ScriptedModel("published")
     harness = storage.harness(scripted_agent(model, confirm="Publish it?"))
     waiting = await harness.say("go")
@@ -424,7 +430,7 @@ async def test_a_step_runs_once_it_is_approved(storage: Storage) -> None:
     assert (done.text, len(model.requests)) == ("published", 1)
 
 
-async def test_a_step_that_is_denied_ends_the_run_as_rejected(storage: Storage) -> None:
+async def test_denied_agent_ends_the_run_as_rejected(storage: Storage) -> None:
     model = ScriptedModel("never mind")
     harness = storage.harness(scripted_agent(model, confirm=lambda ctx: "go" in ctx.message))
     waiting = await harness.say("go")
@@ -439,14 +445,14 @@ async def test_a_step_that_is_denied_ends_the_run_as_rejected(storage: Storage) 
     check_record(await harness.events())
 
 
-async def test_a_step_whose_approval_ran_out_is_rejected_too(storage: Storage) -> None:
+async def test_expired_agent_approval_rejects_the_run(storage: Storage) -> None:
     harness = storage.harness(scripted_agent(ScriptedModel(), confirm=True), approval_ttl=5)
     await harness.say("go")
     storage.clock.time += 6
     assert (await harness.answer()).text == "rejected: clerk: expired"
 
 
-async def test_the_request_for_a_yes_shows_what_will_run(storage: Storage) -> None:
+async def test_request_contains_arguments_changed_by_callback(storage: Storage) -> None:
     payment, model = PaymentTool(), ScriptedModel(PAY, "done")
 
     def halve(_tool: Any, arguments: dict[str, Any], _ctx: Any) -> None:
@@ -459,7 +465,7 @@ async def test_the_request_for_a_yes_shows_what_will_run(storage: Storage) -> No
     assert payment.paid == [6_000]
 
 
-async def test_a_verdict_can_be_handed_in_as_it_was_stored(storage: Storage) -> None:
+async def test_answer_may_have_any_verdict(storage: Storage) -> None:
     payment, model = PaymentTool(), ScriptedModel(PAY, "no")
     harness = storage.harness(scripted_agent(model, payment.tool()))
     (request,) = (await harness.say("pay")).requests
@@ -469,7 +475,7 @@ async def test_a_verdict_can_be_handed_in_as_it_was_stored(storage: Storage) -> 
     assert results(model) == [{"status": "expired", "reason": "closed"}]
 
 
-async def test_an_agent_whose_predicate_cannot_decide_has_failed_and_says_so(
+async def test_failing_confirm_predicate_of_agent_fails_the_run(
     storage: Storage,
 ) -> None:
     unsure = scripted_agent(

@@ -1,4 +1,4 @@
-"""Processes that die in the middle: what was begun is never done twice, the session goes on.
+"""Tests of crashes during a run: no tool is repeated, and the session continues.
 
 A crash is a copy of the store, taken in the middle of a run and opened as another process would.
 """
@@ -21,22 +21,22 @@ PAY = call("pay", amount=5)
 
 
 class Crash:
-    """Takes a picture of the store at a moment; `desk` is who finds it after the crash."""
+    """Copies the store at the moment of a simulated crash; `harness` opens the copy."""
 
     def __init__(self, storage: Storage, folder: Path) -> None:
-        self._world = storage
+        self._storage = storage
         self._folder = folder
-        self.pictures: list[Storage] = []
+        self.snapshots: list[Storage] = []
 
     def now(self) -> None:
-        storage = self._world
+        storage = self._storage
         if isinstance(storage.sessions, InMemorySessionStore):
             sessions, artifacts, clock = copy.deepcopy(
                 (storage.sessions, storage.artifacts, storage.clock)
             )
             found = Storage(sessions, artifacts, clock)
         else:
-            folder = self._folder / f"crash{len(self.pictures)}"
+            folder = self._folder / f"crash{len(self.snapshots)}"
             folder.mkdir()
             here = sqlite3.connect(self._folder / "acc.db")
             there = sqlite3.connect(folder / "acc.db")
@@ -44,16 +44,16 @@ class Crash:
             here.close()
             there.close()
             found = sqlite(folder)
-        # The holder is this very process, which lives: only its lease tells that it is gone.
+        # This process holds the lease and is alive, so the lease must expire.
         found.clock.time = storage.clock.time + 31
-        self.pictures.append(found)
+        self.snapshots.append(found)
 
     def harness(self, agent: BaseAgent, **config: Any) -> RunnerHarness:
-        return self.pictures[-1].harness(agent, **config)
+        return self.snapshots[-1].harness(agent, **config)
 
     async def close(self) -> None:
-        for picture in self.pictures:
-            await picture.sessions.aclose()
+        for snapshot in self.snapshots:
+            await snapshot.sessions.aclose()
 
 
 @pytest.fixture
@@ -63,9 +63,7 @@ async def crash(storage: Storage, tmp_path: Path) -> Any:
     await made.close()
 
 
-async def test_a_run_that_was_killed_is_closed_by_the_next_message(
-    storage: Storage, crash: Crash
-) -> None:
+async def test_next_message_closes_run_of_killed_process(storage: Storage, crash: Crash) -> None:
     def crashing(ctx: ToolContext) -> str:
         crash.now()
         return "done"
@@ -103,7 +101,7 @@ def crashing_payment(crash: Crash, paid: list[int], *, save: bool = False, **opt
 
 
 @pytest.mark.parametrize("save", [False, True], ids=["at once", "after it stored something"])
-async def test_an_approved_tool_in_which_the_process_died_is_not_called_again(
+async def test_approved_tool_interrupted_by_crash_is_not_repeated(
     storage: Storage, crash: Crash, save: bool
 ) -> None:
     paid: list[int] = []
@@ -124,7 +122,7 @@ async def test_an_approved_tool_in_which_the_process_died_is_not_called_again(
     check_record(await harness.events())
 
 
-async def test_a_run_whose_approved_tool_was_cut_off_can_be_given_up(
+async def test_run_interrupted_in_approved_tool_can_be_abandoned(
     storage: Storage, crash: Crash
 ) -> None:
     paid: list[int] = []
@@ -137,7 +135,7 @@ async def test_a_run_whose_approved_tool_was_cut_off_can_be_given_up(
     check_record(await harness.events())
 
 
-async def test_a_tool_after_the_approved_one_is_not_called_again_either(
+async def test_tool_after_approved_tool_is_not_repeated_after_crash(
     storage: Storage, crash: Crash
 ) -> None:
     payment, sent = PaymentTool(), list[int]()
@@ -156,9 +154,7 @@ async def test_a_tool_after_the_approved_one_is_not_called_again_either(
     assert (done.text, payment.paid, sent) == ("unsure", [5], [5, 6])
 
 
-async def test_the_others_are_still_asked_about_after_a_crash(
-    storage: Storage, crash: Crash
-) -> None:
+async def test_unanswered_requests_are_pending_after_crash(storage: Storage, crash: Crash) -> None:
     paid: list[int] = []
     model = ScriptedModel([PAY, call("pay", amount=6)], "done")
     tree = scripted_agent(model, crashing_payment(crash, paid))
@@ -171,7 +167,9 @@ async def test_the_others_are_still_asked_about_after_a_crash(
     assert (done.text, paid) == ("done", [5])
 
 
-async def test_a_long_running_tool_is_not_started_again(storage: Storage, crash: Crash) -> None:
+async def test_long_running_tool_is_not_restarted_after_crash(
+    storage: Storage, crash: Crash
+) -> None:
     paid: list[int] = []
     model = ScriptedModel(PAY, "done")
     tree = scripted_agent(model, crashing_payment(crash, paid, long_running=True))
@@ -183,9 +181,7 @@ async def test_a_long_running_tool_is_not_started_again(storage: Storage, crash:
     assert (done.text, paid) == ("done", [5])
 
 
-async def test_a_run_that_died_after_it_was_resumed_goes_on_where_it_was(
-    storage: Storage, crash: Crash
-) -> None:
+async def test_resumed_run_continues_after_crash(storage: Storage, crash: Crash) -> None:
     class Counts(BaseAgent):
         async def run(self, ctx: RunContext) -> str:
             ctx.state["rounds"] = ctx.state.get("rounds", 0) + 1
@@ -203,10 +199,10 @@ async def test_a_run_that_died_after_it_was_resumed_goes_on_where_it_was(
     assert done.usage == straight.usage
 
 
-async def test_an_answer_is_on_record_with_all_that_came_with_it_or_not_at_all(
+async def test_answers_are_stored_together_or_not_at_all(
     storage: Storage,
 ) -> None:
-    """One of two answers cannot be stored: neither counts, and both can be given again."""
+    """Check that neither answer counts if one of the two cannot be stored."""
     payment = PaymentTool()
     model = ScriptedModel([PAY, call("pay", amount=6)], "done")
     harness = storage.harness(scripted_agent(model, payment.tool()))
@@ -219,7 +215,9 @@ async def test_an_answer_is_on_record_with_all_that_came_with_it_or_not_at_all(
     assert sorted(payment.paid) == [5, 6]
 
 
-async def test_every_event_that_was_streamed_is_stored(storage: Storage, crash: Crash) -> None:
+async def test_event_is_stored_before_it_is_streamed_to_reader(
+    storage: Storage, crash: Crash
+) -> None:
     payment = PaymentTool()
     tree = SequentialAgent(
         name="root",
@@ -227,7 +225,7 @@ async def test_every_event_that_was_streamed_is_stored(storage: Storage, crash: 
             scripted_agent(
                 ScriptedModel(call("pay", amount=1), "one two three"), payment.tool(confirm=False)
             ),
-            scripted_agent(ScriptedModel("four five"), name="second", output_key="said"),
+            scripted_agent(ScriptedModel("four five"), name="second", output_key="last_text"),
         ],
     )
     harness = storage.harness(tree)

@@ -1,4 +1,4 @@
-"""What can be done with a session from outside a run."""
+"""Tests of the session methods of the runner."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ class Writer(BaseAgent):
         return "written"
 
 
-async def test_state_can_be_given_before_the_first_message() -> None:
+async def test_state_can_be_set_before_the_first_message() -> None:
     model = ScriptedModel("hello")
     runner = Runner(Agent(name="a", model=model, instruction="Greet {user:name}."))
     values = {"user:name": "Mio", "visits": [1]}
@@ -28,7 +28,7 @@ async def test_state_can_be_given_before_the_first_message() -> None:
     assert (await runner.events(user_id="u", session_id="s"))[0].kind is EventKind.STATE
 
 
-async def test_files_can_be_read_from_outside() -> None:
+async def test_artifact_can_be_loaded_through_the_runner() -> None:
     runner = Runner(Writer(name="w"))
     await runner.update_state({"who": "you"}, user_id="u", session_id="s")
     await runner.run(user_id="u", session_id="s", message="write")
@@ -38,13 +38,13 @@ async def test_files_can_be_read_from_outside() -> None:
     assert await runner.load_artifact("none", user_id="u", session_id="s") is None
 
 
-async def test_a_result_tells_who_answered() -> None:
+async def test_result_names_the_answering_agent() -> None:
     runner = Runner(Agent(name="a", model=ScriptedModel("hello")))
     result = await runner.run(user_id="u", session_id="s", message="hi")
     assert result.answered_by == "a"
 
 
-async def test_what_comes_from_outside_is_checked_before_anything_is_done(storage: Storage) -> None:
+async def test_invalid_arguments_are_rejected_without_effect(storage: Storage) -> None:
     payment = PaymentTool()
     harness = storage.harness(
         scripted_agent(ScriptedModel(call("pay", amount=5), "done"), payment.tool())
@@ -66,7 +66,7 @@ async def test_what_comes_from_outside_is_checked_before_anything_is_done(storag
     assert payment.paid == [5]
 
 
-async def test_a_session_that_never_was_has_nothing_to_give_up(storage: Storage) -> None:
+async def test_abandon_fails_without_a_paused_run(storage: Storage) -> None:
     harness = storage.harness(scripted_agent(ScriptedModel("hi")))
     with pytest.raises(NothingPending, match="session 's1' does not exist"):
         await harness.abandon()

@@ -1,4 +1,4 @@
-"""A pause anywhere in a tree: what was done is not done again, and nothing counts twice."""
+"""Tests of pauses in every kind of tree: no step is repeated or counted twice."""
 
 from collections.abc import Callable
 from typing import Any
@@ -30,7 +30,7 @@ PAY = call("pay", amount=5)
 
 
 class Count(BaseAgent):
-    """Counts how often it did its work, in the state and for real."""
+    """Counts its executions in the state and in an attribute."""
 
     done: int = 0
 
@@ -146,7 +146,7 @@ def counting() -> Any:
 
 
 def deep_down(payment: PaymentTool) -> BaseAgent:
-    """A tool's agent in a loop, in a branch, in a sequence."""
+    """Return an agent tool in a loop in a branch in a sequence."""
     pays = scripted_agent(
         ScriptedModel(PAY, "paid"),
         payment.tool(),
@@ -175,7 +175,9 @@ TREES: dict[str, Callable[[PaymentTool], BaseAgent]] = {
 }
 
 
-async def to_the_end(harness: RunnerHarness, result: RunResult, *, restart: bool) -> RunResult:
+async def approve_until_done(
+    harness: RunnerHarness, result: RunResult, *, restart: bool
+) -> RunResult:
     while result.status is RunStatus.INPUT_REQUIRED:
         harness = harness.restarted() if restart else harness
         result = await harness.approve_all(result.requests)
@@ -184,14 +186,14 @@ async def to_the_end(harness: RunnerHarness, result: RunResult, *, restart: bool
 
 @pytest.mark.parametrize("restart", [False, True], ids=["same process", "another process"])
 @pytest.mark.parametrize("tree", sorted(TREES))
-async def test_a_run_that_paused_ends_as_one_that_did_not(
+async def test_resumed_run_completes_with_each_step_done_once(
     storage: Storage, tree: str, restart: bool
 ) -> None:
     payment = PaymentTool()
     harness = storage.harness(TREES[tree](payment))
     first = await harness.say("pay 5")
     assert (first.status, payment.paid) == (RunStatus.INPUT_REQUIRED, [])
-    done = await to_the_end(harness, first, restart=restart)
+    done = await approve_until_done(harness, first, restart=restart)
     assert (done.status, payment.paid) == (RunStatus.COMPLETED, [5])
     stored = await harness.state()
     assert (stored["rounds"], stored["receipt"]) == (2 + (tree in ("loop", "graph")), "paid")
@@ -204,10 +206,10 @@ async def test_a_run_that_paused_ends_as_one_that_did_not(
 
 
 @pytest.mark.parametrize("tree", sorted(TREES))
-async def test_a_pause_costs_nothing(storage: Storage, tree: str) -> None:
+async def test_paused_run_has_usage_and_state_of_unpaused_run(storage: Storage, tree: str) -> None:
     paused, plain = PaymentTool(), PaymentTool()
     harness = storage.harness(TREES[tree](paused))
-    done = await to_the_end(harness, await harness.say("pay 5"), restart=True)
+    done = await approve_until_done(harness, await harness.say("pay 5"), restart=True)
     straight_tree = TREES[tree](plain)
     for agent in straight_tree.walk():
         if isinstance(agent, Agent):
@@ -222,7 +224,7 @@ async def test_a_pause_costs_nothing(storage: Storage, tree: str) -> None:
     assert done.text == straight.text
 
 
-async def test_the_branches_beside_one_that_waits_finish_first(storage: Storage) -> None:
+async def test_other_branches_finish_before_the_run_pauses(storage: Storage) -> None:
     payment = PaymentTool()
     slow = scripted_agent(ScriptedModel("a", "b", "c"), name="slow", output_key="slow")
     work = LoopAgent(name="work", max_iterations=3, sub_agents=[slow])
@@ -236,29 +238,29 @@ async def test_the_branches_beside_one_that_waits_finish_first(storage: Storage)
     assert await harness.state() == {"slow": "c"}
 
 
-async def test_branches_that_wait_are_answered_one_by_one(storage: Storage) -> None:
-    tills = [PaymentTool(), PaymentTool()]
+async def test_paused_branches_can_be_answered_one_by_one(storage: Storage) -> None:
+    payments = [PaymentTool(), PaymentTool()]
     payers = [
         scripted_agent(
             ScriptedModel(PAY, f"paid {n}"), payment.tool(), name=f"payer{n}", output_key=f"r{n}"
         )
-        for n, payment in enumerate(tills)
+        for n, payment in enumerate(payments)
     ]
     harness = storage.harness(ParallelAgent(name="root", sub_agents=payers))
     waiting = await harness.say("go")
     by_agent = {request.agent: request for request in waiting.requests}
     again = await harness.restarted().answer(approve(by_agent["payer1"].id))
     assert again.requests == (by_agent["payer0"],)
-    assert [payment.paid for payment in tills] == [[], [5]]
+    assert [payment.paid for payment in payments] == [[], [5]]
     done = await harness.restarted().answer(approve(by_agent["payer0"].id))
-    assert [payment.paid for payment in tills] == [[5], [5]]
+    assert [payment.paid for payment in payments] == [[5], [5]]
     assert (done.text, dict(done.state)) == (
         "payer0: paid 0\npayer1: paid 1",
         {"r0": "paid 0", "r1": "paid 1"},
     )
 
 
-async def test_a_no_to_one_branch_ends_the_run_though_another_waits(storage: Storage) -> None:
+async def test_denied_branch_rejects_run_with_other_pending_request(storage: Storage) -> None:
     payment = PaymentTool()
     step = scripted_agent(ScriptedModel(), name="step", confirm=True)
     pays = scripted_agent(ScriptedModel(PAY), payment.tool(), name="payer")
@@ -271,7 +273,7 @@ async def test_a_no_to_one_branch_ends_the_run_though_another_waits(storage: Sto
     check_record(await harness.events())
 
 
-async def test_a_loop_that_pauses_in_each_round_counts_each_round_once(storage: Storage) -> None:
+async def test_loop_that_pauses_in_each_round_counts_rounds_once(storage: Storage) -> None:
     payment = PaymentTool()
     model = ScriptedModel(PAY, "paid", PAY, "paid", PAY, "paid")
     pays = scripted_agent(model, payment.tool(), name="payer")
@@ -293,7 +295,7 @@ async def test_a_loop_that_pauses_in_each_round_counts_each_round_once(storage: 
     check_record(await harness.events())
 
 
-async def test_the_next_turn_goes_on_with_the_state_of_the_resumed_one(storage: Storage) -> None:
+async def test_next_turn_uses_state_of_resumed_run(storage: Storage) -> None:
     payment = PaymentTool()
     pays = scripted_agent(ScriptedModel(PAY, "paid", "hello"), payment.tool(), name="payer")
     harness = storage.harness(SequentialAgent(name="root", sub_agents=[Count(name="counts"), pays]))
@@ -301,7 +303,7 @@ async def test_the_next_turn_goes_on_with_the_state_of_the_resumed_one(storage: 
     assert (await harness.say("hi")).state["rounds"] == 2
 
 
-async def test_a_key_taken_away_before_the_pause_is_there_again_for_the_replay(
+async def test_key_removed_before_pause_is_available_in_replay(
     storage: Storage,
 ) -> None:
     class Takes(BaseAgent):

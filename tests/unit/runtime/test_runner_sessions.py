@@ -1,4 +1,4 @@
-"""Sessions under load and in bad hands: odd ids, every kind of part, stores that fail."""
+"""Tests of sessions: invalid input, every kind of part and concurrent runs."""
 
 import asyncio
 from pathlib import Path
@@ -48,7 +48,7 @@ BAD_IDS = ["", "  ", "a\x00b", "a\nb", "x" * 257, "\u200b", "\ud800", None, 7, b
 
 @pytest.mark.parametrize("place", ["user_id", "session_id", "app_name"])
 @pytest.mark.parametrize("bad", BAD_IDS, ids=repr)
-async def test_an_id_that_is_none_is_refused_everywhere(
+async def test_invalid_id_is_rejected_by_every_method(
     storage: Storage, bad: Any, place: str
 ) -> None:
     ids: dict[str, Any] = {"user_id": "ann", "session_id": "s1"}
@@ -73,7 +73,7 @@ async def test_an_id_that_is_none_is_refused_everywhere(
 
 
 @pytest.mark.parametrize("odd", ["'; DROP TABLE sessions; --", "会話", "../../etc", "a" * 256, "%"])
-async def test_an_odd_id_is_an_id_like_any_other(storage: Storage, odd: str) -> None:
+async def test_id_with_special_characters_is_accepted(storage: Storage, odd: str) -> None:
     runner = storage.harness(ECHO).runner
     for user in (odd, "bo"):
         done = await runner.run(user_id=user, session_id=odd, message=f"I am {user}")
@@ -81,13 +81,13 @@ async def test_an_odd_id_is_an_id_like_any_other(storage: Storage, odd: str) -> 
         assert len(await runner.events(user_id=user, session_id=odd)) == 3
 
 
-async def test_a_session_that_was_never_used_is_empty(storage: Storage) -> None:
+async def test_unused_session_is_empty(storage: Storage) -> None:
     harness = storage.harness(ECHO)
     assert (await harness.state(), await harness.events(), await harness.pending()) == ({}, (), ())
 
 
 @pytest.mark.parametrize("bad", ["", " \n", None, 7, b"hi", [], [7], ["hi"], {}, 2.5], ids=repr)
-async def test_a_message_that_is_none_is_refused(storage: Storage, bad: Any) -> None:
+async def test_invalid_message_is_rejected(storage: Storage, bad: Any) -> None:
     harness = storage.harness(ECHO)
     with pytest.raises(InvalidInput):
         await harness.say(bad)
@@ -107,7 +107,7 @@ PARTS: dict[str, Part] = {
 
 
 @pytest.mark.parametrize("kind", sorted(PARTS))
-async def test_every_kind_of_part_can_be_sent_and_is_stored(storage: Storage, kind: str) -> None:
+async def test_every_kind_of_part_is_stored(storage: Storage, kind: str) -> None:
     agent = scripted_agent(ScriptedModel("seen", "seen"), memory="transcript")
     harness = storage.harness(agent)
     await harness.say(PARTS[kind])
@@ -127,7 +127,7 @@ BAD_PARTS = [
 
 
 @pytest.mark.parametrize("bad", BAD_PARTS, ids=range(len(BAD_PARTS)))
-async def test_a_part_that_could_not_be_read_again_is_refused(storage: Storage, bad: Part) -> None:
+async def test_part_that_cannot_be_stored_is_rejected(storage: Storage, bad: Part) -> None:
     harness = storage.harness(ECHO)
     with pytest.raises(InvalidInput):
         await harness.say(bad)
@@ -140,7 +140,7 @@ async def test_a_part_that_could_not_be_read_again_is_refused(storage: Storage, 
     [{"by": 7}, {"value": object()}, {"reason": None}, {"arguments": [1]}],
     ids=["by", "value", "reason", "arguments"],
 )
-async def test_an_answer_that_could_not_be_read_again_is_refused(
+async def test_answer_that_cannot_be_stored_is_rejected(
     storage: Storage, fields: dict[str, Any]
 ) -> None:
     payment = PaymentTool()
@@ -157,7 +157,7 @@ async def test_an_answer_that_could_not_be_read_again_is_refused(
     assert payment.paid == [1]
 
 
-async def test_runs_of_one_session_take_turns_and_none_is_lost(storage: Storage) -> None:
+async def test_concurrent_runs_of_one_session_are_serialized(storage: Storage) -> None:
     class Adds(BaseAgent):
         async def run(self, ctx: RunContext) -> str:
             before = ctx.state.get("sum", 0)
@@ -173,7 +173,7 @@ async def test_runs_of_one_session_take_turns_and_none_is_lost(storage: Storage)
     check_record(await one.events())
 
 
-async def test_of_two_that_resume_at_once_only_one_does(storage: Storage) -> None:
+async def test_concurrent_resume_succeeds_once(storage: Storage) -> None:
     payment = PaymentTool()
     harness = storage.harness(
         scripted_agent(ScriptedModel(call("pay", amount=1), "done"), payment.tool())
@@ -194,7 +194,7 @@ async def test_of_two_that_resume_at_once_only_one_does(storage: Storage) -> Non
     check_record(await harness.events())
 
 
-async def test_a_thousand_sessions_at_the_same_time_do_not_meet(storage: Storage) -> None:
+async def test_concurrent_sessions_are_independent(storage: Storage) -> None:
     class Notes(BaseAgent):
         async def run(self, ctx: RunContext) -> str:
             ctx.state["mine"] = ctx.session_id
@@ -208,7 +208,7 @@ async def test_a_thousand_sessions_at_the_same_time_do_not_meet(storage: Storage
     assert harness.runner._leases._queues == {}
 
 
-async def test_a_run_whose_session_was_taken_over_fails_and_harms_nothing(storage: Storage) -> None:
+async def test_run_fails_when_its_session_is_taken_over(storage: Storage) -> None:
     other = storage.harness(ECHO)
 
     async def sleep() -> str:
@@ -223,10 +223,10 @@ async def test_a_run_whose_session_was_taken_over_fails_and_harms_nothing(storag
     check_record(await harness.events())
 
 
-# What a run is made of
+# Construction of runs
 
 
-async def test_only_the_root_of_a_tree_can_be_run() -> None:
+async def test_runner_rejects_agent_that_is_not_a_root() -> None:
     leaf = scripted_agent(ScriptedModel(), name="leaf")
     SequentialAgent(name="root", sub_agents=[leaf])
     with pytest.raises(InvalidInput, match="run the root"):
@@ -235,7 +235,7 @@ async def test_only_the_root_of_a_tree_can_be_run() -> None:
         Runner("leaf")  # type: ignore[arg-type]
 
 
-async def test_who_asks_and_how_to_follow_it_is_on_every_event(tmp_path: Path) -> None:
+async def test_events_contain_call_context(tmp_path: Path) -> None:
     storage = in_memory(tmp_path)
     context = CallContext(request_id="r-1", trace_id="t-1", caller="agent://boss")
     done = await storage.harness(ECHO).say("hi", context=context, config=RunConfig(max_hops=0))
@@ -246,7 +246,7 @@ async def test_who_asks_and_how_to_follow_it_is_on_every_event(tmp_path: Path) -
     assert {e.caller for e in plain.events} == {"user://ann"}
 
 
-async def test_events_are_read_in_pages(storage: Storage) -> None:
+async def test_events_can_be_paged(storage: Storage) -> None:
     harness = storage.harness(ECHO)
     for n in range(3):
         await harness.say(f"{n}")
@@ -254,7 +254,7 @@ async def test_events_are_read_in_pages(storage: Storage) -> None:
     assert [event.seq for event in page] == [3, 4, 5]
 
 
-async def test_a_model_can_be_named(tmp_path: Path) -> None:
+async def test_model_can_be_selected_by_name(tmp_path: Path) -> None:
     model = ScriptedModel("from a name", "again")
     services = make_services(models={"mine": model})
     runner = Runner(scripted_agent("mine", name="a"), services=services)  # type: ignore[arg-type]
@@ -263,7 +263,7 @@ async def test_a_model_can_be_named(tmp_path: Path) -> None:
     assert (await runner.run(**ids, message="hi")).text == "again"
 
 
-async def test_a_request_is_a_value_that_others_can_store(storage: Storage) -> None:
+async def test_request_equals_stored_request(storage: Storage) -> None:
     harness = storage.harness(
         scripted_agent(ScriptedModel(call("pay", amount=1)), PaymentTool().tool())
     )

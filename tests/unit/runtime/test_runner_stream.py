@@ -1,4 +1,4 @@
-"""Streams that nobody reads, that are left early, or whose reader is cancelled twice."""
+"""Tests of streams that are unread, closed early or cancelled repeatedly."""
 
 import asyncio
 import gc
@@ -12,8 +12,8 @@ from acc import BaseAgent, Event, ModelRequest, ModelResponse, RunContext, RunSt
 from acc.testing import ScriptedModel
 
 
-class Talks:
-    """Says very much."""
+class LongAnswerModel:
+    """Model that streams a long answer."""
 
     async def complete(self, prompt: ModelRequest) -> ModelResponse:
         return ModelResponse(text="word " * 1_000)
@@ -28,87 +28,87 @@ def stream(storage: Storage, agent: BaseAgent) -> Any:
     return storage.harness(agent).runner.stream(user_id=USER, session_id="s1", message="hi")
 
 
-async def goes_on(storage: Storage) -> None:
+async def assert_session_continues(storage: Storage) -> None:
     harness = storage.harness(scripted_agent(ScriptedModel("hello")))
     assert (await harness.say("still there?")).text == "hello"
     check_record(await harness.events())
 
 
-async def quiet() -> None:
-    """Let the loop go round until all that can happen has happened."""
+async def run_pending_callbacks() -> None:
+    """Run the loop until all pending callbacks are done."""
     for _ in range(20):
         await asyncio.sleep(0.001)
 
 
 @pytest.fixture
-def complaints() -> Any:
-    """What the loop complains of that nobody else would hear."""
+def loop_errors() -> Any:
+    """Return the list of errors reported to the exception handler of the loop."""
     return []
 
 
-async def test_a_failure_that_nobody_waited_for_is_on_record_and_no_complaint(
-    storage: Storage, complaints: list[Any]
+async def test_failure_of_unread_stream_is_not_reported_to_the_loop(
+    storage: Storage, loop_errors: list[Any]
 ) -> None:
-    asyncio.get_running_loop().set_exception_handler(lambda _, c: complaints.append(c["message"]))
+    asyncio.get_running_loop().set_exception_handler(lambda _, c: loop_errors.append(c["message"]))
     events = stream(storage, scripted_agent(ScriptedModel(ValueError("down"))))
     assert (await anext(events)).text == "hi"
-    await quiet()
+    await run_pending_callbacks()
     await events.aclose()
     del events
     gc.collect()
-    await quiet()
-    assert complaints == []
+    await run_pending_callbacks()
+    assert loop_errors == []
     assert no_tasks_remain()
-    await goes_on(storage)
+    await assert_session_continues(storage)
 
 
-async def test_a_reader_that_is_slow_holds_the_run_back_and_misses_nothing(
+async def test_slow_reader_receives_every_event(
     storage: Storage,
 ) -> None:
     seen: list[Event] = []
-    async for event in stream(storage, scripted_agent(Talks())):  # type: ignore[arg-type]
+    async for event in stream(storage, scripted_agent(LongAnswerModel())):  # type: ignore[arg-type]
         seen.append(event)
         if len(seen) == 5:
-            await quiet()
+            await run_pending_callbacks()
     assert sum(event.partial for event in seen) == 1_000
     assert seen[-1].status is RunStatus.COMPLETED
 
 
-async def test_a_stream_that_is_left_with_much_unread_is_cancelled(storage: Storage) -> None:
-    events = stream(storage, scripted_agent(Talks()))  # type: ignore[arg-type]
+async def test_closing_stream_with_unread_events_cancels_the_run(storage: Storage) -> None:
+    events = stream(storage, scripted_agent(LongAnswerModel()))  # type: ignore[arg-type]
     await anext(events)
-    await quiet()
+    await run_pending_callbacks()
     await events.aclose()
     assert no_tasks_remain()
-    await goes_on(storage)
+    await assert_session_continues(storage)
 
 
-async def test_a_stream_that_was_dropped_is_closed_by_the_loop(storage: Storage) -> None:
-    async for _ in stream(storage, scripted_agent(Talks())):  # type: ignore[arg-type]
+async def test_unreferenced_stream_is_closed_by_the_loop(storage: Storage) -> None:
+    async for _ in stream(storage, scripted_agent(LongAnswerModel())):  # type: ignore[arg-type]
         break
     gc.collect()
-    await quiet()
+    await run_pending_callbacks()
     assert no_tasks_remain()
-    await goes_on(storage)
+    await assert_session_continues(storage)
 
 
-async def test_a_run_ends_when_all_tasks_are_cancelled_though_nobody_reads(
+async def test_run_of_unread_stream_can_be_cancelled(
     storage: Storage,
 ) -> None:
-    """So a program ends that forgot a stream somewhere: the loop cancels whatever runs."""
-    events = stream(storage, scripted_agent(Talks()))  # type: ignore[arg-type]
+    """Cover `asyncio.run`, which cancels all remaining tasks at exit."""
+    events = stream(storage, scripted_agent(LongAnswerModel()))  # type: ignore[arg-type]
     await anext(events)
-    await quiet()
+    await run_pending_callbacks()
     (task,) = asyncio.all_tasks() - {asyncio.current_task()}
     task.cancel()
     done, _ = await asyncio.wait([task], timeout=10)
     assert done == {task}
-    await goes_on(storage)
+    await assert_session_continues(storage)
     await events.aclose()
 
 
-class Lingers(BaseAgent):
-    """Takes a while to leave when it is cancelled."""
+class SlowToCancel(BaseAgent):
+    """Agent that awaits several times after it is cancelled."""
 
     async def run(self, ctx: RunContext) -> str:
         await ctx.say("begun")
@@ -120,11 +120,11 @@ class Lingers(BaseAgent):
         return "never"
 
 
-async def test_a_reader_that_is_cancelled_twice_leaves_no_run_behind(storage: Storage) -> None:
+async def test_repeated_cancellation_of_reader_ends_the_run(storage: Storage) -> None:
     begun = asyncio.Event()
 
     async def read() -> None:
-        async for event in stream(storage, Lingers(name="lingers")):
+        async for event in stream(storage, SlowToCancel(name="lingers")):
             if event.text == "begun":
                 begun.set()
 
@@ -136,4 +136,4 @@ async def test_a_reader_that_is_cancelled_twice_leaves_no_run_behind(storage: St
             await asyncio.sleep(0)
     assert reader.cancelled()
     assert no_tasks_remain()
-    await goes_on(storage)
+    await assert_session_continues(storage)

@@ -1,4 +1,4 @@
-"""Half a character, which nothing can store, comes to the same in every store."""
+"""Tests of unpaired surrogates, which no store accepts."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.event import EventKind
 from acc.testing import ScriptedModel, call
 
-HALF = "bad \ud800"
+SURROGATE = "bad \ud800"
 
 
 @dataclass(kw_only=True, eq=False)
-class Half(BaseAgent):
-    """Does something with an unpaired surrogate; what that returns is its answer."""
+class CallsFunction(BaseAgent):
+    """Agent that answers with the result of a function."""
 
     do: Callable[[RunContext], Any]
 
@@ -26,16 +26,16 @@ class Half(BaseAgent):
         return str(self.do(ctx))
 
 
-def fails(name: str = "half") -> Half:
+def failing_agent(name: str = "half") -> CallsFunction:
     def fail(ctx: RunContext) -> None:
-        raise ValueError(HALF)
+        raise ValueError(SURROGATE)
 
-    return Half(name=name, do=fail)
+    return CallsFunction(name=name, do=fail)
 
 
 @dataclass(kw_only=True, eq=False)
 class Emits(BaseAgent):
-    """Puts a part on record by itself."""
+    """Agent that emits a part."""
 
     part: Part
 
@@ -44,10 +44,10 @@ class Emits(BaseAgent):
         return "done"
 
 
-@pytest.mark.parametrize("message", [HALF, Part(text=HALF), [Part(data={"a": HALF})]])
-async def test_a_message_with_half_a_character_is_refused_before_the_run(
-    storage: Storage, message: Any
-) -> None:
+@pytest.mark.parametrize(
+    "message", [SURROGATE, Part(text=SURROGATE), [Part(data={"a": SURROGATE})]]
+)
+async def test_message_with_unpaired_surrogate_is_rejected(storage: Storage, message: Any) -> None:
     harness = storage.harness(scripted_agent(ScriptedModel("ok")))
     with pytest.raises(InvalidInput, match="message"):
         await harness.say(message)
@@ -58,22 +58,22 @@ async def test_a_message_with_half_a_character_is_refused_before_the_run(
 async def test_unpaired_surrogate_in_answer_becomes_question_mark(
     storage: Storage,
 ) -> None:
-    harness = storage.harness(Half(name="half", do=lambda ctx: HALF))
+    harness = storage.harness(CallsFunction(name="half", do=lambda ctx: SURROGATE))
     result = await harness.say("go")
     assert (result.status, result.text) == (RunStatus.COMPLETED, "bad ?")
     assert [event.text for event in await harness.events()] == ["go", "bad ?", "bad ?"]
     check_record(await harness.events())
 
 
-async def test_what_a_callback_says_instead_is_made_whole_too(storage: Storage) -> None:
-    agent = scripted_agent(ScriptedModel("ok"), before_agent_callback=lambda ctx: HALF)
+async def test_unpaired_surrogate_of_callback_becomes_question_mark(storage: Storage) -> None:
+    agent = scripted_agent(ScriptedModel("ok"), before_agent_callback=lambda ctx: SURROGATE)
     assert (await storage.harness(agent).say("go")).text == "bad ?"
 
 
-async def test_an_agent_that_fails_with_half_a_character_has_its_own_error_on_record(
+async def test_agent_error_with_unpaired_surrogate_is_recorded(
     storage: Storage,
 ) -> None:
-    harness = storage.harness(fails())
+    harness = storage.harness(failing_agent())
     with pytest.raises(AgentFailed) as failed:
         await harness.say("go")
     assert str(failed.value) == "agent 'half' failed: ValueError: bad ?"
@@ -84,27 +84,27 @@ async def test_an_agent_that_fails_with_half_a_character_has_its_own_error_on_re
     assert await again.ends() == [RunStatus.FAILED, RunStatus.COMPLETED]
 
 
-async def test_a_model_that_fails_with_half_a_character_has_its_own_error_on_record(
+async def test_model_error_with_unpaired_surrogate_is_recorded(
     storage: Storage,
 ) -> None:
-    harness = storage.harness(scripted_agent(ScriptedModel(ValueError(HALF))))
+    harness = storage.harness(scripted_agent(ScriptedModel(ValueError(SURROGATE))))
     with pytest.raises(ModelFailed, match=r"bad \?"):
         await harness.say("go")
     assert await harness.ends() == [RunStatus.FAILED]
 
 
-async def test_a_reason_with_half_a_character_ends_the_run_as_rejected(storage: Storage) -> None:
-    harness = storage.harness(Half(name="half", do=lambda ctx: ctx.reject(HALF)))
+async def test_reject_reason_with_unpaired_surrogate_is_recorded(storage: Storage) -> None:
+    harness = storage.harness(CallsFunction(name="half", do=lambda ctx: ctx.reject(SURROGATE)))
     result = await harness.say("go")
     assert (result.status, result.text) == (RunStatus.REJECTED, "rejected: half: bad ?")
     assert await harness.ends() == [RunStatus.REJECTED]
 
 
-async def test_a_branch_that_fails_with_half_a_character_leaves_the_others_be(
+async def test_branch_error_with_unpaired_surrogate_does_not_affect_others(
     storage: Storage,
 ) -> None:
-    fine = Half(name="fine", do=lambda ctx: "fine")
-    tree = ParallelAgent(name="both", sub_agents=[fails("bad"), fine], on_error="collect")
+    fine = CallsFunction(name="fine", do=lambda ctx: "fine")
+    tree = ParallelAgent(name="both", sub_agents=[failing_agent("bad"), fine], on_error="collect")
     harness = storage.harness(tree)
     result = await harness.say("go")
     assert (result.status, result.text) == (RunStatus.COMPLETED, "fine: fine")
@@ -118,16 +118,16 @@ async def test_tool_error_with_unpaired_surrogate_becomes_error_result(
     @tool
     def look() -> str:
         """Look."""
-        raise ValueError(HALF)
+        raise ValueError(SURROGATE)
 
-    harness = storage.harness(scripted_agent(ScriptedModel(call("look"), "told"), look))
-    assert (await harness.say("go")).text == "told"
+    harness = storage.harness(scripted_agent(ScriptedModel(call("look"), "reported"), look))
+    assert (await harness.say("go")).text == "reported"
     found = [event.result for event in await harness.events() if event.result is not None]
     assert [one.content["error"].endswith("bad ?") for one in found] == [True]
 
 
-@pytest.mark.parametrize("part", [Part(text=HALF), Part(data={"a": HALF})])
-async def test_parts_that_an_agent_puts_on_record_itself_are_refused_by_every_store(
+@pytest.mark.parametrize("part", [Part(text=SURROGATE), Part(data={"a": SURROGATE})])
+async def test_emitted_part_with_unpaired_surrogate_fails_the_run(
     storage: Storage, part: Part
 ) -> None:
     harness = storage.harness(Emits(name="half", part=part))
@@ -136,6 +136,6 @@ async def test_parts_that_an_agent_puts_on_record_itself_are_refused_by_every_st
     assert await harness.ends() == [RunStatus.FAILED]
 
 
-def test_an_error_can_be_stored_and_printed_whatever_it_tells() -> None:
-    assert str(AccError(HALF)) == "bad ?"
+def test_error_text_replaces_unpaired_surrogates() -> None:
+    assert str(AccError(SURROGATE)) == "bad ?"
     assert str(AccError("木 🌳")) == "木 🌳"

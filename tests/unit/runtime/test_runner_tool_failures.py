@@ -1,4 +1,4 @@
-"""Tools that raise, hang, exit, return the impossible or come too late: the model is told."""
+"""Tests of tools that raise, hang, exit or return values that cannot be stored."""
 
 import asyncio
 import sys
@@ -18,11 +18,11 @@ from acc.testing import ScriptedModel, call
 
 
 class Odd(BaseException):
-    """No Exception, as some libraries raise."""
+    """A BaseException, as some libraries raise."""
 
 
 class Broken(Exception):
-    """Cannot even say what it is."""
+    """An exception whose text cannot be computed."""
 
     def __str__(self) -> str:
         raise ValueError("no words")
@@ -51,7 +51,7 @@ ERRORS: dict[str, Callable[[], BaseException]] = {
 }
 
 
-def recorded_before(model: ScriptedModel) -> list[Any]:
+def results(model: ScriptedModel) -> list[Any]:
     return [p.result for m in model.requests[-1].messages for p in m.parts if p.result is not None]
 
 
@@ -68,13 +68,13 @@ async def test_exception_of_a_tool_becomes_error_result(
     model = ScriptedModel(calls, "I see")
     harness = storage.harness(scripted_agent(model, raising(ERRORS[error])[kind], fine))
     assert (await harness.say("go")).text == "I see"
-    assert [result.is_error for result in recorded_before(model)] == [True, *[False] * many]
-    assert len(recorded_before(model)[0].content["error"]) <= 2_000
+    assert [result.is_error for result in results(model)] == [True, *[False] * many]
+    assert len(results(model)[0].content["error"]) <= 2_000
     assert no_tasks_remain()
     check_record(await harness.events())
 
 
-async def test_a_cancellation_that_a_tool_lets_out_is_its_own_failure(storage: Storage) -> None:
+async def test_cancelled_error_of_tool_becomes_error_result(storage: Storage) -> None:
     async def waits() -> str:
         future = asyncio.get_running_loop().create_future()
         future.cancel()
@@ -87,11 +87,11 @@ async def test_a_cancellation_that_a_tool_lets_out_is_its_own_failure(storage: S
     model = ScriptedModel(call("waits"), [call("waits"), call("fine")], "I see")
     harness = storage.harness(scripted_agent(model, waits, fine))
     assert (await harness.say("go")).text == "I see"
-    assert [result.is_error for result in recorded_before(model)] == [True, True, False]
-    assert "CancelledError" in recorded_before(model)[0].content["error"]
+    assert [result.is_error for result in results(model)] == [True, True, False]
+    assert "CancelledError" in results(model)[0].content["error"]
 
 
-async def test_an_agent_that_lets_a_cancellation_out_fails_and_is_not_just_left_out(
+async def test_cancelled_error_or_exit_fails_the_agent(
     storage: Storage,
 ) -> None:
     class Waits(BaseAgent):
@@ -112,7 +112,7 @@ async def test_an_agent_that_lets_a_cancellation_out_fails_and_is_not_just_left_
     check_record(await harness.events())
 
 
-async def test_ctrl_c_in_a_tool_ends_the_program_and_the_run_is_on_record(storage: Storage) -> None:
+async def test_keyboard_interrupt_in_tool_propagates_and_fails_the_run(storage: Storage) -> None:
     async def interrupted() -> str:
         raise KeyboardInterrupt
 
@@ -125,15 +125,15 @@ async def test_ctrl_c_in_a_tool_ends_the_program_and_the_run_is_on_record(storag
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, GeneratorExit])
-async def test_nobody_has_pressed_a_key_in_the_thread_of_a_tool(
+async def test_keyboard_interrupt_in_tool_thread_becomes_error_result(
     storage: Storage, kind: type[BaseException]
 ) -> None:
     def odd() -> str:
         raise kind("no")
 
-    model = ScriptedModel(call("odd"), "told")
-    assert (await storage.harness(scripted_agent(model, odd)).say("go")).text == "told"
-    assert f"{kind.__name__}: no" in recorded_before(model)[0].content["error"]
+    model = ScriptedModel(call("odd"), "reported")
+    assert (await storage.harness(scripted_agent(model, odd)).say("go")).text == "reported"
+    assert f"{kind.__name__}: no" in results(model)[0].content["error"]
 
 
 def hanging(release: threading.Event) -> dict[str, Callable[..., Any]]:
@@ -149,22 +149,22 @@ def hanging(release: threading.Event) -> dict[str, Callable[..., Any]]:
         return "never"
 
     def late(ctx: ToolContext) -> str:
-        refused.append("")
+        error_codes.append("")
         ctx.actions.escalate = True
         ctx.save_artifact("late.txt", "late")
         try:
             ctx.state["late"] = True
         except AccError as error:
-            refused[-1] = error.code
+            error_codes[-1] = error.code
         done.set()
         return "late"
 
-    refused: list[str] = []
+    error_codes: list[str] = []
     done = threading.Event()
     return {
         "sync_tool": sync_tool,
         "async_tool": async_tool,
-        "refused": lambda: refused,
+        "error_codes": lambda: error_codes,
         "done": done.wait,
     }
 
@@ -180,19 +180,17 @@ async def test_hanging_tool_times_out_with_error_result(storage: Storage, kind: 
 
     harness = storage.harness(scripted_agent(model, tools[kind], fine), tool_timeout=0.5)
     assert (await harness.say("go")).text == "I see"
-    assert recorded_before(model)[0].content == {
-        "error": f"{kind} did not finish within 0.5 seconds"
-    }
+    assert results(model)[0].content == {"error": f"{kind} did not finish within 0.5 seconds"}
     release.set()
     await asyncio.get_running_loop().run_in_executor(None, tools["done"], 20)
     assert await harness.state() == {}
-    assert tools["refused"]() == (["state_not_granted"] if kind == "sync_tool" else [])
+    assert tools["error_codes"]() == (["state_not_granted"] if kind == "sync_tool" else [])
     assert await harness.runner.services.artifacts.names(harness.runner._key("ann", "s1")) == ()
     assert no_tasks_remain()
     check_record(await harness.events())
 
 
-async def test_a_tool_may_have_a_time_limit_of_its_own(storage: Storage) -> None:
+async def test_tool_timeout_overrides_run_configuration(storage: Storage) -> None:
     @tool(timeout=0.01)
     async def slow() -> str:
         await asyncio.Event().wait()
@@ -200,16 +198,16 @@ async def test_a_tool_may_have_a_time_limit_of_its_own(storage: Storage) -> None
 
     model = ScriptedModel(call("slow"), "I see")
     await storage.harness(scripted_agent(model, slow), tool_timeout=None).say("go")
-    assert "within 0.01 seconds" in recorded_before(model)[0].content["error"]
+    assert "within 0.01 seconds" in results(model)[0].content["error"]
 
 
-def circle() -> Any:
+def recursive_list() -> Any:
     found: list[Any] = []
     found.append(found)
     return found
 
 
-def deep() -> Any:
+def nested_list() -> Any:
     found: Any = "bottom"
     for _ in range(100):
         found = [found]
@@ -222,9 +220,9 @@ class Opaque:
 
 BAD_RESULTS: dict[str, Callable[[], Any]] = {
     "object": Opaque,
-    "function": lambda: deep,
-    "circle": circle,
-    "deep": deep,
+    "function": lambda: nested_list,
+    "recursive": recursive_list,
+    "nested": nested_list,
     "nan": lambda: float("nan"),
     "keys": lambda: {1: Opaque()},
     "generator": lambda: (n for n in range(3)),
@@ -237,13 +235,13 @@ BAD_RESULTS: dict[str, Callable[[], Any]] = {
 async def test_result_that_cannot_be_stored_becomes_error_result(
     storage: Storage, bad: str
 ) -> None:
-    async def gives() -> Any:
+    async def return_value() -> Any:
         return BAD_RESULTS[bad]()
 
-    model = ScriptedModel(call("gives"), "I see")
-    harness = storage.harness(scripted_agent(model, gives))
+    model = ScriptedModel(call("return_value"), "I see")
+    harness = storage.harness(scripted_agent(model, return_value))
     assert (await harness.say("go")).text == "I see"
-    (result,) = recorded_before(model)
+    (result,) = results(model)
     assert result.is_error
     assert "cannot be stored" in result.content["error"]
     check_record(await harness.events())
@@ -257,7 +255,7 @@ class Level(IntEnum):
     HIGH = 3
 
 
-class Size(str, Enum):  # noqa: UP042 - as people still write them
+class Size(str, Enum):  # noqa: UP042 - the older way to write it
     LARGE = "large"
 
 
@@ -288,18 +286,16 @@ GOOD_RESULTS: dict[str, tuple[Any, Any]] = {
 
 
 @pytest.mark.parametrize("good", sorted(GOOD_RESULTS))
-async def test_a_result_is_the_same_for_the_model_and_on_record(
-    storage: Storage, good: str
-) -> None:
-    given, expected = GOOD_RESULTS[good]
+async def test_model_gets_the_stored_result(storage: Storage, good: str) -> None:
+    value, expected = GOOD_RESULTS[good]
 
-    async def gives() -> Any:
-        return given
+    async def return_value() -> Any:
+        return value
 
-    model = ScriptedModel(call("gives"), "I see")
-    harness = storage.harness(scripted_agent(model, gives))
+    model = ScriptedModel(call("return_value"), "I see")
+    harness = storage.harness(scripted_agent(model, return_value))
     await harness.say("go")
-    (result,) = recorded_before(model)
+    (result,) = results(model)
     (stored,) = [e.result for e in await harness.events() if e.kind is EventKind.TOOL_RESULT]
     assert result.content == expected
     assert type(result.content) is type(expected)
@@ -309,16 +305,16 @@ async def test_a_result_is_the_same_for_the_model_and_on_record(
 BAD_STATE: dict[str, Callable[[Any], Any]] = {
     "object": lambda state: state.update(x=Opaque()),
     "in place": lambda state: state["list"].append(Opaque()),
-    "deep in place": lambda state: state["map"].update(x={"y": {1: 2}}),
+    "nested in place": lambda state: state["map"].update(x={"y": {1: 2}}),
     "nan": lambda state: state.update(x=float("inf")),
     "key": lambda state: state.update({"": 1}),
-    "circle": lambda state: state.update(x=circle()),
+    "recursive": lambda state: state.update(x=recursive_list()),
 }
 
 
 @pytest.mark.parametrize("where", ["tool", "agent"])
 @pytest.mark.parametrize("bad", sorted(BAD_STATE))
-async def test_state_that_cannot_be_stored_is_an_error_and_the_session_goes_on(
+async def test_state_that_cannot_be_stored_fails_and_session_continues(
     storage: Storage, bad: str, where: str
 ) -> None:
     class Writes(BaseAgent):
@@ -345,18 +341,18 @@ async def test_state_that_cannot_be_stored_is_an_error_and_the_session_goes_on(
         except StateNotStorable:
             assert "in place" in bad
         else:
-            assert recorded_before(model)[0].is_error
+            assert results(model)[0].is_error
     check_record(await harness.events())
     assert await harness.state() == {"list": [1], "map": {}}
     assert (await harness.say("set up")).text == "done"
 
 
-async def test_an_agent_that_says_what_is_no_text_fails_and_the_record_stays_readable(
+async def test_agent_that_says_a_number_fails(
     storage: Storage,
 ) -> None:
     class Counts(BaseAgent):
         async def run(self, ctx: RunContext) -> str:
-            await ctx.say(7)  # type: ignore[arg-type] # that is what is tested
+            await ctx.say(7)  # type: ignore[arg-type] # invalid on purpose
             return "never"
 
     harness = storage.harness(Counts(name="counts"))
@@ -366,7 +362,7 @@ async def test_an_agent_that_says_what_is_no_text_fails_and_the_record_stays_rea
     assert (await storage.harness(scripted_agent(ScriptedModel("hello"))).say("hi")).text == "hello"
 
 
-async def test_a_name_that_is_none_for_an_artifact_is_refused(storage: Storage) -> None:
+async def test_invalid_artifact_name_is_rejected(storage: Storage) -> None:
     class Saves(BaseAgent):
         async def run(self, ctx: RunContext) -> str:
             await ctx.artifacts.save(ctx.message, "content")
@@ -384,7 +380,7 @@ async def test_a_name_that_is_none_for_an_artifact_is_refused(storage: Storage) 
     )
 
 
-async def test_a_hundred_calls_in_one_answer_all_run(storage: Storage) -> None:
+async def test_hundred_calls_of_one_answer_are_executed(storage: Storage) -> None:
     ran: list[int] = []
 
     def note(n: int) -> int:
@@ -395,5 +391,5 @@ async def test_a_hundred_calls_in_one_answer_all_run(storage: Storage) -> None:
     harness = storage.harness(scripted_agent(model, note))
     await harness.say("go")
     assert sorted(ran) == list(range(100))
-    assert [result.content for result in recorded_before(model)] == list(range(100))
+    assert [result.content for result in results(model)] == list(range(100))
     check_record(await harness.events())

@@ -21,7 +21,7 @@ PLAIN = st.recursive(
     | st.booleans()
     | st.integers()
     | st.floats(allow_nan=False, allow_infinity=False)
-    # A value of its own, so that no two examples share it.
+    # A new value per call, so that examples do not share it.
     | TEXT,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=6,

@@ -17,21 +17,21 @@ _THREADS = 8
 
 
 @pytest.fixture(autouse=True)
-def impatient_threads() -> Iterator[None]:
-    """Let threads take turns as often as they can."""
-    usual = sys.getswitchinterval()
+def short_switch_interval() -> Iterator[None]:
+    """Minimize the switch interval of threads."""
+    previous = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
-    sys.setswitchinterval(usual)
+    sys.setswitchinterval(previous)
 
 
-def at_once(state: State, work: Callable[[int], Any], noted: Callable[[], Any]) -> None:
-    """Do work in many threads, and take note of the state all the while."""
+def run_in_threads(state: State, work: Callable[[int], Any], record: Callable[[], Any]) -> None:
+    """Run work in many threads and record the state repeatedly."""
     with ThreadPoolExecutor(_THREADS) as threads:
-        under_way = [threads.submit(work, number) for number in range(_THREADS)]
-        while not all(one.done() for one in under_way):
-            noted()
-    for one in under_way:
+        futures = [threads.submit(work, number) for number in range(_THREADS)]
+        while not all(one.done() for one in futures):
+            record()
+    for one in futures:
         one.result()
 
 
@@ -54,7 +54,7 @@ async def test_reading_state_in_threads_does_not_fail_the_run() -> None:
 
 def test_reading_lists_in_threads_writes_nothing() -> None:
     state = State({f"k{n}": [n] * 20 for n in range(400)})
-    at_once(state, lambda number: [list(state[key]) for key in state], lambda: state.pending)
+    run_in_threads(state, lambda number: [list(state[key]) for key in state], lambda: state.pending)
     assert state.flush() == ({}, ())
 
 
@@ -71,7 +71,7 @@ def test_writes_of_all_threads_are_stored() -> None:
             view[f"gone{number}"] = n
             del view[f"gone{number}"]
 
-    at_once(state, write, lambda: taken.update(state.flush()[0]))
+    run_in_threads(state, write, lambda: taken.update(state.flush()[0]))
     delta, removed = state.flush()
     taken = {**taken, **delta}
     wanted = {f"k{number}.{n}": [n, "more"] for number in range(_THREADS) for n in range(100)}
@@ -89,7 +89,7 @@ def test_mappings_changed_in_threads_are_stored() -> None:
         for n in range(300):
             view["all"]["inner"][f"{number}.{n}"] = n
 
-    at_once(state, change, state.flush)
+    run_in_threads(state, change, state.flush)
     state.flush()
     assert len(state.copy()["all"]["inner"]) == 300 * _THREADS
 
@@ -102,7 +102,7 @@ def test_setdefault_in_threads_shares_one_list() -> None:
         for n in range(200):
             view.setdefault(f"list{n}", []).append(number)
 
-    at_once(state, append, lambda: None)
+    run_in_threads(state, append, lambda: None)
     everyone = list(range(_THREADS))
     assert {key: sorted(value) for key, value in state.copy().items()} == {
         f"list{n}": everyone for n in range(200)
@@ -117,7 +117,7 @@ def test_pop_in_threads_returns_value_once() -> None:
     def take_out(number: int) -> None:
         found.extend(n for n in range(400) if view.pop(f"k{n}", None) is not None)
 
-    at_once(state, take_out, lambda: None)
+    run_in_threads(state, take_out, lambda: None)
     assert sorted(found) == list(range(400))
     with pytest.raises(KeyError):
         view.pop("k1")

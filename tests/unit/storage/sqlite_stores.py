@@ -1,4 +1,4 @@
-"""Stores in SQLite files, and events to put into them."""
+"""Session stores and events for the storage tests."""
 
 from pathlib import Path
 from typing import Any

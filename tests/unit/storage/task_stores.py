@@ -1,4 +1,4 @@
-"""Tasks to put into SQLite files."""
+"""Task stores and task updates for the storage tests."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def tasks_at(path: Path, app_name: str = "desk") -> SqliteTaskStore:
     return SqliteTaskStore(database, clock=FrozenClock(), app_name=app_name)
 
 
-async def file(
+async def create_task(
     store: TaskStorePort, number: int, *, owner: Owner = ANN, context_id: str = ""
 ) -> SubmitResult:
     status = TaskStatus(state=TaskState.SUBMITTED, at=float(number))
@@ -47,6 +47,6 @@ def piece(text: str) -> ArtifactUpdate:
     )
 
 
-async def finish(store: TaskStorePort, number: int) -> None:
+async def complete_task(store: TaskStorePort, number: int) -> None:
     await store.append(f"t{number}", [moved(TaskState.WORKING, number)])
     await store.append(f"t{number}", [piece("x"), moved(TaskState.COMPLETED, number)])

@@ -1,4 +1,4 @@
-"""What is SQLite's own: what calls cost, threads, forks, closing, and who holds a session."""
+"""Tests of the SQLite session store: query cost, threads, forks, closing and leases."""
 
 import asyncio
 import gc
@@ -36,14 +36,14 @@ async def store(path: Path) -> AsyncIterator[SqliteSessionStore]:
     await made.aclose()
 
 
-def our_threads() -> list[threading.Thread]:
+def store_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("acc acc.db")]
 
 
-# What it costs
+# Query cost
 
 
-async def test_the_file_is_in_wal_mode_and_commits_do_not_wait_for_the_disk(
+async def test_database_uses_wal_and_normal_synchronous_mode(
     store: SqliteSessionStore,
 ) -> None:
     def pragmas(connection: sqlite3.Connection) -> list[Any]:
@@ -73,7 +73,7 @@ async def traced(store: SqliteSessionStore, call: Callable[[], Any]) -> tuple[li
     return own, len(steps)
 
 
-async def test_open_and_append_cost_the_same_whatever_the_history(
+async def test_cost_of_open_and_append_is_independent_of_history(
     store: SqliteSessionStore,
 ) -> None:
     await fill(store, 1, 9)
@@ -108,7 +108,7 @@ CALLS: dict[str, Callable[[SqliteSessionStore], Any]] = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-async def test_every_call_finds_its_rows_by_an_index(store: SqliteSessionStore, name: str) -> None:
+async def test_session_queries_use_an_index(store: SqliteSessionStore, name: str) -> None:
     await fill(store, 1, 500)
     statements, steps = await traced(store, lambda: CALLS[name](store))
     assert steps < 500
@@ -123,18 +123,16 @@ async def test_every_call_finds_its_rows_by_an_index(store: SqliteSessionStore, 
     assert [plan for plan in await store.database.read(plans) if plan.startswith("SCAN")] == []
 
 
-async def test_deleting_a_session_finds_its_rows_by_an_index(store: SqliteSessionStore) -> None:
+async def test_delete_removes_session_with_four_statements(store: SqliteSessionStore) -> None:
     await fill(store, 1, 20)
     statements, _ = await traced(store, lambda: store.delete(KEY))
     assert len([text for text in statements if text.startswith("DELETE")]) == 4
 
 
-# The thread
+# Worker thread
 
 
-async def test_a_job_is_done_even_if_nobody_waits_for_it(
-    store: SqliteSessionStore, path: Path
-) -> None:
+async def test_cancelled_job_is_still_executed(store: SqliteSessionStore, path: Path) -> None:
     await store.open(KEY, holder="h")
     gate = threading.Event()
     async with asyncio.TaskGroup() as group:
@@ -149,7 +147,7 @@ async def test_a_job_is_done_even_if_nobody_waits_for_it(
     assert [stored.seq for stored in await store.events(KEY)] == [1, 2, 3, 4, 5]
 
 
-async def test_calls_are_submitted_before_they_first_wait(store: SqliteSessionStore) -> None:
+async def test_calls_are_submitted_before_first_await(store: SqliteSessionStore) -> None:
     await store.open(KEY, holder="h")
     calls = [store.append(KEY, [event(seq)], holder="h") for seq in range(1, 4)]
     waiting = [call.send(None) for call in calls]
@@ -160,7 +158,7 @@ async def test_calls_are_submitted_before_they_first_wait(store: SqliteSessionSt
             call.send(None)
 
 
-def test_a_loop_that_was_closed_meanwhile_is_no_fault_of_the_thread(
+def test_thread_ignores_results_for_closed_loop(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = store_at(path)
@@ -179,12 +177,12 @@ def test_a_loop_that_was_closed_meanwhile_is_no_fault_of_the_thread(
     assert capsys.readouterr().err == ""
 
 
-def test_the_file_is_not_touched_before_it_is_used(path: Path) -> None:
+def test_file_is_not_created_before_first_use(path: Path) -> None:
     asyncio.run(store_at(path).aclose())
     assert not path.exists()
 
 
-async def test_closing_does_what_was_submitted_and_ends_the_thread(path: Path) -> None:
+async def test_close_executes_submitted_jobs_and_stops_the_thread(path: Path) -> None:
     store = store_at(path)
     await store.open(KEY, holder="h")
     async with asyncio.TaskGroup() as group:
@@ -192,7 +190,7 @@ async def test_closing_does_what_was_submitted_and_ends_the_thread(path: Path) -
             group.create_task(store.append(KEY, [event(seq)], holder="h"))
         await asyncio.sleep(0)
         await store.aclose()
-    assert our_threads() == []
+    assert store_threads() == []
     assert [file.name for file in path.parent.iterdir()] == ["acc.db"]
     with pytest.raises(StorageFailed, match=r"acc\.db: the store is closed"):
         await store.read(KEY)
@@ -201,18 +199,18 @@ async def test_closing_does_what_was_submitted_and_ends_the_thread(path: Path) -
     await again.aclose()
 
 
-async def test_a_store_that_is_dropped_ends_its_thread(path: Path) -> None:
+async def test_thread_stops_when_store_is_garbage_collected(path: Path) -> None:
     store = store_at(path)
     await store.open(KEY, holder="h")
-    threads = our_threads()
+    threads = store_threads()
     assert len(threads) == 1
     del store
     gc.collect()
     threads[0].join(10)
-    assert our_threads() == []
+    assert store_threads() == []
 
 
-def test_a_store_that_is_not_closed_stores_everything_and_lets_the_process_end(path: Path) -> None:
+def test_process_exits_cleanly_without_closing_the_store(path: Path) -> None:
     code = f"""
 import asyncio
 from acc.adapters.storage.sqlite_sessions import SqliteSessionStore
@@ -240,8 +238,8 @@ asyncio.run(main())
         assert other.execute("SELECT count(*) FROM events").fetchone() == (100,)
 
 
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # said by Python 3.12 and newer
-def test_a_store_used_before_a_fork_says_so_after_it(path: Path) -> None:
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # raised by Python 3.12 and newer
+def test_store_opened_before_fork_raises_in_the_child(path: Path) -> None:
     store = store_at(path)
     asyncio.run(store.open(KEY, holder="h"))
     child = os.fork()
@@ -259,7 +257,7 @@ def test_a_store_used_before_a_fork_says_so_after_it(path: Path) -> None:
     asyncio.run(store.aclose())
 
 
-async def test_two_loops_in_two_threads_may_share_a_store(path: Path) -> None:
+async def test_store_can_be_shared_by_two_event_loops(path: Path) -> None:
     store = store_at(path, busy_timeout=5)
 
     def use(name: str) -> None:
@@ -282,11 +280,11 @@ async def test_two_loops_in_two_threads_may_share_a_store(path: Path) -> None:
     await store.aclose()
 
 
-# Who holds a session
+# Leases
 
 
-async def hold_as(store: SqliteSessionStore, process: Process) -> None:
-    """Let the session be held by another process."""
+async def set_lease_holder(store: SqliteSessionStore, process: Process) -> None:
+    """Set the lease holder of the session to another process."""
     await store.open(KEY, holder="other")
     row = (process.host, process.pid, process.started)
     change = "UPDATE sessions SET holder_host = ?, holder_pid = ?, holder_started = ?"
@@ -298,29 +296,29 @@ def dead_pid() -> int:
         return process.pid
 
 
-async def test_a_holder_that_is_dead_is_put_out_at_once(store: SqliteSessionStore) -> None:
+async def test_lease_of_dead_process_is_taken_over(store: SqliteSessionStore) -> None:
     me = this_process()
-    await hold_as(store, Process(me.host, dead_pid(), "1"))
+    await set_lease_holder(store, Process(me.host, dead_pid(), "1"))
     assert (await store.open(KEY, holder="h")).seq == 0
     with pytest.raises(SessionConflict):
         await store.append(KEY, [event(1)], holder="other")
 
 
-@pytest.mark.skipif(not this_process().started, reason="the system does not tell when it began")
-async def test_a_number_that_was_given_to_another_process_does_not_count(
+@pytest.mark.skipif(not this_process().started, reason="process start times are not available")
+async def test_lease_of_reused_process_id_is_taken_over(
     store: SqliteSessionStore,
 ) -> None:
     me = this_process()
     for pid in (me.pid, os.getppid()):
-        await hold_as(store, Process(me.host, pid, "long ago"))
+        await set_lease_holder(store, Process(me.host, pid, "long ago"))
         await store.open(KEY, holder="h")
         await store.release(KEY, holder="h")
 
 
-async def test_a_holder_elsewhere_is_trusted_until_its_lease_is_over(path: Path) -> None:
+async def test_lease_of_other_host_is_respected_until_expiry(path: Path) -> None:
     clock = FrozenClock()
     store = SqliteSessionStore(path, clock=clock, lease=5.0)
-    await hold_as(store, Process("another machine", dead_pid(), ""))
+    await set_lease_holder(store, Process("another machine", dead_pid(), ""))
     with pytest.raises(SessionBusy):
         await store.open(KEY, holder="h")
     clock.time += 5.0
@@ -328,10 +326,10 @@ async def test_a_holder_elsewhere_is_trusted_until_its_lease_is_over(path: Path)
     await store.aclose()
 
 
-def test_another_living_process_with_the_same_holder_is_another(path: Path) -> None:
+def test_same_holder_name_in_other_process_is_busy(path: Path) -> None:
     store, me = store_at(path), this_process()
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        asyncio.run(hold_as(store, Process(me.host, process.pid, "")))
+        asyncio.run(set_lease_holder(store, Process(me.host, process.pid, "")))
         with pytest.raises(SessionBusy):
             asyncio.run(store.open(KEY, holder="other"))
         process.communicate(b"\n")
@@ -339,18 +337,18 @@ def test_another_living_process_with_the_same_holder_is_another(path: Path) -> N
     asyncio.run(store.aclose())
 
 
-@pytest.mark.skipif(not this_process().started, reason="the system does not tell of zombies")
-def test_a_process_that_was_killed_is_gone_before_its_parent_asks() -> None:
+@pytest.mark.skipif(not this_process().started, reason="process states are not available")
+def test_zombie_process_is_dead() -> None:
     me = this_process()
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         assert not Process(me.host, process.pid, "").is_dead(me)
         process.kill()
-        give_up_at = time.monotonic() + 10
+        deadline = time.monotonic() + 10
         while not Process(me.host, process.pid, "").is_dead(me):
-            assert time.monotonic() < give_up_at
+            assert time.monotonic() < deadline
             time.sleep(0.01)
 
 
-def test_a_process_that_cannot_be_asked_is_taken_to_live() -> None:
+def test_process_with_unusable_id_is_not_dead() -> None:
     me = this_process()
     assert not Process(me.host, 2**80, "").is_dead(me)

@@ -1,4 +1,4 @@
-"""What is SQLite's own about tasks: what calls cost, older files, and who holds a task."""
+"""Tests of the SQLite task store: query cost, shared files, leases and errors."""
 
 import sqlite3
 from collections.abc import AsyncIterator, Callable
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from sqlite_stores import KEY, store_at
-from task_stores import ANN, file, finish, moved, piece, tasks_at
+from task_stores import ANN, complete_task, create_task, moved, piece, tasks_at
 
 from acc.adapters.storage.sqlite import this_process
 from acc.adapters.storage.sqlite_sessions import SqliteSessionStore
@@ -38,7 +38,7 @@ async def store(path: Path) -> AsyncIterator[SqliteTaskStore]:
     await made.aclose()
 
 
-# What it costs
+# Query cost
 
 
 async def traced(store: SqliteTaskStore, call: Callable[[], Any]) -> tuple[list[str], int]:
@@ -63,7 +63,7 @@ async def traced(store: SqliteTaskStore, call: Callable[[], Any]) -> tuple[list[
 
 PUSH = PushConfig(id="p", task_id="t5", url="https://example.org")
 CALLS: dict[str, Callable[[SqliteTaskStore, int], Any]] = {
-    "create": lambda store, last: file(store, last + 1),
+    "create": lambda store, last: create_task(store, last + 1),
     "append": lambda store, last: store.append(f"t{last}", [piece("x")]),
     "move": lambda store, last: store.append(f"t{last}", [moved(TaskState.WORKING, 1e6)]),
     "end": lambda store, last: store.append(f"t{last}", [moved(TaskState.COMPLETED, 1e6)]),
@@ -87,28 +87,28 @@ CALLS: dict[str, Callable[[SqliteTaskStore, int], Any]] = {
 }
 
 
-async def grown(store: SqliteTaskStore, first: int, last: int) -> None:
+async def add_tasks(store: SqliteTaskStore, first: int, last: int) -> None:
     for number in range(first, last):
-        await file(store, number)
-        await finish(store, number)
-    await file(store, last)
+        await create_task(store, number)
+        await complete_task(store, number)
+    await create_task(store, last)
 
 
 @pytest.mark.parametrize("name", CALLS)
-async def test_a_call_costs_the_same_however_many_tasks_there_are(
+async def test_query_cost_is_independent_of_number_of_tasks(
     store: SqliteTaskStore, name: str
 ) -> None:
-    await grown(store, 1, 40)
+    await add_tasks(store, 1, 40)
     _, early = await traced(store, lambda: CALLS[name](store, 40))
-    await grown(store, 50, 300)
+    await add_tasks(store, 50, 300)
     if name != "end":
-        await finish(store, 40)
+        await complete_task(store, 40)
     _, late = await traced(store, lambda: CALLS[name](store, 300))
     assert abs(late - early) < 40
 
 
-async def test_a_page_far_down_costs_the_same_as_the_first(store: SqliteTaskStore) -> None:
-    await grown(store, 1, 300)
+async def test_cost_of_last_page_equals_first_page(store: SqliteTaskStore) -> None:
+    await add_tasks(store, 1, 300)
     costs = []
     token = ""
     for size in (1, 250, 3, 3):
@@ -121,8 +121,8 @@ async def test_a_page_far_down_costs_the_same_as_the_first(store: SqliteTaskStor
 
 
 @pytest.mark.parametrize("name", CALLS)
-async def test_every_call_finds_its_rows_by_an_index(store: SqliteTaskStore, name: str) -> None:
-    await grown(store, 1, 9)
+async def test_task_queries_use_an_index(store: SqliteTaskStore, name: str) -> None:
+    await add_tasks(store, 1, 9)
     statements, _ = await traced(store, lambda: CALLS[name](store, 9))
 
     def plans(connection: sqlite3.Connection) -> list[str]:
@@ -138,17 +138,19 @@ async def test_every_call_finds_its_rows_by_an_index(store: SqliteTaskStore, nam
     assert await store.database.read(plans) == []
 
 
-async def wait_for(store: SqliteTaskStore, owner: Owner, first: int, last: int) -> None:
-    """Have something to be delivered of some tasks."""
+async def add_pending_deliveries(
+    store: SqliteTaskStore, owner: Owner, first: int, last: int
+) -> None:
+    """Add tasks with one pending delivery each."""
     for number in range(first, last):
-        await file(store, number, owner=owner)
+        await create_task(store, number, owner=owner)
         await store.save_push_config(
             PushConfig(id="p", task_id=f"t{number}", url="https://example.org")
         )
         await store.append(f"t{number}", [moved(TaskState.WORKING, 1.0)])
 
 
-async def test_passing_over_an_owner_costs_the_same_however_much_waits_for_them(
+async def test_cost_of_skipped_owner_is_independent_of_its_deliveries(
     store: SqliteTaskStore,
 ) -> None:
     bob, costs = Owner("", "bob"), []
@@ -157,8 +159,8 @@ async def test_passing_over_an_owner_costs_the_same_however_much_waits_for_them(
         return store.claim_deliveries(limit=9, lease=60.0, max_per_owner=4, in_flight={ANN: 4})
 
     for first, last in ((1, 20), (20, 500)):
-        await wait_for(store, ANN, first, last)
-        await wait_for(store, bob, 1000 + first, 1001 + first)
+        await add_pending_deliveries(store, ANN, first, last)
+        await add_pending_deliveries(store, bob, 1000 + first, 1001 + first)
         statements, steps = await traced(store, take)
         costs.append(steps)
 
@@ -170,8 +172,8 @@ async def test_passing_over_an_owner_costs_the_same_however_much_waits_for_them(
     assert await store.database.read(plans) == []
 
 
-async def test_a_reader_never_goes_through_many_events(store: SqliteTaskStore) -> None:
-    await file(store, 1)
+async def test_read_cost_is_bounded_for_many_events(store: SqliteTaskStore) -> None:
+    await create_task(store, 1)
     await store.append("t1", [moved(TaskState.WORKING, 1.0)])
     for _ in range(40):
         await store.append("t1", [piece("xyz ")] * 50)
@@ -182,18 +184,15 @@ async def test_a_reader_never_goes_through_many_events(store: SqliteTaskStore) -
     assert (found.seq, found.artifacts[0].parts) == (2002, (Part(text="xyz " * 2000),))
 
 
-# Files of the first version
-
-
 # Several stores on one file
 
 
-async def test_applications_that_share_a_file_do_not_see_each_other(path: Path) -> None:
+async def test_tasks_of_other_application_are_hidden(path: Path) -> None:
     desk = tasks_at(path)
     shop = SqliteTaskStore(desk.database, clock=FrozenClock(), app_name="shop")
-    assert (await file(desk, 1)).is_new
-    assert (await file(shop, 1, owner=Owner("x", "y"))).is_new
-    await finish(desk, 1)
+    assert (await create_task(desk, 1)).is_new
+    assert (await create_task(shop, 1, owner=Owner("x", "y"))).is_new
+    await complete_task(desk, 1)
     assert (await shop.list_tasks(ANN, TaskQuery())).total == 0
     assert await shop.expired(before=1e9, limit=9) == ()
     assert await shop.delete_expired(["t1"]) == 0
@@ -203,27 +202,27 @@ async def test_applications_that_share_a_file_do_not_see_each_other(path: Path) 
     await desk.aclose()
 
 
-async def test_sessions_and_tasks_share_a_thread_and_a_file(path: Path) -> None:
+async def test_closing_task_store_closes_the_shared_database(path: Path) -> None:
     sessions = store_at(path)
     tasks = SqliteTaskStore(sessions.database, clock=FrozenClock(), app_name="desk")
     await sessions.open(KEY, holder="h")
-    await file(tasks, 1)
+    await create_task(tasks, 1)
     await tasks.aclose()
     with pytest.raises(StorageFailed, match="closed"):
         await sessions.read(KEY)
 
 
-async def test_what_another_process_took_over_is_not_renewed(path: Path) -> None:
+async def test_lease_of_another_process_is_not_renewed(path: Path) -> None:
     store = tasks_at(path)
-    await file(store, 1)
+    await create_task(store, 1)
     me = this_process()
 
-    def give_away(connection: sqlite3.Connection) -> None:
+    def change_holder(connection: sqlite3.Connection) -> None:
         connection.execute("UPDATE tasks SET holder_host = 'elsewhere', lease_until = 5")
 
-    await store.database.write(give_away)
+    await store.database.write(change_holder)
     await store.renew(["t1"])
-    # Still that process's, and its lease is over; now it is ours.
+    # The lease was not renewed and has expired, so this store can claim the task.
     assert await store.claim_orphans() == ("t1",)
     (host,) = await store.database.read(
         lambda c: c.execute("SELECT holder_host FROM tasks").fetchone()
@@ -232,14 +231,14 @@ async def test_what_another_process_took_over_is_not_renewed(path: Path) -> None
     await store.aclose()
 
 
-async def test_everything_that_is_a_forgotten_tasks_own_is_dropped(store: SqliteTaskStore) -> None:
-    await grown(store, 1, 600)
+async def test_delete_expired_removes_all_rows_of_the_tasks(store: SqliteTaskStore) -> None:
+    await add_tasks(store, 1, 600)
     await store.save_push_config(PUSH)
     await store.append("t600", [moved(TaskState.CANCELED, 1.0)])
     ended = await store.expired(before=1e6, limit=1000)
     assert await store.delete_expired([one.task_id for one in ended]) == 600
 
-    def left(connection: sqlite3.Connection) -> list[str]:
+    def non_empty_tables(connection: sqlite3.Connection) -> list[str]:
         tables = connection.execute(
             "SELECT name FROM sqlite_master WHERE type = 'table'"
             " AND (name LIKE 'task%' OR name IN ('deliveries', 'push_configs'))"
@@ -247,17 +246,17 @@ async def test_everything_that_is_a_forgotten_tasks_own_is_dropped(store: Sqlite
         return [
             name
             for (name,) in tables.fetchall()
-            if connection.execute(f"SELECT count(*) FROM {name}").fetchone() != (0,)  # noqa: S608 - our tables
+            if connection.execute(f"SELECT count(*) FROM {name}").fetchone() != (0,)  # noqa: S608 - names of our tables
         ]
 
-    assert await store.database.read(left) == []
+    assert await store.database.read(non_empty_tables) == []
 
 
-# What the disk refuses
+# Errors
 
 
-async def test_a_full_disk_is_named_and_nothing_is_half_done(store: SqliteTaskStore) -> None:
-    await file(store, 1)
+async def test_append_on_full_disk_raises_and_is_rolled_back(store: SqliteTaskStore) -> None:
+    await create_task(store, 1)
 
     def shrink(connection: sqlite3.Connection) -> None:
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
@@ -273,8 +272,8 @@ async def test_a_full_disk_is_named_and_nothing_is_half_done(store: SqliteTaskSt
     await store.append("t1", [moved(TaskState.WORKING, 5.0), piece("x" * 100_000)])
 
 
-async def test_a_file_that_stays_locked_is_named(store: SqliteTaskStore, path: Path) -> None:
-    await file(store, 1)
+async def test_append_to_locked_file_raises(store: SqliteTaskStore, path: Path) -> None:
+    await create_task(store, 1)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StorageFailed, match=r"acc\.db: another process has locked it"):
@@ -283,8 +282,8 @@ async def test_a_file_that_stays_locked_is_named(store: SqliteTaskStore, path: P
     assert len(await store.append("t1", [piece("x")])) == 1
 
 
-async def test_content_that_cannot_be_read_is_named(store: SqliteTaskStore) -> None:
-    await file(store, 1)
+async def test_task_record_that_cannot_be_decoded_raises(store: SqliteTaskStore) -> None:
+    await create_task(store, 1)
     await store.database.write(lambda c: c.execute("UPDATE task_events SET body = '{}'").close())
     for call in (store.read("t1"), store.events("t1"), store.list_tasks(ANN, TaskQuery())):
         with pytest.raises(StorageFailed, match=r"acc\.db: a record cannot be read"):
@@ -294,30 +293,30 @@ async def test_content_that_cannot_be_read_is_named(store: SqliteTaskStore) -> N
 @pytest.mark.parametrize(
     "part", [Part(data=object()), Part(text="\ud800"), Part(data=float("nan"))]
 )
-async def test_what_cannot_be_written_down_is_refused_whole(
+async def test_updates_are_rejected_if_one_cannot_be_stored(
     store: SqliteTaskStore, part: Part
 ) -> None:
-    await file(store, 1)
+    await create_task(store, 1)
     bad = ArtifactUpdate(artifact=TaskArtifact(artifact_id="a", parts=(part,)))
     with pytest.raises(InvalidInput, match="cannot be stored"):
         await store.append("t1", [piece("x"), bad])
     assert len(await store.events("t1")) == 1
 
 
-async def test_a_name_that_cannot_be_written_down_is_refused(store: SqliteTaskStore) -> None:
+async def test_task_id_with_unpaired_surrogate_is_rejected(store: SqliteTaskStore) -> None:
     with pytest.raises(InvalidInput, match="cannot be stored"):
         await store.read("\ud800")
     with pytest.raises(InvalidInput, match="cannot be stored"):
-        await file(store, 1, context_id="\ud800")
-    assert (await file(store, 1)).is_new
+        await create_task(store, 1, context_id="\ud800")
+    assert (await create_task(store, 1)).is_new
 
 
-async def test_a_session_store_and_a_task_store_may_each_have_their_own_database(
+async def test_session_and_task_store_may_open_the_same_file_separately(
     path: Path,
 ) -> None:
     sessions, tasks = SqliteSessionStore(path, clock=FrozenClock()), tasks_at(path)
     await sessions.open(KEY, holder="h")
-    await file(tasks, 1)
+    await create_task(tasks, 1)
     await sessions.aclose()
     assert await tasks.read("t1") is not None
     await tasks.aclose()

@@ -1,4 +1,4 @@
-"""The SQLite unit of work: one transaction, and fences against other processes."""
+"""Tests of the SQLite unit of work: one transaction and conflicts with other processes."""
 
 import sqlite3
 from collections.abc import AsyncIterator
@@ -45,17 +45,17 @@ class Stores:
             Task(id="t", context_id="c", status=status), owner=ANN, message=message
         )
 
-    async def traced(self) -> list[str]:
-        """Return the list that the transactions from now on are noted in."""
-        noted: list[str] = []
+    async def trace_transactions(self) -> list[str]:
+        """Return a list to which later transaction statements are appended."""
+        transactions: list[str] = []
 
         def note(statement: str) -> None:
             if statement.startswith(("BEGIN", "COMMIT", "ROLLBACK")):
-                noted.append(statement)
+                transactions.append(statement)
 
         await self.database.read(lambda c: c.set_trace_callback(note))
-        noted.clear()
-        return noted
+        transactions.clear()
+        return transactions
 
     async def state(self) -> tuple[TaskState, int]:
         found = await self.tasks.read("t")
@@ -76,16 +76,16 @@ async def stores(tmp_path: Path) -> AsyncIterator[Stores]:
 
 
 async def test_commit_is_one_transaction(stores: Stores) -> None:
-    noted = await stores.traced()
+    transactions = await stores.trace_transactions()
     begin = BeginTurn(KEY, event(0, kind=EventKind.MESSAGE, author="user"), "h", "root")
     await stores.unit.commit(begin, AppendTaskUpdates("t", [moved(WORKING)]))
     append = AppendEvents(KEY, [event(0)], "h", release=True)
     await stores.unit.commit(append, AppendTaskUpdates("t", [moved(COMPLETED)]))
-    assert noted == ["BEGIN IMMEDIATE", "COMMIT"] * 2
+    assert transactions == ["BEGIN IMMEDIATE", "COMMIT"] * 2
     assert await stores.state() == (COMPLETED, 3)
 
 
-async def test_error_after_a_write_undoes_the_events(
+async def test_error_in_task_update_rolls_back_the_events(
     stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(write: AppendTaskUpdates) -> Operation[None]:
@@ -103,14 +103,14 @@ async def test_error_after_a_write_undoes_the_events(
     assert await stores.state() == (TaskState.SUBMITTED, 1)
 
 
-async def test_stores_of_two_files_have_no_unit_of_work(stores: Stores, tmp_path: Path) -> None:
+async def test_stores_of_different_files_are_rejected(stores: Stores, tmp_path: Path) -> None:
     other = Stores(tmp_path / "other.db")
     with pytest.raises(ValueError, match="share one SqliteDatabase"):
         SqliteUnitOfWork(sessions=other.sessions, tasks=stores.tasks)
     await other.database.aclose()
 
 
-async def test_a_task_that_others_moved_meanwhile_is_looked_up_again(
+async def test_append_uses_task_state_written_by_another_process(
     stores: Stores, tmp_path: Path
 ) -> None:
     other = Stores(tmp_path / "acc.db")
@@ -124,7 +124,7 @@ async def test_a_task_that_others_moved_meanwhile_is_looked_up_again(
     await other.database.aclose()
 
 
-async def test_moves_are_delivered_to_receivers_added_meanwhile(
+async def test_update_is_delivered_to_receiver_added_by_another_process(
     stores: Stores, tmp_path: Path
 ) -> None:
     other = Stores(tmp_path / "acc.db")
@@ -135,7 +135,7 @@ async def test_moves_are_delivered_to_receivers_added_meanwhile(
     await other.database.aclose()
 
 
-async def test_a_session_that_others_made_anew_is_looked_up_again(
+async def test_append_uses_session_recreated_by_another_process(
     stores: Stores, tmp_path: Path
 ) -> None:
     other = Stores(tmp_path / "acc.db")
@@ -147,7 +147,7 @@ async def test_a_session_that_others_made_anew_is_looked_up_again(
     await other.database.aclose()
 
 
-async def test_the_tasks_of_an_owner_are_counted_as_they_move(stores: Stores) -> None:
+async def test_totals_per_state_follow_status_updates(stores: Stores) -> None:
     for state in (WORKING, COMPLETED):
         await stores.tasks.append("t", [moved(state)])
         for wanted in (TaskState.SUBMITTED, WORKING, COMPLETED):

@@ -1,4 +1,4 @@
-"""Run logs as JSON lines."""
+"""Tests of run logs as JSON lines."""
 
 import io
 import json
@@ -23,7 +23,7 @@ def stream() -> Iterator[io.StringIO]:
     logger.level, logger.propagate = before
 
 
-async def test_a_run_is_logged_with_what_ties_it_together_and_nothing_that_was_said(
+async def test_run_log_has_trace_id_but_no_message_content(
     stream: io.StringIO,
 ) -> None:
     runner = Runner(Agent(name="desk", model=ScriptedModel("the secret answer")))
@@ -37,7 +37,7 @@ async def test_a_run_is_logged_with_what_ties_it_together_and_nothing_that_was_s
     assert "secret" not in stream.getvalue()
 
 
-def test_of_an_error_kind_and_place_are_told_but_not_its_words(stream: io.StringIO) -> None:
+def test_error_log_has_type_and_location_but_no_message(stream: io.StringIO) -> None:
     try:
         int("a secret")
     except ValueError:
@@ -52,7 +52,7 @@ def test_of_an_error_kind_and_place_are_told_but_not_its_words(stream: io.String
     assert "secret" not in stream.getvalue()
 
 
-def test_an_error_without_a_place_is_told_too() -> None:
+def test_error_without_traceback_is_logged() -> None:
     record = logging.LogRecord("acc.run", 40, "", 0, "odd", (), (ValueError, ValueError(), None))
     assert json.loads(JsonLines().format(record))["error"] == "ValueError"
     record.exc_info = None

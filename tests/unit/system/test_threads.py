@@ -1,4 +1,4 @@
-"""Daemon threads, the system clock and random ids."""
+"""Tests of daemon threads, the system clock and random ids."""
 
 import asyncio
 import contextvars
@@ -16,18 +16,18 @@ from acc.adapters.system.clock import RandomIds, SystemClock
 from acc.adapters.system.threads import DaemonThreads
 
 
-def ours() -> list[threading.Thread]:
+def pool_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("acc call")]
 
 
-async def until(condition: Callable[[], bool]) -> None:
+async def wait_until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
         while not condition():
             gc.collect()
             await asyncio.sleep(0.01)
 
 
-async def test_a_function_runs_in_a_thread_and_gives_back_what_it_returns() -> None:
+async def test_call_runs_in_a_thread_and_returns_the_result() -> None:
     def add(one: int, *, other: int) -> tuple[int, bool]:
         return one + other, threading.current_thread() is threading.main_thread()
 
@@ -39,7 +39,7 @@ class Odd(BaseException):
 
 
 @pytest.mark.parametrize("kind", [ValueError, Odd, SystemExit, KeyboardInterrupt])
-async def test_whatever_the_function_raises_comes_back_to_the_caller(
+async def test_exception_is_raised_in_the_caller(
     kind: type[BaseException],
 ) -> None:
     threads = DaemonThreads(limit=1)
@@ -54,7 +54,7 @@ async def test_whatever_the_function_raises_comes_back_to_the_caller(
     assert await threads.call(lambda: "still there") == "still there"
 
 
-async def test_the_function_sees_the_callers_context_and_cannot_change_it() -> None:
+async def test_call_gets_a_copy_of_the_context() -> None:
     colour = contextvars.ContextVar("colour", default="none")
     colour.set("green")
 
@@ -67,13 +67,13 @@ async def test_the_function_sees_the_callers_context_and_cannot_change_it() -> N
     assert colour.get() == "green"
 
 
-async def test_threads_are_used_again() -> None:
+async def test_threads_are_reused() -> None:
     threads = DaemonThreads()
     used = {await threads.call(threading.get_ident) for _ in range(50)}
     assert len(used) == 1
 
 
-async def test_functions_run_side_by_side_up_to_the_limit_and_others_wait() -> None:
+async def test_calls_beyond_the_limit_wait() -> None:
     threads = DaemonThreads(limit=3)
     gate = threading.Event()
     running: list[int] = []
@@ -85,14 +85,14 @@ async def test_functions_run_side_by_side_up_to_the_limit_and_others_wait() -> N
 
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(threads.call(block, n)) for n in range(5)]
-        await until(lambda: len(running) == 3)
+        await wait_until(lambda: len(running) == 3)
         await asyncio.sleep(0.05)
         assert sorted(running) == [0, 1, 2]
         gate.set()
     assert [task.result() for task in tasks] == [0, 1, 2, 3, 4]
 
 
-async def test_a_cancelled_caller_does_not_wait() -> None:
+async def test_cancelled_call_does_not_wait_for_the_function() -> None:
     threads = DaemonThreads(limit=1)
     gate, began = threading.Event(), threading.Event()
     done: list[str] = []
@@ -105,7 +105,7 @@ async def test_a_cancelled_caller_does_not_wait() -> None:
     async with asyncio.TaskGroup() as group:
         first = group.create_task(threads.call(slow))
         second = group.create_task(threads.call(done.append, "never begun"))
-        await until(began.is_set)
+        await wait_until(began.is_set)
         started = time.monotonic()
         first.cancel()
         second.cancel()
@@ -115,7 +115,7 @@ async def test_a_cancelled_caller_does_not_wait() -> None:
     assert done == ["slow", "later"]
 
 
-def test_a_loop_that_was_closed_meanwhile_is_no_fault_of_the_thread(
+def test_result_for_closed_loop_is_dropped(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     threads = DaemonThreads(limit=1)
@@ -132,7 +132,7 @@ def test_a_loop_that_was_closed_meanwhile_is_no_fault_of_the_thread(
     assert capsys.readouterr().err == ""
 
 
-def test_a_hung_function_does_not_keep_the_process_alive() -> None:
+def test_hanging_call_does_not_block_process_exit() -> None:
     code = """
 import asyncio, time
 from acc.adapters.system.threads import DaemonThreads
@@ -154,17 +154,17 @@ asyncio.run(main())
     assert (done.returncode, done.stdout, done.stderr) == (0, "left\n", "")
 
 
-async def test_threads_end_when_the_pool_is_dropped() -> None:
-    before = set(ours())
+async def test_threads_stop_when_pool_is_garbage_collected() -> None:
+    before = set(pool_threads())
     threads = DaemonThreads()
     await threads.call(int)
-    assert set(ours()) - before
+    assert set(pool_threads()) - before
     del threads
-    await until(lambda: not set(ours()) - before)
+    await wait_until(lambda: not set(pool_threads()) - before)
 
 
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # said by Python 3.12 and newer
-def test_a_forked_process_makes_threads_of_its_own() -> None:
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # raised by Python 3.12 and newer
+def test_forked_process_creates_its_own_threads() -> None:
     threads = DaemonThreads()
     assert asyncio.run(threads.call(lambda: 1)) == 1
     child = os.fork()
@@ -178,27 +178,27 @@ def test_a_forked_process_makes_threads_of_its_own() -> None:
     assert status == 0
 
 
-def test_a_pool_needs_a_thread() -> None:
+def test_limit_of_zero_is_rejected() -> None:
     with pytest.raises(ValueError, match="at least 1"):
         DaemonThreads(limit=0)
 
 
-def test_the_clock_tells_the_machines_time() -> None:
+def test_clock_returns_the_system_time() -> None:
     before = time.time()
     assert before <= SystemClock().now() <= time.time()
 
 
-def test_ids_do_not_repeat() -> None:
+def test_random_ids_are_unique() -> None:
     ids = RandomIds()
     made = {ids.new() for _ in range(1000)}
     assert len(made) == 1000
     assert {len(one) for one in made} == {32}
 
 
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # said by Python 3.12 and newer
-def test_a_forked_process_makes_ids_of_its_own() -> None:
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # raised by Python 3.12 and newer
+def test_forked_process_creates_different_ids() -> None:
     ids = RandomIds()
-    ids.new()  # there is chance left over for the next one
+    ids.new()  # leaves buffered random bytes for the next id
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

@@ -282,7 +282,7 @@ def test_tool_decorator_accepts_options() -> None:
 def test_methods_functions_and_agents_can_be_tools() -> None:
     class Shop:
         def price(self, item: str) -> int:
-            """Tell a price."""
+            """Return a price."""
             return len(item)
 
     agent = Agent(

@@ -22,8 +22,8 @@ from acc.ports.outbound.mcp_ports import ProgressListener
 from acc.testing import ScriptedModel, call
 
 
-class PaperServer:
-    """Offers what it is told to, and answers from a list."""
+class ScriptedMcpServer:
+    """Offers the given tools and returns scripted answers."""
 
     def __init__(self, *tools: McpToolInfo, answer: McpToolResult | None = None) -> None:
         self.offers: Sequence[McpToolInfo] | Exception = tools
@@ -31,7 +31,7 @@ class PaperServer:
         self.calls: list[tuple[str, Mapping[str, Any]]] = []
         self.closed = False
 
-    def server(self, address: McpEndpoint) -> "PaperServer":
+    def server(self, address: McpEndpoint) -> "ScriptedMcpServer":
         return self
 
     async def tools(self) -> Sequence[McpToolInfo]:
@@ -62,7 +62,7 @@ def info(name: str, **fields: Any) -> McpToolInfo:
     return McpToolInfo(name=name, description=f"does {name}", **fields)
 
 
-def runner_of(server: PaperServer | None, *script: Any, tools: Sequence[Any] = ()) -> Runner:
+def runner_of(server: ScriptedMcpServer | None, *script: Any, tools: Sequence[Any] = ()) -> Runner:
     services = make_services()
     services.mcp = server
     source = tools or [McpToolset(command=["shop"])]
@@ -70,7 +70,7 @@ def runner_of(server: PaperServer | None, *script: Any, tools: Sequence[Any] = (
     return Runner(agent, services=services)
 
 
-async def ran(runner: Runner) -> RunResult:
+async def run_once(runner: Runner) -> RunResult:
     return await runner.run(user_id="u", session_id="s", message="go")
 
 
@@ -79,16 +79,16 @@ def results(done: RunResult) -> list[ToolResult]:
 
 
 async def content_of(answer: McpToolResult, **options: Any) -> tuple[Any, RunResult, Runner]:
-    server = PaperServer(info("t"), answer=answer)
+    server = ScriptedMcpServer(info("t"), answer=answer)
     runner = runner_of(server, call("t"), "done", tools=[McpToolset(command=["shop"], **options)])
-    done = await ran(runner)
+    done = await run_once(runner)
     return results(done)[0].content, done, runner
 
 
 async def test_tool_call_reports_progress() -> None:
-    server = PaperServer(info("買う"))
+    server = ScriptedMcpServer(info("買う"))
     runner = runner_of(server, call("買う", 数=3), "買いました")
-    done = await ran(runner)
+    done = await run_once(runner)
     await runner.aclose()
     assert server.calls == [("買う", {"数": 3})] and server.closed
     assert results(done)[0].content == "ok"
@@ -96,8 +96,8 @@ async def test_tool_call_reports_progress() -> None:
 
 
 async def test_invalid_arguments_are_not_sent() -> None:
-    server = PaperServer(info("t"))
-    done = await ran(runner_of(server, call("t", bad=1), "sorry"))
+    server = ScriptedMcpServer(info("t"))
+    done = await run_once(runner_of(server, call("t", bad=1), "sorry"))
     assert "invalid arguments for t: bad is wrong" in results(done)[0].content["error"]
     assert server.calls == []
 
@@ -166,22 +166,24 @@ async def test_long_result_is_truncated_and_saved() -> None:
 async def test_destructive_tools_require_approval_by_default() -> None:
     wipe = info("wipe", destructive=True)
     look = info("look", destructive=True, read_only=True)
-    paused = await ran(runner_of(PaperServer(wipe), call("wipe")))
+    paused = await run_once(runner_of(ScriptedMcpServer(wipe), call("wipe")))
     assert paused.status == "input_required"
-    fine = await ran(runner_of(PaperServer(look), call("look"), "seen"))
+    fine = await run_once(runner_of(ScriptedMcpServer(look), call("look"), "seen"))
     assert fine.text == "seen"
     trusted = McpToolset(command=["shop"], confirm=False)
-    assert (await ran(runner_of(PaperServer(wipe), call("wipe"), "gone", tools=[trusted]))).text
+    assert (
+        await run_once(runner_of(ScriptedMcpServer(wipe), call("wipe"), "gone", tools=[trusted]))
+    ).text
     careful = McpToolset(command=["shop"], confirm={"look": "Really look?"})
-    asked = await ran(runner_of(PaperServer(look), call("look"), tools=[careful]))
+    asked = await run_once(runner_of(ScriptedMcpServer(look), call("look"), tools=[careful]))
     assert asked.requests[0].message == "Really look?"
-    other = await ran(runner_of(PaperServer(wipe), call("wipe"), tools=[careful]))
+    other = await run_once(runner_of(ScriptedMcpServer(wipe), call("wipe"), tools=[careful]))
     assert other.status == "input_required"
 
 
 async def test_options_apply_to_all_tools_or_by_name() -> None:
     source = McpToolset(command=["shop"], requires={"t": "shop:use"}, timeout={"t": 3.0})
-    server = PaperServer(info("t"), info("u"))
+    server = ScriptedMcpServer(info("t"), info("u"))
     runner = runner_of(server, "x", tools=[source])
     context: Any = type("C", (), {"services": runner.services})
     found = await source.list_tools(context, is_only_toolset=True, reserved_names=frozenset())
@@ -215,29 +217,29 @@ async def test_own_tool_takes_precedence_over_server_tool() -> None:
         """Look."""
         return "own"
 
-    server = PaperServer(info("look"), info("transfer_to_agent"))
+    server = ScriptedMcpServer(info("look"), info("transfer_to_agent"))
     source = McpToolset(command=["shop"])
     runner = runner_of(server, [call("look"), call("shop_look")], "both", tools=[look, source])
-    done = await ran(runner)
+    done = await run_once(runner)
     assert {r.name: r.content for r in results(done)} == {"look": "own", "shop_look": "ok"}
 
 
 async def test_first_tool_of_a_name_is_used() -> None:
-    server = PaperServer(info("t"))
+    server = ScriptedMcpServer(info("t"))
     sources = [
         McpToolset(command=["one"], prefix=""),
         McpToolset(command=["two"], prefix=""),
         McpToolset(command=["three"], prefix="third"),
     ]
-    done = await ran(runner_of(server, [call("t"), call("third_t")], "x", tools=sources))
+    done = await run_once(runner_of(server, [call("t"), call("third_t")], "x", tools=sources))
     assert [r.content for r in results(done)] == ["ok", "ok"]
 
 
 async def test_only_selects_tools_by_pattern() -> None:
-    server = PaperServer(info("get_a"), info("put_a"))
+    server = ScriptedMcpServer(info("get_a"), info("put_a"))
     source = McpToolset(command=["shop"], only=["get_*"])
     runner = runner_of(server, call("put_a"), "no", tools=[source])
-    done = await ran(runner)
+    done = await run_once(runner)
     assert results(done)[0].content == {
         "error": "tool 'put_a' does not exist; available tools: get_a"
     }
@@ -249,10 +251,10 @@ async def test_unknown_tool_error_lists_server_tools() -> None:
         """Look."""
         return "own"
 
-    server = PaperServer(info("wipe"), info("dry"))
+    server = ScriptedMcpServer(info("wipe"), info("dry"))
     source = McpToolset(command=["shop"])
     calls = [call("wip"), call("wipe"), call("look")]
-    done = await ran(runner_of(server, calls, "done", tools=[look, source]))
+    done = await run_once(runner_of(server, calls, "done", tools=[look, source]))
     assert {r.name: r.content for r in results(done)} == {
         "wip": {"error": "tool 'wip' does not exist; available tools: dry, look, wipe"},
         "wipe": "ok",
@@ -261,38 +263,38 @@ async def test_unknown_tool_error_lists_server_tools() -> None:
 
 
 async def test_removed_tool_fails_and_new_tool_is_used() -> None:
-    server = PaperServer(info("old"))
+    server = ScriptedMcpServer(info("old"))
 
     def swap(prompt: Any) -> Any:
         server.offers = (info("new"),)
         return call("old")
 
-    done = await ran(runner_of(server, swap, call("old"), call("new"), "done"))
+    done = await run_once(runner_of(server, swap, call("old"), call("new"), "done"))
     first, gone, fresh = results(done)
     assert first.content == "ok" and fresh.content == "ok"
     assert gone.is_error and "no longer available" in gone.content["error"]
 
 
 async def test_unavailable_server_fails_run_if_required() -> None:
-    server = PaperServer()
+    server = ScriptedMcpServer()
     server.offers = RemoteFailed("away")
     with pytest.raises(RemoteFailed, match="away"):
-        await ran(runner_of(server, "x"))
+        await run_once(runner_of(server, "x"))
     optional = McpToolset(command=["shop"], required=False)
-    assert (await ran(runner_of(server, "alone", tools=[optional]))).text == "alone"
+    assert (await run_once(runner_of(server, "alone", tools=[optional]))).text == "alone"
 
 
 async def test_run_without_connections_fails() -> None:
     runner = runner_of(None, "x")
     with pytest.raises(InvalidInput, match="no connections to MCP servers"):
-        await ran(runner)
+        await run_once(runner)
     await runner.aclose()
 
 
 async def test_resume_calls_only_open_tools() -> None:
-    server = PaperServer(info("done"), info("ask", destructive=True))
+    server = ScriptedMcpServer(info("done"), info("ask", destructive=True))
     runner = runner_of(server, [call("done"), call("ask")], "end")
-    paused = await ran(runner)
+    paused = await run_once(runner)
     server.offers = (info("ask", destructive=True), info("other"))
     answers = [approve(paused.requests[0].id)]
     end = await runner.resume(user_id="u", session_id="s", answers=answers)
@@ -301,17 +303,17 @@ async def test_resume_calls_only_open_tools() -> None:
 
 
 async def test_resume_without_server_fails_only_open_call() -> None:
-    server = PaperServer(info("ask", destructive=True))
+    server = ScriptedMcpServer(info("ask", destructive=True))
     source = McpToolset(command=["shop"])
 
     def back(prompt: Any) -> str:
         return "end"
 
     runner = runner_of(server, call("ask"), back, tools=[source])
-    paused = await ran(runner)
+    paused = await run_once(runner)
     server.offers = RemoteFailed("the shop is shut")
     answers = [approve(paused.requests[0].id)]
-    with pytest.raises(RemoteFailed, match="shut"):  # the model is to be asked with its tools
+    with pytest.raises(RemoteFailed, match="shut"):  # the model must be called with its tools
         await runner.resume(user_id="u", session_id="s", answers=answers)
     events = await runner.events(user_id="u", session_id="s")
     found = [e.result for e in events if e.result is not None]
@@ -319,9 +321,9 @@ async def test_resume_without_server_fails_only_open_call() -> None:
 
 
 async def test_unknown_tool_stays_unknown_on_resume() -> None:
-    server = PaperServer(info("ask", destructive=True))
+    server = ScriptedMcpServer(info("ask", destructive=True))
     runner = runner_of(server, [call("ghost"), call("ask")], "end")
-    paused = await ran(runner)
+    paused = await run_once(runner)
     server.offers = (info("ask", destructive=True), info("ghost"))
     answers = [approve(paused.requests[0].id)]
     await runner.resume(user_id="u", session_id="s", answers=answers)

@@ -25,7 +25,7 @@ from acc.testing import ScriptedModel, call
 
 
 async def use(*tools: Any, calls: Any, **fields: Any) -> RunResult:
-    """Return a turn in which a model makes these calls and then is done."""
+    """Run a turn in which the model makes these calls and then answers."""
     model = ScriptedModel(calls, "done")
     return await turn(Agent(name="a", model=model, tools=tools, memory=None), **fields)
 

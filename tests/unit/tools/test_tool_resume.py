@@ -34,11 +34,11 @@ from acc.testing import FrozenClock, ScriptedModel, call
 LACKS = {"error": "pay requires the permission 'pay'; the call lacks it"}
 
 
-def may(*permissions: str) -> CallContext:
+def context_with(*permissions: str) -> CallContext:
     return CallContext(request_id="r", trace_id="t", caller="c", permissions=permissions)
 
 
-def till(**options: Any) -> tuple[FunctionTool, list[int]]:
+def payment_tool(**options: Any) -> tuple[FunctionTool, list[int]]:
     paid: list[int] = []
 
     @tool(**{"name": "pay", "requires": "pay", "confirm": True, **options})
@@ -58,12 +58,12 @@ def clerk(*tools: Any, calls: Any = None) -> Agent:
 
 async def paused(agent: Agent) -> tuple[Runner, RunResult]:
     runner = Runner(agent)
-    result = await runner.run(**WHO, message="go", context=may("pay"))
+    result = await runner.run(**WHO, message="go", context=context_with("pay"))
     assert result.status is RunStatus.INPUT_REQUIRED
     return runner, result
 
 
-def replaced(runner: Runner, *tools: Any) -> Runner:
+def with_tools(runner: Runner, *tools: Any) -> Runner:
     """Return the same application with other tools, as after a release."""
     model = runner.agent.model  # type: ignore[attr-defined]
     agent = Agent(name="clerk", model=model, tools=tools, memory=None)
@@ -71,19 +71,19 @@ def replaced(runner: Runner, *tools: Any) -> Runner:
 
 
 async def test_resume_without_permission_returns_error_result() -> None:
-    pay, paid = till()
+    pay, paid = payment_tool()
     runner, waiting = await paused(clerk(pay))
     answers = [approve(waiting.requests[0].id)]
-    result = await runner.resume(**WHO, answers=answers, context=may())
+    result = await runner.resume(**WHO, answers=answers, context=context_with())
     assert (result.text, results(result), paid) == ("done", [LACKS], [])
     assert not await runner.pending(**WHO)
 
 
 async def test_open_request_stays_pending_without_permission() -> None:
-    pay, paid = till()
+    pay, paid = payment_tool()
     runner, waiting = await paused(clerk(pay, calls=[call("pay", amount=1), call("pay", amount=2)]))
     first, second = waiting.requests
-    half = await runner.resume(**WHO, answers=[approve(first.id)], context=may())
+    half = await runner.resume(**WHO, answers=[approve(first.id)], context=context_with())
     assert (half.status, half.requests, results(half)) == (
         RunStatus.INPUT_REQUIRED,
         (second,),
@@ -97,9 +97,11 @@ async def test_open_request_stays_pending_without_permission() -> None:
 async def test_started_tool_reports_outcome_without_permission(
     answered: Callable[..., Any],
 ) -> None:
-    ship, shipped = till(confirm=False, long_running=True)
+    ship, shipped = payment_tool(confirm=False, long_running=True)
     runner, waiting = await paused(clerk(ship))
-    result = await runner.resume(**WHO, answers=[answered(waiting.requests[0].id)], context=may())
+    result = await runner.resume(
+        **WHO, answers=[answered(waiting.requests[0].id)], context=context_with()
+    )
     actual = [None] if answered is approve else [{"status": "denied", "reason": _NO}]
     assert (result.text, results(result), shipped) == ("done", actual, [1])
     assert result.usage.tool_calls == 1
@@ -118,15 +120,15 @@ async def test_agent_tool_is_not_continued_without_permission() -> None:
     helper = AgentTool(agent=worker, name="pay", requires="pay")
     runner, waiting = await paused(clerk(helper, calls=call("pay", request="x")))
     answers = [approve(waiting.requests[0].id)]
-    result = await runner.resume(**WHO, answers=answers, context=may())
+    result = await runner.resume(**WHO, answers=answers, context=context_with())
     assert (result.text, results(result)) == ("done", [LACKS])
     assert result.state == await runner.state(**WHO) == {"begun": True}
 
 
 async def test_resume_with_removed_tool_returns_error_result() -> None:
-    pay, paid = till()
+    pay, paid = payment_tool()
     runner, waiting = await paused(clerk(pay))
-    result = await approve_all(replaced(runner), waiting)
+    result = await approve_all(with_tools(runner), waiting)
     assert (result.text, paid) == ("done", [])
     assert results(result) == [{"error": "tool 'pay' does not exist; available tools: none"}]
 
@@ -138,9 +140,9 @@ async def test_writes_of_removed_tool_are_preserved() -> None:
         ctx.state["noted"] = True
         return "noted"
 
-    pay, paid = till()
+    pay, paid = payment_tool()
     runner, waiting = await paused(clerk(pay, note, calls=[call("note"), call("pay", amount=1)]))
-    later = replaced(runner, pay)
+    later = with_tools(runner, pay)
     result = await approve_all(later, waiting)
     assert (result.text, paid, results(result)) == ("done", [1], ["paid 1"])
     assert result.state == await later.state(**WHO) == {"noted": True}
@@ -148,12 +150,12 @@ async def test_writes_of_removed_tool_are_preserved() -> None:
 
 
 async def test_request_of_removed_tool_stays_pending() -> None:
-    pay, paid = till()
-    ship, shipped = till(name="ship")
+    pay, paid = payment_tool()
+    ship, shipped = payment_tool(name="ship")
     calls = [call("pay", amount=1), call("ship", amount=2)]
     runner, waiting = await paused(clerk(pay, ship, calls=calls))
     first, second = waiting.requests
-    later = replaced(runner, ship)
+    later = with_tools(runner, ship)
     half = await later.resume(**WHO, answers=[approve(second.id)])
     assert (half.status, half.requests, shipped) == (RunStatus.INPUT_REQUIRED, (first,), [2])
     result = await later.resume(**WHO, answers=[approve(first.id)])
@@ -161,7 +163,7 @@ async def test_request_of_removed_tool_stays_pending() -> None:
 
 
 async def test_changed_signature_returns_error_result() -> None:
-    pay, paid = till()
+    pay, paid = payment_tool()
 
     @tool(name="pay", confirm=True)
     def pay_in(currency: str) -> str:
@@ -169,7 +171,7 @@ async def test_changed_signature_returns_error_result() -> None:
         return f"paid in {currency}"
 
     runner, waiting = await paused(clerk(pay))
-    result = await approve_all(replaced(runner, pay_in), waiting)
+    result = await approve_all(with_tools(runner, pay_in), waiting)
     assert (result.text, paid) == ("done", [])
     assert "invalid arguments for pay" in results(result)[0]["error"]
 
@@ -189,7 +191,7 @@ async def test_approval_is_requested_again_if_arguments_became_invalid() -> None
         return "paid"
 
     runner, waiting = await paused(clerk(pay_once))
-    later = replaced(runner, pay_now)
+    later = with_tools(runner, pay_now)
     again = await approve_all(later, waiting)
     (request,) = again.requests
     assert request.message.startswith("The displayed arguments for pay are invalid: Expected")
@@ -199,11 +201,11 @@ async def test_approval_is_requested_again_if_arguments_became_invalid() -> None
 
 
 async def test_long_running_start_is_not_repeated_by_changed_tool() -> None:
-    slow, started = till(confirm=False, long_running=True)
-    fast, paid = till(confirm=False)
+    slow, started = payment_tool(confirm=False, long_running=True)
+    fast, paid = payment_tool(confirm=False)
     runner, waiting = await paused(clerk(slow))
     answers = [approve(waiting.requests[0].id, value="shipped")]
-    result = await replaced(runner, fast).resume(**WHO, answers=answers)
+    result = await with_tools(runner, fast).resume(**WHO, answers=answers)
     assert (result.text, results(result), started, paid) == ("done", ["shipped"], [1], [])
 
 

@@ -34,10 +34,10 @@ def agent(name: str, *script: Any, **fields: Any) -> Agent:
     return Agent(name=name, description=f"The {name}.", model=model, memory=None, **fields)
 
 
-def offered(whom: Agent) -> list[str]:
-    """Return whom the agent's model was offered to transfer to."""
-    assert isinstance(whom.model, ScriptedModel)
-    specs = {spec.name: spec for spec in whom.model.requests[0].tools}
+def offered_targets(source: Agent) -> list[str]:
+    """Return the transfer targets offered to the model of an agent."""
+    assert isinstance(source.model, ScriptedModel)
+    specs = {spec.name: spec for spec in source.model.requests[0].tools}
     if "transfer_to_agent" not in specs:
         return []
     names: list[str] = specs["transfer_to_agent"].parameters["properties"]["agent_name"]["enum"]
@@ -70,7 +70,7 @@ async def test_targets_are_children_parent_and_peers() -> None:
     middle = agent("middle", "x", sub_agents=[agent("child", "x")])
     root = agent("root", to("middle"), sub_agents=[middle, agent("peer", "x")])
     await turn(root)
-    assert offered(middle) == ["child", "root", "peer"]
+    assert offered_targets(middle) == ["child", "root", "peer"]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ async def test_transfers_can_be_disallowed(switched_off: Any, left: list[str]) -
     middle = agent("middle", "x", sub_agents=[agent("child", "x")], **switched_off)
     root = agent("root", to("middle"), sub_agents=[middle, agent("peer", "x")])
     await turn(root)
-    assert offered(middle) == left
+    assert offered_targets(middle) == left
 
 
 async def test_peers_are_not_targets_if_parent_disallows_sub_agents() -> None:
@@ -106,7 +106,7 @@ async def test_peers_are_not_targets_if_parent_disallows_sub_agents() -> None:
 async def test_agent_below_workflow_has_no_parent_target() -> None:
     step = agent("step", "x")
     await turn(SequentialAgent(name="flow", sub_agents=[step, says("other")]))
-    assert offered(step) == []
+    assert offered_targets(step) == []
 
 
 async def test_transfer_to_parent_and_peer() -> None:

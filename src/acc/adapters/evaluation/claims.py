@@ -96,23 +96,23 @@ _OPPOSITES = tuple(
 
 
 class Evidence(NamedTuple):
-    """A sentence that may support a claim; `fault` says why it does not count, if so."""
+    """A sentence that may support a claim; `fault` is the reason why it does not count."""
 
     text: str
     fault: str = ""
 
 
 class EvidencePool:
-    """Everything a claim can be held against in one turn."""
+    """Sentences that can support a claim in one turn."""
 
     def __init__(self, entries: Iterable[Evidence]) -> None:
         self._entries: list[tuple[Evidence, frozenset[str]]] = []
         self._exact: dict[str, Evidence] = {}
         for whole in entries:
-            for text, held, key in _pieces(whole.text):
+            for text, entry_terms, key in _pieces(whole.text):
                 entry = Evidence(text, whole.fault)
-                self._entries.append((entry, held))
-                # What counts outranks what does not where both say the same.
+                self._entries.append((entry, entry_terms))
+                # Evidence without a fault replaces faulty evidence with the same text.
                 known = self._exact.get(key)
                 if known is None or (known.fault and not entry.fault):
                     self._exact[key] = entry
@@ -145,13 +145,13 @@ class EvidencePool:
         )
 
     def _closest(self, claim: str) -> list[Evidence]:
-        # Values are compared one by one afterwards; what is spoken of is told by the other words.
+        # Values are compared one by one afterwards; the other words identify the topic.
         exact = frozenset(term for value in values(claim) for term in terms(value))
         wanted = terms(claim) - exact or terms(claim)
         scored = [
-            (len(wanted & held), len(exact & held), not entry.fault, place)
-            for place, (entry, held) in enumerate(self._entries)
-            if len(wanted & held) >= _LEAST_SHARED * len(wanted)
+            (len(wanted & entry_terms), len(exact & entry_terms), not entry.fault, place)
+            for place, (entry, entry_terms) in enumerate(self._entries)
+            if len(wanted & entry_terms) >= _LEAST_SHARED * len(wanted)
         ]
         scored.sort(reverse=True)
         return [self._entries[entry[-1]][0] for entry in scored[:_TRIED]] if wanted else []
@@ -186,8 +186,8 @@ def differs(claim: str, evidence: str) -> str:
 
 
 def _unit_differs(claim: str, evidence: str) -> str:
-    said, known = _units(claim), _units(evidence)
-    for number, unit in said.items():
+    claimed, known = _units(claim), _units(evidence)
+    for number, unit in claimed.items():
         if number in known and unit != known[number]:
             return f"unit differs: {number} {unit}, not {known[number]}"
     return ""
@@ -206,11 +206,11 @@ def _units(text: str) -> dict[str, str]:
 
 def _opposite(claim: str, evidence: str) -> str:
     """Return the word whose opposite the evidence has."""
-    said, known = terms(claim), terms(evidence)
+    claimed, known = terms(claim), terms(evidence)
     for one, other in _OPPOSITES:
         for mine, theirs in ((one, other), (other, one)):
-            if said & mine and not known & mine and known & theirs:
-                return f"the opposite: {', '.join(sorted(said & mine))}"
+            if claimed & mine and not known & mine and known & theirs:
+                return f"the opposite: {', '.join(sorted(claimed & mine))}"
     return ""
 
 

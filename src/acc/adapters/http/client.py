@@ -452,7 +452,7 @@ def _is_streaming(request: httpx2.Request) -> bool:
 
 
 def _check_redirect(request: httpx2.Request) -> None:
-    """Refuse a redirect to plain http, and drop credentials of a redirect to another origin."""
+    """Reject redirects to plain http and drop credentials when the origin changes."""
     url = request.url
     origin = (url.scheme, url.host, url.port)
     previous = request.extensions.get(_ORIGIN, origin)

@@ -143,7 +143,7 @@ class CachedModel:
 
     @contextmanager
     def _pending_request(self, key: str) -> Iterator[_PendingRequest]:
-        """Give the result of the block to equal requests that wait for it."""
+        """Share the result of the block with equal requests that wait for it."""
         place = (asyncio.get_running_loop(), key)
         pending = self._pending[place] = _PendingRequest()
         try:
@@ -222,7 +222,9 @@ class CachedModel:
 
 def _without_cost(response: ModelResponse) -> ModelResponse:
     """Return a response as one from the cache, for which no call was made."""
-    return replace(response, usage=replace(response.usage, cost=0.0, priced_calls=1), kept=True)
+    return replace(
+        response, usage=replace(response.usage, cost=0.0, priced_calls=1), from_cache=True
+    )
 
 
 def _is_empty(content: _Content) -> bool:

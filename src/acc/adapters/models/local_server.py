@@ -190,7 +190,7 @@ class ServerLease:
             raise _too_slow(self._name)
 
     def release(self) -> None:
-        """Give up the lease; the server ends if it was the last."""
+        """Release the lease and stop the server if it was the last one."""
         with self._lock:
             self._files = None
             if self._release is not None:

@@ -363,7 +363,7 @@ class MeteredModel:
                 output_tokens=usage.output_tokens,
                 cached_tokens=usage.cached_tokens,
                 cost=usage.cost,
-                from_cache=response.kept,
+                from_cache=response.from_cache,
             )
         )
 

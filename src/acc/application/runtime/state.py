@@ -338,7 +338,7 @@ class StateView(_LockedMapping):
         self._open = True
 
     def close(self) -> None:
-        """Refuse all further writes, because the call that used the view has ended."""
+        """Reject all further writes, because the call that used the view has ended."""
         self._open = False
 
     def over(self, state: MutableMapping[str, Any]) -> "StateView":

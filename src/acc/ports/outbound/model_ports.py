@@ -46,12 +46,12 @@ class ModelRequest(Value, frozen=True, kw_only=True):
 
 
 class ModelResponse(Value, frozen=True, kw_only=True):
-    """Response of a model; `kept` is True if it comes from a cache."""
+    """Response of a model; `from_cache` is True if it comes from a cache."""
 
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
     usage: Usage = NO_USAGE
-    kept: bool = False
+    from_cache: bool = False
 
 
 class LanguageModelPort(Protocol):

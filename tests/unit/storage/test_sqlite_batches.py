@@ -1,4 +1,4 @@
-"""Jobs that wait for the thread of a SQLite file together are committed together."""
+"""Tests of batched commits: queued jobs of one database share a transaction."""
 
 import asyncio
 import sqlite3
@@ -23,14 +23,14 @@ async def database(tmp_path: Path) -> AsyncIterator[SqliteDatabase]:
     await made.aclose()
 
 
-def keep(note: str) -> Job:
+def insert(note: str) -> Job:
     return lambda c: c.execute("INSERT INTO notes VALUES (?)", (note,)).close()
 
 
-def refuse(note: str = "") -> Job:
+def reject(note: str = "") -> Job:
     def job(connection: sqlite3.Connection) -> None:
         if note:
-            keep(note)(connection)
+            insert(note)(connection)
         raise InvalidInput("no")
 
     return job
@@ -40,28 +40,28 @@ def notes(connection: sqlite3.Connection) -> list[str]:
     return [note for (note,) in connection.execute("SELECT note FROM notes ORDER BY rowid")]
 
 
-async def together(database: SqliteDatabase, *jobs: Job) -> tuple[list[Any], list[str]]:
-    """Return what came of jobs that were done at one go, and the transactions it took."""
+async def run_batch(database: SqliteDatabase, *jobs: Job) -> tuple[list[Any], list[str]]:
+    """Run jobs as one batch and return their results and the BEGIN statements."""
     statements: list[str] = []
     is_locked, wait = threading.Event(), threading.Event()
     answers: list[Any] = [None] * len(jobs)
 
-    async def do(place: int, job: Job) -> None:
+    async def do(index: int, job: Job) -> None:
         try:
-            answers[place] = await database.write(job)
+            answers[index] = await database.write(job)
         except (InvalidInput, StorageFailed) as error:
-            answers[place] = error
+            answers[index] = error
 
-    def hold(connection: sqlite3.Connection) -> None:
+    def block(connection: sqlite3.Connection) -> None:
         connection.set_trace_callback(statements.append)
         is_locked.set()
         wait.wait(5)
 
     async with asyncio.TaskGroup() as group:
-        group.create_task(database.read(hold))
+        group.create_task(database.read(block))
         await asyncio.to_thread(is_locked.wait, 5)
-        for place, job in enumerate(jobs):
-            group.create_task(do(place, job))
+        for index, job in enumerate(jobs):
+            group.create_task(do(index, job))
         await asyncio.sleep(0.05)
         wait.set()
     begun = [text for text in statements if text.startswith("BEGIN")]
@@ -69,25 +69,25 @@ async def together(database: SqliteDatabase, *jobs: Job) -> tuple[list[Any], lis
     return answers, begun
 
 
-async def test_jobs_that_wait_together_are_one_transaction(database: SqliteDatabase) -> None:
-    answers, begun = await together(database, keep("a"), keep("b"), notes)
+async def test_queued_jobs_share_one_transaction(database: SqliteDatabase) -> None:
+    answers, begun = await run_batch(database, insert("a"), insert("b"), notes)
     assert answers == [None, None, ["a", "b"]]
     assert begun == ["BEGIN IMMEDIATE"]
 
 
-async def test_a_job_that_is_refused_at_once_does_not_disturb_the_others(
+async def test_rejected_job_does_not_affect_other_jobs(
     database: SqliteDatabase,
 ) -> None:
-    answers, begun = await together(database, keep("a"), refuse(), keep("b"))
+    answers, begun = await run_batch(database, insert("a"), reject(), insert("b"))
     assert isinstance(answers[1], InvalidInput)
     assert await database.read(notes) == ["a", "b"]
     assert begun == ["BEGIN IMMEDIATE"]
 
 
-async def test_a_job_that_fails_halfway_is_undone_and_the_others_are_done(
+async def test_failed_job_is_rolled_back_and_other_jobs_commit(
     database: SqliteDatabase,
 ) -> None:
-    answers, _ = await together(database, keep("a"), refuse("half"), keep("a"), keep("b"))
+    answers, _ = await run_batch(database, insert("a"), reject("half"), insert("a"), insert("b"))
     assert isinstance(answers[1], InvalidInput)
     assert isinstance(answers[2], StorageFailed)
     assert await database.read(notes) == ["a", "b"]

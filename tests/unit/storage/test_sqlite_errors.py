@@ -1,4 +1,4 @@
-"""What the disk refuses is named: the file, the fault and what to do; and the store goes on."""
+"""Tests of SQLite errors: each names the file and the fix, and the store recovers."""
 
 import os
 import sqlite3
@@ -29,7 +29,7 @@ def store(path: Path) -> Iterator[SqliteSessionStore]:
     run(made.aclose())
 
 
-def test_a_full_disk_is_named_and_the_store_goes_on_when_there_is_room(
+def test_append_on_full_disk_raises_and_works_after_space_is_freed(
     store: SqliteSessionStore, path: Path
 ) -> None:
     run(fill(store, 1, 3))
@@ -50,7 +50,7 @@ def test_a_full_disk_is_named_and_the_store_goes_on_when_there_is_room(
     assert run(store.events(KEY))[-1] == large
 
 
-def test_a_file_that_stays_locked_is_named_and_works_again_later(
+def test_append_to_locked_file_raises_and_works_after_unlock(
     store: SqliteSessionStore, path: Path
 ) -> None:
     run(fill(store, 1, 1))
@@ -64,7 +64,7 @@ def test_a_file_that_stays_locked_is_named_and_works_again_later(
     assert len(run(store.events(KEY))) == 2
 
 
-def test_a_new_file_that_another_process_locks_is_named(path: Path) -> None:
+def test_opening_locked_new_file_raises(path: Path) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
         store = store_at(path)
@@ -76,15 +76,15 @@ def test_a_new_file_that_another_process_locks_is_named(path: Path) -> None:
 
 
 @contextmanager
-def as_an_ordinary_user() -> Iterator[None]:
-    """Give up for a while the right of root to write everywhere."""
-    was = os.geteuid()
-    if was == 0:
+def as_unprivileged_user() -> Iterator[None]:
+    """Run the block without root privileges."""
+    previous_uid = os.geteuid()
+    if previous_uid == 0:
         os.seteuid(65534)
     try:
         yield
     finally:
-        os.seteuid(was)
+        os.seteuid(previous_uid)
 
 
 @pytest.fixture
@@ -96,14 +96,14 @@ def open_folder() -> Iterator[Path]:
         folder.chmod(0o755)
 
 
-def test_a_file_that_cannot_be_written_is_named_and_can_still_be_read(open_folder: Path) -> None:
+def test_write_to_read_only_file_raises_but_reads_work(open_folder: Path) -> None:
     path = open_folder / "acc.db"
     writer = store_at(path)
     run(fill(writer, 1, 1))
     run(writer.aclose())
     open_folder.chmod(0o777)
     path.chmod(0o444)
-    with as_an_ordinary_user():
+    with as_unprivileged_user():
         reader = store_at(path)
         assert len(run(reader.events(KEY))) == 1
         with pytest.raises(
@@ -114,16 +114,16 @@ def test_a_file_that_cannot_be_written_is_named_and_can_still_be_read(open_folde
         run(reader.aclose())
 
 
-def test_a_folder_that_cannot_be_written_is_named(open_folder: Path) -> None:
+def test_file_in_read_only_folder_raises(open_folder: Path) -> None:
     open_folder.chmod(0o555)
-    with as_an_ordinary_user():
+    with as_unprivileged_user():
         store = store_at(open_folder / "acc.db")
         with pytest.raises(StorageFailed, match=r"acc\.db: it cannot be opened"):
             run(store.open(KEY, holder="h"))
         run(store.aclose())
 
 
-def test_a_missing_folder_is_named_and_not_made(tmp_path: Path) -> None:
+def test_missing_folder_raises_until_it_is_created(tmp_path: Path) -> None:
     store = store_at(tmp_path / "nowhere" / "acc.db")
     with pytest.raises(StorageFailed, match="nowhere does not exist; create it first"):
         run(store.open(KEY, holder="h"))
@@ -132,9 +132,7 @@ def test_a_missing_folder_is_named_and_not_made(tmp_path: Path) -> None:
     run(store.aclose())
 
 
-def test_a_folder_in_parse_page_token_the_file_is_named(
-    store: SqliteSessionStore, path: Path
-) -> None:
+def test_path_of_a_folder_raises(store: SqliteSessionStore, path: Path) -> None:
     path.mkdir()
     with pytest.raises(
         StorageFailed, match=r"acc\.db: it cannot be opened; check that it is a file"
@@ -142,7 +140,7 @@ def test_a_folder_in_parse_page_token_the_file_is_named(
         run(store.read(KEY))
 
 
-def test_a_file_that_is_no_database_is_named_and_left_alone(
+def test_file_that_is_not_a_database_raises_and_is_unchanged(
     store: SqliteSessionStore, path: Path
 ) -> None:
     path.write_bytes(b"years of work " * 1000)
@@ -153,7 +151,7 @@ def test_a_file_that_is_no_database_is_named_and_left_alone(
     assert run(store.open(KEY, holder="h")).seq == 0
 
 
-def test_a_damaged_file_is_named(path: Path) -> None:
+def test_damaged_file_raises(path: Path) -> None:
     store = store_at(path)
     run(fill(store, 1, 300))
     run(store.aclose())
@@ -179,7 +177,7 @@ def test_file_of_another_schema_version_is_rejected(path: Path) -> None:
     run(newer.aclose())
 
 
-def test_another_programs_database_is_named_and_left_alone(
+def test_database_of_another_program_raises_and_is_unchanged(
     store: SqliteSessionStore, path: Path
 ) -> None:
     with closing(sqlite3.connect(path)) as other:
@@ -191,7 +189,9 @@ def test_another_programs_database_is_named_and_left_alone(
 
 
 @pytest.mark.parametrize("damage", ["UPDATE events SET body = '{}'", "UPDATE state SET value = ''"])
-def test_content_that_cannot_be_read_is_named(store: SqliteSessionStore, damage: str) -> None:
+def test_session_record_that_cannot_be_decoded_raises(
+    store: SqliteSessionStore, damage: str
+) -> None:
     async def read_everything() -> None:
         await store.read(KEY)
         await store.events(KEY)
@@ -203,7 +203,7 @@ def test_content_that_cannot_be_read_is_named(store: SqliteSessionStore, damage:
         run(read_everything())
 
 
-def test_an_unforeseen_fault_of_sqlite_is_named(store: SqliteSessionStore) -> None:
+def test_other_sqlite_error_raises_storage_failed(store: SqliteSessionStore) -> None:
     with pytest.raises(StorageFailed, match=r"acc\.db: no such table: nowhere"):
         run(store.database.read(lambda c: c.execute("SELECT * FROM nowhere").close()))
     run(fill(store, 1, 1))
@@ -220,9 +220,7 @@ def test_an_unforeseen_fault_of_sqlite_is_named(store: SqliteSessionStore) -> No
         event(1, author="\ud800"),
     ],
 )
-def test_what_cannot_be_written_down_is_refused_whole(
-    store: SqliteSessionStore, bad: Event
-) -> None:
+def test_event_that_cannot_be_stored_is_rejected(store: SqliteSessionStore, bad: Event) -> None:
     run(store.open(KEY, holder="h"))
     with pytest.raises(InvalidInput, match="cannot be stored"):
         run(store.append(KEY, [bad], holder="h"))
@@ -230,7 +228,7 @@ def test_what_cannot_be_written_down_is_refused_whole(
     run(store.append(KEY, [event(1)], holder="h"))
 
 
-def test_a_name_that_cannot_be_written_down_is_refused(store: SqliteSessionStore) -> None:
+def test_artifact_name_with_unpaired_surrogate_is_rejected(store: SqliteSessionStore) -> None:
     files = SqliteArtifactStore(store.database)
     with pytest.raises(InvalidInput, match="unpaired surrogates cannot be stored"):
         run(files.save(KEY, "\ud800", b"", "text/plain"))

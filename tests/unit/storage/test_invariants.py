@@ -1,4 +1,4 @@
-"""Folding events all at once gives what folding them one by one gives."""
+"""Tests of task event application and page tokens."""
 
 from functools import reduce
 from time import process_time
@@ -58,27 +58,27 @@ TASK = Task(id="t", context_id="c", status=TaskStatus(state=TaskState.SUBMITTED)
 
 
 @given(st.lists(UPDATES, max_size=12))
-def test_folding_all_at_once_changes_nothing(updates: list[ArtifactUpdate]) -> None:
+def test_apply_events_equals_repeated_apply_event(updates: list[ArtifactUpdate]) -> None:
     events = [TaskEvent(seq, update) for seq, update in enumerate(updates, 2)]
     assert apply_events(TASK, events) == reduce(apply_event, events, TASK)
 
 
 @given(st.lists(st.tuples(UPDATES, st.booleans()), max_size=12))
-def test_a_task_can_be_looked_at_while_it_grows(story: list[tuple[ArtifactUpdate, bool]]) -> None:
-    growing, whole = TaskBuilder(TASK), TASK
-    for seq, (update, is_looked_at) in enumerate(story, 2):
-        growing.add(TaskEvent(seq, update))
-        whole = apply_event(whole, TaskEvent(seq, update))
-        head = growing.head
+def test_task_builder_can_be_read_between_events(steps: list[tuple[ArtifactUpdate, bool]]) -> None:
+    builder, expected = TaskBuilder(TASK), TASK
+    for seq, (update, is_read) in enumerate(steps, 2):
+        builder.add(TaskEvent(seq, update))
+        expected = apply_event(expected, TaskEvent(seq, update))
+        head = builder.head
         assert (head.status, head.metadata, head.reply) == (
-            whole.status,
-            whole.metadata,
-            whole.reply,
+            expected.status,
+            expected.metadata,
+            expected.reply,
         )
-        assert head.seq == whole.seq
-        if is_looked_at:
-            assert growing.build() == whole
-    assert growing.build() == whole
+        assert head.seq == expected.seq
+        if is_read:
+            assert builder.build() == expected
+    assert builder.build() == expected
 
 
 def test_artifacts_of_one_name_are_distinguished_by_position() -> None:
@@ -89,7 +89,7 @@ def test_artifacts_of_one_name_are_distinguished_by_position() -> None:
     assert apply_events(task, events) == reduce(apply_event, events, task)
 
 
-def test_chunked_content_costs_the_sum_of_its_chunks() -> None:
+def test_apply_events_takes_linear_time() -> None:
     message = Message(message_id="m", role=Role.AGENT, parts=text_part("on it"))
     status = StatusUpdate(status=TaskStatus(state=TaskState.WORKING, message=message))
     pieces = [
@@ -98,22 +98,22 @@ def test_chunked_content_costs_the_sum_of_its_chunks() -> None:
     ]
     updates: list[StatusUpdate | ArtifactUpdate] = [status, *pieces] * 30_000
     began = process_time()
-    found = apply_events(TASK, [TaskEvent(seq, update) for seq, update in enumerate(updates, 2)])
-    assert process_time() - began < 6  # it was 15 and more where each copied all before it
-    assert (len(found.history), len(found.artifacts[0].parts)) == (29_999, 60_000)
+    task = apply_events(TASK, [TaskEvent(seq, update) for seq, update in enumerate(updates, 2)])
+    assert process_time() - began < 6  # a quadratic implementation needs more than 15
+    assert (len(task.history), len(task.artifacts[0].parts)) == (29_999, 60_000)
 
 
 @given(st.floats(allow_nan=False), st.integers(-(2**63), 2**63 - 1))
-def test_a_place_is_the_same_after_a_page(moved_at: float, move: int) -> None:
+def test_page_token_round_trips(moved_at: float, move: int) -> None:
     assert parse_page_token(page_token(moved_at, move)) == (moved_at, move)
 
 
 @given(st.text(max_size=40))
-def test_nothing_else_is_a_page_token(token: str) -> None:
+def test_other_text_is_rejected_as_page_token(token: str) -> None:
     with pytest.raises(InvalidInput, match="pageToken"):
         parse_page_token(token)
 
 
-def test_a_page_does_not_end_nowhere() -> None:
+def test_page_token_with_nan_is_rejected() -> None:
     with pytest.raises(InvalidInput, match="pageToken"):
         parse_page_token(page_token(float("nan"), 1))

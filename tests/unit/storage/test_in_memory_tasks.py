@@ -1,6 +1,6 @@
-"""What is the memory's own about tasks: nothing stays of what is over."""
+"""Tests of the in-memory task store that the contract suite does not cover."""
 
-from task_stores import ANN, file, moved
+from task_stores import ANN, create_task, moved
 
 from acc.adapters.storage.in_memory_tasks import InMemoryTaskStore
 from acc.domain.value_objects.content import text_part
@@ -8,10 +8,10 @@ from acc.domain.value_objects.task import DirectReply, Message, Role, TaskQuery,
 from acc.testing import FrozenClock
 
 
-async def test_a_task_that_was_listed_and_then_answered_directly_leaves_no_list() -> None:
+async def test_directly_answered_task_is_removed_from_the_index() -> None:
     store = InMemoryTaskStore(clock=FrozenClock())
-    await file(store, 1)
-    await file(store, 2)
+    await create_task(store, 1)
+    await create_task(store, 2)
     assert (await store.list_tasks(ANN, TaskQuery())).total == 2
     reply = Message(message_id="a1", role=Role.AGENT, parts=text_part("hi"))
     await store.append("t1", [DirectReply(message=reply)])

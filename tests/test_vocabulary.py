@@ -1,0 +1,65 @@
+"""Names follow the glossary: no private vocabulary in code, tests, benchmarks and examples."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+FILES = sorted(
+    path
+    for folder in ("src", "tests", "benchmarks", "examples")
+    for path in (ROOT / folder).rglob("*.py")
+)
+WORDS = ("told", "held", "kept", "said", "heard", "spoken")
+FORBIDDEN_NAME = re.compile(
+    rf"(?:^|_)(?:{'|'.join(WORDS)})(?:_|\d|$)"
+    rf"|(?:{'|'.join(word.title() for word in WORDS)})(?=[A-Z\d]|$)"
+)
+#: Words that end in "ing" and are nouns of the field, not verbs.
+NOUNS = frozenset({"blinding", "grounding", "string", "testing", "tracing"})
+FORBIDDEN_DOCSTRING = re.compile(r"(?:Tell whether|Tell |Give |Refuse |Take in )")
+
+
+def _names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.lineno, node.name
+        elif isinstance(node, ast.arg):
+            yield node.lineno, node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.attr
+
+
+def test_names_avoid_private_vocabulary() -> None:
+    offenders = []
+    for path in FILES:
+        names = [(0, path.stem), *_names(ast.parse(path.read_text(encoding="utf-8")))]
+        offenders += [
+            f"{path.relative_to(ROOT)}:{line}: {name}"
+            for line, name in names
+            if FORBIDDEN_NAME.search(name)
+        ]
+    assert offenders == []
+
+
+def test_modules_are_named_after_nouns() -> None:
+    stems = {path: path.stem.rpartition("_")[2] for path in FILES if "src" in path.parts}
+    assert [
+        str(path.relative_to(ROOT))
+        for path, stem in stems.items()
+        if stem.endswith("ing") and stem not in NOUNS
+    ] == []
+
+
+def test_docstrings_start_with_a_conventional_verb() -> None:
+    offenders = []
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
+                text = ast.get_docstring(node) or ""
+                if FORBIDDEN_DOCSTRING.match(text):
+                    offenders.append(f"{path.relative_to(ROOT)}: {text.splitlines()[0]}")
+    assert offenders == []
