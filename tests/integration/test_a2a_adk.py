@@ -1,4 +1,4 @@
-"""ADK's remote agent against `acc serve`; `make witness-adk` sets up what it needs."""
+"""ADK's remote agent with `acc serve`. `make witness-adk` installs ADK."""
 
 import json
 import subprocess
@@ -16,9 +16,9 @@ pytestmark = pytest.mark.skipif(not PYTHON.exists(), reason="make witness-adk se
 
 
 def call(server: Server, *texts: str) -> list[dict[str, Any]]:
-    """Return the events that ADK sees when it sends texts in one session."""
+    """Return the events that ADK receives when it sends texts in one session."""
     done = subprocess.run(  # noqa: S603 - our own script
-        [PYTHON, "adk_caller.py", server.url, ALICE, *texts],
+        [PYTHON, "adk_client.py", server.url, ALICE, *texts],
         cwd=HERE,
         capture_output=True,
         text=True,
@@ -31,7 +31,7 @@ def call(server: Server, *texts: str) -> list[dict[str, Any]]:
     return events
 
 
-def test_a_remote_agent_asks_and_a_person_approves(tmp_path: Path) -> None:
+def test_adk_remote_agent_pauses_until_user_approves(tmp_path: Path) -> None:
     options = ["--tokens", str(tokens_file(tmp_path))]
     with Server(tmp_path, *options, agent="served_agents:desk") as server:
         events = call(server, GREETING, ORDER, APPROVAL)

@@ -27,7 +27,7 @@ from acc.ports.outbound.model_ports import ModelResponse, ToolSpec
 
 HERE = Path(__file__).parent
 SMALL = "local?context=2048&max_tokens=24"
-#: Takes the small model over half a minute; of what it makes of the other it soon has enough.
+#: The small model needs over half a minute for this. A short part of the output is sufficient.
 ENDLESS = "Write a long story about a lighthouse, with many chapters."
 LONG = "Count from one to one hundred, and say something about each number."
 
@@ -38,7 +38,7 @@ def local(name: str = SMALL) -> LocalModel:
 
 @pytest.fixture(scope="module", autouse=True)
 def runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Give this file a directory, and so servers, of its own."""
+    """Use a separate directory, and therefore separate servers, for this file."""
     folder = tmp_path_factory.mktemp("runtime")
     before = os.environ.get("XDG_RUNTIME_DIR")
     os.environ["XDG_RUNTIME_DIR"] = str(folder)
@@ -60,16 +60,16 @@ def model(runtime: Path) -> Iterator[LocalModel]:
 
 
 def servers(folder: Path) -> list[int]:
-    """Return the processes that serve from a folder."""
-    found: list[int] = []
+    """Return the processes of servers that use a folder."""
+    pids: list[int] = []
     for entry in Path("/proc").iterdir():
         try:
             command = (entry / "cmdline").read_bytes()
         except OSError:
             continue
         if b"models.local_server" in command and str(folder).encode() in command:
-            found.append(int(entry.name))
-    return found
+            pids.append(int(entry.name))
+    return pids
 
 
 def command_of(pid: int) -> str:
@@ -89,10 +89,10 @@ async def slots_of(model: LocalModel) -> list[dict[str, Any]]:
     address = model._lease.address()
     headers = {"Authorization": f"Bearer {address.key}"}
     async with httpx2.AsyncClient(trust_env=False) as client:
-        found: list[dict[str, Any]] = (
+        slots: list[dict[str, Any]] = (
             await client.get(f"{address.url}/slots", headers=headers)
         ).json()
-    return found
+    return slots
 
 
 async def is_busy(model: LocalModel) -> bool:
@@ -108,8 +108,8 @@ async def seconds_until_idle(model: LocalModel) -> float:
 
 
 async def test_stream_yields_pieces_and_then_the_response(model: LocalModel) -> None:
-    found = [piece async for piece in model.stream(ModelRequest(query="Name three colours."))]
-    *pieces, answer = found
+    received = [piece async for piece in model.stream(ModelRequest(query="Name three colours."))]
+    *pieces, answer = received
     assert isinstance(answer, ModelResponse)
     assert len(pieces) > 10
     assert "".join(map(str, pieces)) == answer.text
@@ -231,7 +231,7 @@ async def test_server_requires_its_key_and_files_are_private(
 
 def user(what: str, name: str = SMALL) -> "subprocess.Popen[str]":
     return subprocess.Popen(  # noqa: S603 - our own interpreter
-        [sys.executable, str(HERE / "local_user.py"), name, what],
+        [sys.executable, str(HERE / "local_model_client.py"), name, what],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -240,8 +240,8 @@ def user(what: str, name: str = SMALL) -> "subprocess.Popen[str]":
 
 def read_message(process: "subprocess.Popen[str]") -> dict[str, Any]:
     assert process.stdout is not None
-    found: dict[str, Any] = json.loads(process.stdout.readline())
-    return found
+    message: dict[str, Any] = json.loads(process.stdout.readline())
+    return message
 
 
 def ended(process: "subprocess.Popen[str]", status: int) -> None:
@@ -417,7 +417,7 @@ async def test_run_streams_structured_output() -> None:
 async def test_agent_with_tools_answers_without_them() -> None:
     @tool
     def weather(city: str) -> str:
-        """Tell the weather."""
+        """Return the weather."""
         return f"sunny in {city}"
 
     agent = Agent(name="clerk", model=SMALL, tools=[weather], memory=None)

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp_support import SHOP, nothing_is_left_behind, results, runner_of, said, seen
+from mcp_support import SHOP, no_leaked_processes, run_once, runner_of, tool_results, wait_for_line
 
 from acc import Agent, McpToolset, RemoteFailed
 from acc.domain.errors import AddressRefused
 from acc.testing import ScriptedModel, call
 
-__all__ = ["nothing_is_left_behind"]
+__all__ = ["no_leaked_processes"]
 
 
 def free_port() -> int:
@@ -26,7 +26,7 @@ def free_port() -> int:
 
 
 class HttpShop:
-    """The shop over HTTP, which can be started, killed and started again."""
+    """The shop server over HTTP, which can be started and killed repeatedly."""
 
     def __init__(self, log: Path) -> None:
         self.port = free_port()
@@ -54,7 +54,7 @@ class HttpShop:
 
 
 @pytest.fixture
-def http_shop(nothing_is_left_behind: None, tmp_path: Path) -> Iterator[HttpShop]:
+def http_shop(no_leaked_processes: None, tmp_path: Path) -> Iterator[HttpShop]:
     shop = HttpShop(tmp_path / "log")
     shop.start()
     yield shop
@@ -68,7 +68,7 @@ async def test_http_transport_supports_tools(http_shop: HttpShop, tmp_path: Path
         return "waited"
 
     def until_found(prompt: Any) -> Any:
-        # word of a change comes on a stream of its own, some time after the answer
+        # the change notification arrives on another stream, after the response
         if "boo" in str(prompt.messages[-1]):
             return "done"
         return call("hidden" if any(t.name == "hidden" for t in prompt.tools) else "pause")
@@ -81,13 +81,13 @@ async def test_http_transport_supports_tools(http_shop: HttpShop, tmp_path: Path
     )
     source = McpToolset(url=http_shop.url, allow=["127.0.0.1"], timeout={"slow": 1.0}, token="t0p")
     async with runner_of(Agent(name="a", model=model, tools=[source, pause])) as runner:
-        done = await said(runner)
-        await seen(tmp_path / "log", "slow was cancelled")
-    found = {one.name: one.content for one in results(done)}
-    assert found["add"] == {"result": 3}
-    assert found["在庫を調べる"] == {"item": "お茶", "left": 3}
-    assert "did not finish" in found["slow"]["error"]
-    assert found["hidden"] == {"result": "boo"}
+        done = await run_once(runner)
+        await wait_for_line(tmp_path / "log", "slow was cancelled")
+    contents = {one.name: one.content for one in tool_results(done)}
+    assert contents["add"] == {"result": 3}
+    assert contents["在庫を調べる"] == {"item": "お茶", "left": 3}
+    assert "did not finish" in contents["slow"]["error"]
+    assert contents["hidden"] == {"result": "boo"}
     assert done.text == "done"
     assert "t0p" not in repr(source) and "t0p" not in str(done.events)
 
@@ -104,8 +104,8 @@ async def test_http_transport_reconnects(http_shop: HttpShop) -> None:
     model = ScriptedModel(call("add", a=1, b=1), down, up, "back")
     source = McpToolset(url=http_shop.url, allow=["127.0.0.1"])
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
-        done = await said(runner)
-    first, lost, again = results(done)
+        done = await run_once(runner)
+    first, lost, again = tool_results(done)
     assert first.content == {"result": 2}
     assert lost.is_error and "127.0.0.1" in lost.content["error"]
     assert again.content == {"result": 6}
@@ -115,30 +115,30 @@ async def test_http_server_crash_is_a_tool_error(http_shop: HttpShop) -> None:
     model = ScriptedModel(call("die"), "over")
     source = McpToolset(url=http_shop.url, allow=["127.0.0.1"])
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
-        done = await said(runner)
-    assert results(done)[0].is_error and done.text == "over"
+        done = await run_once(runner)
+    assert tool_results(done)[0].is_error and done.text == "over"
 
 
 async def test_http_response_size_is_limited(http_shop: HttpShop) -> None:
     model = ScriptedModel(call("big", characters=200_000), call("add", a=1, b=1), "on")
     source = McpToolset(url=http_shop.url, allow=["127.0.0.1"], max_bytes=100_000)
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
-        done = await said(runner)
-    assert results(done)[0].is_error and results(done)[1].content == {"result": 2}
+        done = await run_once(runner)
+    assert tool_results(done)[0].is_error and tool_results(done)[1].content == {"result": 2}
 
 
 async def test_private_address_must_be_allowed(http_shop: HttpShop) -> None:
     source = McpToolset(url=http_shop.url)
     async with runner_of(Agent(name="a", model=ScriptedModel("x"), tools=[source])) as runner:
         with pytest.raises(AddressRefused):
-            await said(runner)
+            await run_once(runner)
 
 
 async def test_unreachable_server_is_reported() -> None:
     source = McpToolset(url=f"http://127.0.0.1:{free_port()}/mcp", allow=["127.0.0.1"])
     async with runner_of(Agent(name="a", model=ScriptedModel("x"), tools=[source])) as runner:
         with pytest.raises(RemoteFailed, match="cannot be reached"):
-            await said(runner, "go")
+            await run_once(runner, "go")
 
 
 @asynccontextmanager
@@ -188,6 +188,6 @@ async def test_http_failures_end_the_run_with_reason(answer: bytes | None, expec
         agent = Agent(name="a", model=ScriptedModel("x"), tools=[source])
         async with runner_of(agent) as runner:
             with pytest.raises(RemoteFailed) as raised:
-                await said(runner)
+                await run_once(runner)
     assert expected in str(raised.value) and "t0p" not in str(raised.value)
     assert b"authorization: bearer t0p" in heads[0].lower()

@@ -34,15 +34,15 @@ def text(result: mcp_types.CallToolResult) -> str:
     return block.text
 
 
-class Person:
-    """Answers what a client is asked to ask."""
+class ElicitationResponder:
+    """Answers the elicitation requests of a client."""
 
     def __init__(self, *answers: mcp_types.ElicitResult) -> None:
-        self.asked: list[mcp_types.ElicitRequestFormParams] = []
+        self.requests: list[mcp_types.ElicitRequestFormParams] = []
         self._answers = list(answers)
 
     async def __call__(self, context: Any, params: Any) -> mcp_types.ElicitResult:
-        self.asked.append(params)
+        self.requests.append(params)
         return self._answers.pop(0)
 
 
@@ -54,7 +54,7 @@ def yes() -> mcp_types.ElicitResult:
 async def test_calls_continue_conversations(mode: str) -> None:
     received: list[str | None] = []
 
-    async def hear(progress: float, total: float | None, message: str | None) -> None:
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
         received.append(message)
 
     async with Client(started("--sub-agents"), mode=mode) as client:
@@ -65,7 +65,9 @@ async def test_calls_continue_conversations(mode: str) -> None:
         place = first.structured_content["conversation_id"]
         again = await client.call_tool("office", {"message": "またね", "conversation_id": place})
         lost = await client.call_tool("office", {"message": "また", "conversation_id": "lost"})
-        small = await client.call_tool("office", {"message": "pay 5"}, progress_callback=hear)
+        small = await client.call_tool(
+            "office", {"message": "pay 5"}, progress_callback=on_progress
+        )
         clerk = await client.call_tool("clerk", {"message": "file this"})
         with pytest.raises(MCPError, match="'nobody' not found"):
             await client.call_tool("nobody", {})
@@ -89,22 +91,22 @@ async def test_calls_continue_conversations(mode: str) -> None:
 
 @ERAS
 async def test_client_elicits_input(mode: str) -> None:
-    person = Person(yes(), mcp_types.ElicitResult(action="decline"))
+    person = ElicitationResponder(yes(), mcp_types.ElicitResult(action="decline"))
     async with Client(started(), mode=mode, elicitation_callback=person) as client:
         paid = await client.call_tool("office", {"message": "pay 500"})
         refused = await client.call_tool("office", {"message": "pay 900"})
     assert text(paid) == "result: paid 500"
     assert "denied" in text(refused)
-    assert person.asked[0].message == 'May pay be called? pay {"amount":500}'
-    assert set(person.asked[0].requested_schema["properties"]) == {"approve", "reason"}
+    assert person.requests[0].message == 'May pay be called? pay {"amount":500}'
+    assert set(person.requests[0].requested_schema["properties"]) == {"approve", "reason"}
 
 
 @ERAS
 async def test_input_can_be_answered_later(mode: str) -> None:
-    person = Person(mcp_types.ElicitResult(action="cancel"), yes())
+    person = ElicitationResponder(mcp_types.ElicitResult(action="cancel"), yes())
     async with Client(started(), mode=mode, elicitation_callback=person) as client:
         later = await client.call_tool("office", {"message": "pay 500", "conversation_id": "c"})
-        assert later.is_error and len(person.asked) == 1
+        assert later.is_error and len(person.requests) == 1
         done = await client.call_tool("office", {"message": "well?", "conversation_id": "c"})
     assert text(done) == "result: paid 500"
 
@@ -133,14 +135,16 @@ async def test_cancelled_call_is_recorded(mode: str, tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     received = asyncio.Event()
 
-    async def hear(progress: float, total: float | None, message: str | None) -> None:
-        if message == "office: 待っています":
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        if message == "sample_agents: 待っています":
             received.set()
 
     async with Client(started("--store", str(path)), mode=mode) as client:
         arguments = {"message": "wait 60", "conversation_id": "c"}
         async with asyncio.TaskGroup() as group:
-            task = group.create_task(client.call_tool("office", arguments, progress_callback=hear))
+            task = group.create_task(
+                client.call_tool("office", arguments, progress_callback=on_progress)
+            )
             await asyncio.wait_for(received.wait(), 20)
             task.cancel()
         after = await client.call_tool("office", {"message": "やあ", "conversation_id": "c"})
@@ -167,17 +171,17 @@ def url() -> Iterator[str]:
 
 @ERAS
 async def test_http_server_answers_like_stdio(url: str, mode: str) -> None:
-    person = Person(yes())
+    person = ElicitationResponder(yes())
     async with Client(url, mode=mode, elicitation_callback=person) as client:
-        spoken_text = await client.call_tool("office", {"message": "やあ"})
+        greeting = await client.call_tool("office", {"message": "やあ"})
         paid = await client.call_tool("office", {"message": "pay 500"})
         async with asyncio.TaskGroup() as group:
             calls = [
                 group.create_task(client.call_tool("office", {"message": f"pay {n}"}))
                 for n in range(8)
             ]
-    assert text(spoken_text) == "言いました: やあ (first)"
-    assert text(paid) == "result: paid 500" and len(person.asked) == 1
+    assert text(greeting) == "言いました: やあ (first)"
+    assert text(paid) == "result: paid 500" and len(person.requests) == 1
     assert [text(call.result()) for call in calls] == [f"result: paid {n}" for n in range(8)]
 
 
@@ -210,8 +214,8 @@ async def test_command_accepts_file_reference(tmp_path: Path) -> None:
         command=sys.executable, args=words, cwd=str(tmp_path), env=ENVIRONMENT
     )
     async with Client(server) as client:
-        spoken_text = await client.call_tool("office", {"message": "やあ"})
-    assert text(spoken_text).startswith("言いました: やあ")
+        greeting = await client.call_tool("office", {"message": "やあ"})
+    assert text(greeting).startswith("言いました: やあ")
 
 
 def test_command_rejects_unusable_model(
@@ -228,5 +232,5 @@ def test_command_rejects_unusable_model(
 
 
 def test_port_requires_http(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["mcp", "office:office", "--port", "8123"]) == 2
+    assert run(["mcp", "sample_agents:office", "--port", "8123"]) == 2
     assert "--port needs --http: on standard input there is no port" in capsys.readouterr().err

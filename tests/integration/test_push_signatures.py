@@ -1,4 +1,4 @@
-"""Notifications that `acc serve` signs with a key pair, checked by a receiver over real sockets."""
+"""Key pair signatures of `acc serve` notifications, verified by a receiver."""
 
 import json
 from pathlib import Path
@@ -6,14 +6,14 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
-from server_process import SIDES, Server
-from webhook_receiver import Notification, Receiver, receiving
+from server_process import WIRE_FORMATS, Server
+from webhook_receiver import Notification, Receiver, run_receiver
 
 from acc.adapters.auth.keys import generate_key, read_key_set
 from acc.adapters.auth.notification_signatures import NotificationVerifier
 from acc.domain.errors import Unauthenticated
 
-RPC = next(side for side in SIDES if side.is_rpc and side.is_new)
+RPC = next(wire_format for wire_format in WIRE_FORMATS if wire_format.is_rpc and wire_format.is_new)
 
 
 def key_file(folder: Path) -> Path:
@@ -22,16 +22,16 @@ def key_file(folder: Path) -> Path:
     return path
 
 
-def published(server: Server) -> bytes:
+def published_keys(server: Server) -> bytes:
     with urlopen(f"{server.url}/.well-known/jwks.json", timeout=10) as answer:  # noqa: S310 - ours
-        found: bytes = answer.read()
-    return found
+        document: bytes = answer.read()
+    return document
 
 
-async def notified(
+async def notifications_for(
     server: Server, receiver: Receiver, path: str, **more: object
 ) -> list[Notification]:
-    """Have a message answered, and return what the receiver was told at a path."""
+    """Send a message and return the notifications for a path."""
     config = {"url": receiver.url + path, **more}
     params = {
         "message": RPC.message("hello", path),
@@ -39,41 +39,39 @@ async def notified(
     }
     reply = server.send(RPC.post(RPC.call(params), token=""))
     assert "result" in reply.json, reply
-    return await receiver.told(path, "COMPLETED")
+    return await receiver.wait_for_state(path, "COMPLETED")
 
 
 @pytest.mark.parametrize("how", ["jwt", "bearer"])
-async def test_a_receiver_verifies_with_the_keys_that_the_server_publishes(
-    tmp_path: Path, how: str
-) -> None:
+async def test_receiver_verifies_with_published_keys(tmp_path: Path, how: str) -> None:
     options = ["--push-signing", how, "--push-key", str(key_file(tmp_path))]
-    with receiving() as receiver, Server(tmp_path, *options, "--allow", "127.0.0.1") as server:
-        document = published(server)
-        got = await notified(server, receiver, "/hook")
+    with run_receiver() as receiver, Server(tmp_path, *options, "--allow", "127.0.0.1") as server:
+        document = published_keys(server)
+        notifications = await notifications_for(server, receiver, "/hook")
         wanted = {"scheme": "Basic", "credentials": "bWU6aXQ="}
-        kept = await notified(server, receiver, "/own", authentication=wanted)
+        authenticated = await notifications_for(server, receiver, "/own", authentication=wanted)
     assert all("d" not in key for key in json.loads(document)["keys"])
     keys = read_key_set(document)
     verifier = NotificationVerifier(keys=keys, audience=f"{receiver.url}/hook")
-    for one in got:
-        told = one.headers.get("Authorization", "")
-        assert told.startswith("Bearer ey") is (how == "bearer")
+    for one in notifications:
+        authorization = one.headers.get("Authorization", "")
+        assert authorization.startswith("Bearer ey") is (how == "bearer")
         assert verifier.verify(one.body, one.headers)
         with pytest.raises(Unauthenticated, match="replayed"):
             verifier.verify(one.body, one.headers)
         with pytest.raises(Unauthenticated, match="digest"):
             verifier.verify(one.body.replace(b"hook", b"other") + b" ", one.headers)
-    # What the receiver asked for goes before, and the signature still comes along.
+    # The requested authentication has priority, and the signature is still sent.
     own = NotificationVerifier(keys=keys, audience=f"{receiver.url}/own")
-    for one in kept:
+    for one in authenticated:
         assert one.headers["Authorization"] == "Basic bWU6aXQ="
         assert own.verify(one.body, one.headers)
     with pytest.raises(Unauthenticated, match="audience"):
-        own.verify(got[0].body, got[0].headers)
+        own.verify(notifications[0].body, notifications[0].headers)
 
 
-def test_without_a_key_pair_no_keys_are_published(tmp_path: Path) -> None:
-    with Server(tmp_path) as server, pytest.raises(HTTPError) as told:
-        published(server)
-    assert told.value.code == 404
-    told.value.close()
+def test_server_without_key_pair_publishes_no_keys(tmp_path: Path) -> None:
+    with Server(tmp_path) as server, pytest.raises(HTTPError) as error:
+        published_keys(server)
+    assert error.value.code == 404
+    error.value.close()
