@@ -30,15 +30,15 @@ async def main(url: str, token: str, *texts: str) -> None:
         card = url + AGENT_CARD_WELL_KNOWN_PATH
         remote = RemoteA2aAgent(name="remote", agent_card=card, httpx_client=http)
         sessions = InMemorySessionService()
-        runner = Runner(agent=remote, app_name="witness", session_service=sessions)
-        await sessions.create_session(app_name="witness", **IDS)
+        runner = Runner(agent=remote, app_name="adk_client", session_service=sessions)
+        await sessions.create_session(app_name="adk_client", **IDS)
         for text in texts:
             sent = types.Content(role="user", parts=[types.Part(text=text)])
             async for event in runner.run_async(new_message=sent, **IDS):
                 parts = (event.content.parts if event.content else None) or []
                 record = {
-                    "asked": text,
-                    "said": "".join(part.text or "" for part in parts),
+                    "query": text,
+                    "text": "".join(part.text or "" for part in parts),
                     "calls": [part.function_call.args for part in parts if part.function_call],
                     "error": event.error_message,
                     "task": (event.custom_metadata or {}).get("a2a:task_id"),

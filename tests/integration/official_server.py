@@ -114,7 +114,7 @@ def card(url: str, *, requires_auth: bool, options: Collection[str]) -> AgentCar
 
 def main(port: int, options: Collection[str]) -> None:
     requires_auth = "tokens" in options
-    described = card(f"http://127.0.0.1:{port}", requires_auth=requires_auth, words=options)
+    described = card(f"http://127.0.0.1:{port}", requires_auth=requires_auth, options=options)
     handler = DefaultRequestHandler(
         agent_executor=Greeter(),
         task_store=InMemoryTaskStore(),
@@ -151,8 +151,8 @@ class TokenMiddleware:
         if scope["type"] != "http" or token in CALLERS or ".well-known" in scope["path"]:
             await self._app(scope, receive, send)
             return
-        refused = JSONResponse({}, 401, headers={"WWW-Authenticate": "Bearer"})
-        await refused(scope, receive, send)
+        response = JSONResponse({}, 401, headers={"WWW-Authenticate": "Bearer"})
+        await response(scope, receive, send)
 
 
 if __name__ == "__main__":

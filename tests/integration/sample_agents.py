@@ -89,4 +89,4 @@ def describe_part(part: Part) -> object:
     return part.text if part.text is not None else part.data
 
 
-everything = CommandAgent(name="everything", description="Does what it is told.")
+everything = CommandAgent(name="everything", description="Executes the command in a message.")

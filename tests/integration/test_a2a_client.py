@@ -103,18 +103,18 @@ async def test_every_version_and_binding_returns_same_result(
     updates = UpdateLog()
     task = await client.send(message("count 4 0.05"), on_update=updates)
     assert isinstance(task, Task)
-    assert [text_of(made.parts) for made in task.artifacts] == ["1 2 3 4 ", "counted to 4"]
+    assert [text_of(artifact.parts) for artifact in task.artifacts] == ["1 2 3 4 ", "counted to 4"]
     assert "".join(updates.pieces) == "1 2 3 4 counted to 4"
     assert updates.states[-1] is TaskState.COMPLETED
     waits = await client.send(message("ask which?"))
     assert isinstance(waits, Task)
     assert waits.state is TaskState.INPUT_REQUIRED
-    done = await client.send(message("青", task_id=waits.id), known=waits)
-    assert isinstance(done, Task)
-    assert text_of(done.artifacts[-1].parts) == "you answered 青"
+    completed = await client.send(message("青", task_id=waits.id), known=waits)
+    assert isinstance(completed, Task)
+    assert text_of(completed.artifacts[-1].parts) == "you answered 青"
     files = await client.send(message("files"))
     assert isinstance(files, Task)
-    assert [made.name for made in files.artifacts] == [
+    assert [artifact.name for artifact in files.artifacts] == [
         *("report.txt", "dot.png", "elsewhere", "table", "answer")
     ]
     assert files.artifacts[1].parts[0].raw == b"\x89PNG\r\n"
@@ -184,8 +184,8 @@ async def test_stream_continues_without_loss_after_server_restart(
 
 def _on_port(port: str, folder: Path, *options: str) -> Server:
     server = Server(folder, *options)
-    place = server._command.index("--port")
-    server._command[place + 1] = port
+    position = server._command.index("--port")
+    server._command[position + 1] = port
     return server
 
 
@@ -199,10 +199,10 @@ def remote(url: str, **fields: Any) -> RemoteAgent:
 
 async def test_remote_payment_waits_for_local_approval(payment: str, tmp_path: Path) -> None:
     keys: dict[str, Any] = {"user_id": "u", "session_id": "s"}
-    less = {"payee": "Aoba", "amount": 7}
+    changed_arguments = {"payee": "Aoba", "amount": 7}
     decisions: list[tuple[Callable[[str], InputAnswer], str]] = [
         (approve, "paid 20000 yen to Aoba"),
-        (lambda name: approve(name, arguments=less), "paid 7 yen to Aoba"),
+        (lambda name: approve(name, arguments=changed_arguments), "paid 7 yen to Aoba"),
         (lambda name: deny(name, "over budget"), "over budget"),
     ]
     for decision, answer in decisions:
@@ -212,9 +212,9 @@ async def test_remote_payment_waits_for_local_approval(payment: str, tmp_path: P
         assert (request.tool, request.arguments) == ("pay", {"payee": "Aoba", "amount": 20000})
         await runner.aclose()
         restarted = Runner(remote(payment), store=tmp_path / "a.db")
-        done = await restarted.resume(answers=[decision(request.id)], **keys)
-        assert done.status is RunStatus.COMPLETED
-        assert answer in done.text
+        result = await restarted.resume(answers=[decision(request.id)], **keys)
+        assert result.status is RunStatus.COMPLETED
+        assert answer in result.text
         await restarted.aclose()
 
 
@@ -222,9 +222,9 @@ async def test_two_remote_agents_run_concurrently(everything: str) -> None:
     pair = [remote(everything, name=name) for name in ("left", "right")]
     runner = Runner(ParallelAgent(name="root", sub_agents=pair))
     began = time.monotonic()
-    done = await runner.run(user_id="u", session_id="s", message="sleep 1")
+    result = await runner.run(user_id="u", session_id="s", message="sleep 1")
     assert time.monotonic() - began < 1.9
-    assert done.text == "left: awake\nright: awake"
+    assert result.text == "left: awake\nright: awake"
 
 
 async def test_remote_failure_does_not_contain_secrets(everything: str) -> None:
@@ -240,8 +240,8 @@ async def test_loopback_address_must_be_allowed(
     with pytest.raises(RemoteFailed, match="ACC_ALLOW"):
         await Runner(closed).run(user_id="u", session_id="s", message="hello")
     monkeypatch.setenv("ACC_ALLOW", "10.0.0.0/8, 127.0.0.1")
-    done = await Runner(closed).run(user_id="u", session_id="s", message="hello")
-    assert done.text == "echo: hello"
+    result = await Runner(closed).run(user_id="u", session_id="s", message="hello")
+    assert result.text == "echo: hello"
 
 
 # The official server
@@ -275,5 +275,5 @@ async def test_remote_agent_uses_official_server(how: tuple[str, ...]) -> None:
         for mode in (None, "poll"):
             runner = Runner(remote(url, mode=mode))
             for _ in range(2):
-                done = await runner.run(user_id="u", session_id="s", message="hi")
-                assert done.text == "hello"
+                result = await runner.run(user_id="u", session_id="s", message="hi")
+                assert result.text == "hello"

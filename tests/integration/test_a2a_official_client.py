@@ -45,7 +45,7 @@ ORDER = ["SUBMITTED", "WORKING", "COMPLETED"]
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Start a server with two callers that may send notifications to this host."""
-    folder = tmp_path_factory.mktemp("witness")
+    folder = tmp_path_factory.mktemp("server")
     options = ["--tokens", str(tokens_file(folder)), "--allow", "127.0.0.1"]
     with Server(folder, *options, agent="served_agents:desk", ACC_PUSH_SECRET=SECRET) as started:
         yield started
@@ -98,8 +98,12 @@ async def test_blocking_send_returns_answer(a2a_client: OfficialClient) -> None:
 async def test_nonblocking_send_completes_by_polling(a2a_client: OfficialClient) -> None:
     task = await a2a_client.send(message("slow"), wait=False)
     assert task.status.state in ACTIVE_STATES
-    done = await wait_until_settled(a2a_client, task)
-    assert (done.id, state(done), answer_text(done)) == (task.id, "COMPLETED", "counted to 6")
+    completed = await wait_until_settled(a2a_client, task)
+    assert (completed.id, state(completed), answer_text(completed)) == (
+        task.id,
+        "COMPLETED",
+        "counted to 6",
+    )
 
 
 async def test_stream_starts_with_task_and_states_advance(a2a_client: OfficialClient) -> None:
@@ -114,8 +118,8 @@ async def test_stream_starts_with_task_and_states_advance(a2a_client: OfficialCl
 
 async def test_get_limits_history_to_requested_length(a2a_client: OfficialClient) -> None:
     task = await a2a_client.send(message("remember me"))
-    whole = await a2a_client.get(task.id)
-    assert whole.history[0].parts[0].text == "remember me"
+    full = await a2a_client.get(task.id)
+    assert full.history[0].parts[0].text == "remember me"
     assert len((await a2a_client.get(task.id, history=1)).history) <= 1
     assert not (await a2a_client.get(task.id, history=0)).history
 
@@ -192,29 +196,29 @@ async def test_disconnect_does_not_stop_task(a2a_client: OfficialClient) -> None
     stream = a2a_client.stream(message("slow"))
     first = await anext(stream)
     await stream.aclose()
-    done = await wait_until_settled(a2a_client, await a2a_client.get(first.task.id))
-    assert (state(done), answer_text(done)) == ("COMPLETED", "counted to 6")
+    completed = await wait_until_settled(a2a_client, await a2a_client.get(first.task.id))
+    assert (state(completed), answer_text(completed)) == ("COMPLETED", "counted to 6")
 
 
 async def test_push_configurations_exist_until_deleted(
     receiver: Receiver, a2a_client: OfficialClient
 ) -> None:
-    hook = f"{receiver.url}/kept"
+    hook = f"{receiver.url}/stored"
     task = await a2a_client.send(message("slow"), wait=False)
     client = a2a_client.client
-    wanted = TaskPushNotificationConfig(task_id=task.id, id="hook-1", url=hook)
-    made = await client.create_task_push_notification_config(wanted)
-    assert (made.id, made.url) == ("hook-1", hook)
-    which = GetTaskPushNotificationConfigRequest(task_id=task.id, id="hook-1")
-    assert (await client.get_task_push_notification_config(which)).url == hook
+    config_request = TaskPushNotificationConfig(task_id=task.id, id="hook-1", url=hook)
+    created = await client.create_task_push_notification_config(config_request)
+    assert (created.id, created.url) == ("hook-1", hook)
+    get_request = GetTaskPushNotificationConfigRequest(task_id=task.id, id="hook-1")
+    assert (await client.get_task_push_notification_config(get_request)).url == hook
     if a2a_client.mode == Mode("0.3", "HTTP+JSON"):
         return  # the official client cannot list or delete in this version
     listing = ListTaskPushNotificationConfigsRequest(task_id=task.id)
     listed = await client.list_task_push_notification_configs(listing)
     assert [config.id for config in listed.configs] == ["hook-1"]
-    doomed = DeleteTaskPushNotificationConfigRequest(task_id=task.id, id="hook-1")
+    delete_request = DeleteTaskPushNotificationConfigRequest(task_id=task.id, id="hook-1")
     for _ in range(2):
-        await client.delete_task_push_notification_config(doomed)
+        await client.delete_task_push_notification_config(delete_request)
     left = await client.list_task_push_notification_configs(listing)
     assert list(left.configs) == []
 
@@ -224,10 +228,10 @@ async def test_receiver_verifies_notifications(
 ) -> None:
     path = f"/{uuid4()}"
     paused = await a2a_client.send(message("支払い 12000円"))
-    wanted = TaskPushNotificationConfig(
+    config_request = TaskPushNotificationConfig(
         task_id=paused.id, url=receiver.url + path, token=f"for {path}"
     )
-    await a2a_client.client.create_task_push_notification_config(wanted)
+    await a2a_client.client.create_task_push_notification_config(config_request)
     await a2a_client.send(message(APPROVAL, task=Task(id=paused.id)))
     verifier = NotificationVerifier(secret=SECRET)
     states = [
@@ -243,9 +247,9 @@ async def test_receiver_verifies_notifications(
 async def test_webhook_with_private_address_is_rejected(a2a_client: OfficialClient) -> None:
     task = await a2a_client.send(message("slow"), wait=False)
     url = "http://169.254.169.254/latest"
-    wanted = TaskPushNotificationConfig(task_id=task.id, id="h", url=url)
+    config_request = TaskPushNotificationConfig(task_id=task.id, id="h", url=url)
     with pytest.raises((A2AError, A2AClientError)):
-        await a2a_client.client.create_task_push_notification_config(wanted)
+        await a2a_client.client.create_task_push_notification_config(config_request)
 
 
 async def test_payment_waits_for_approval_by_message(a2a_client: OfficialClient) -> None:
@@ -254,9 +258,9 @@ async def test_payment_waits_for_approval_by_message(a2a_client: OfficialClient)
     current = await a2a_client.get(paused.id)
     assert state(current) == "INPUT_REQUIRED"
     assert current.status.message.parts
-    done = await a2a_client.send(message(APPROVAL, task=Task(id=paused.id)))
-    assert (done.id, done.context_id) == (paused.id, paused.context_id)
-    assert (state(done), answer_text(done)) == ("COMPLETED", "12,000円を支払いました")
+    completed = await a2a_client.send(message(APPROVAL, task=Task(id=paused.id)))
+    assert (completed.id, completed.context_id) == (paused.id, paused.context_id)
+    assert (state(completed), answer_text(completed)) == ("COMPLETED", "12,000円を支払いました")
 
 
 async def test_small_payment_needs_no_approval(a2a_client: OfficialClient) -> None:
@@ -284,9 +288,9 @@ async def test_extended_card_requires_authentication(server: Server, mode: Mode)
     async with connect(server.url, mode, ALICE) as known:
         card = await known.client.get_extended_agent_card(GetExtendedAgentCardRequest())
         assert card.name == known.card.name
-    async with connect(server.url, mode) as stranger:
+    async with connect(server.url, mode) as other_client:
         with pytest.raises((A2AError, A2AClientError)):
-            await stranger.client.get_extended_agent_card(GetExtendedAgentCardRequest())
+            await other_client.client.get_extended_agent_card(GetExtendedAgentCardRequest())
 
 
 async def test_task_of_another_caller_is_not_found(

@@ -52,7 +52,7 @@ def install(cache: Path, packages: Path) -> None:
         folder.mkdir()
         for source in SOURCES.glob("package*.json"):
             shutil.copy(source, folder)
-        done = subprocess.run(  # noqa: S603 - the package manager, with our own lock
+        completed = subprocess.run(  # noqa: S603 - the package manager, with our own lock
             [npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts"],
             cwd=folder,
             capture_output=True,
@@ -60,7 +60,7 @@ def install(cache: Path, packages: Path) -> None:
             timeout=INSTALL_TIMEOUT_SECONDS,
             check=False,
         )
-        assert done.returncode == 0, f"npm ci failed: {done.stderr}"
+        assert completed.returncode == 0, f"npm ci failed: {completed.stderr}"
         try:
             folder.rename(packages)
         except OSError:
@@ -69,7 +69,7 @@ def install(cache: Path, packages: Path) -> None:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("witness")
+    folder = tmp_path_factory.mktemp("server")
     options = ["--tokens", str(tokens_file(folder)), "--allow", "127.0.0.1"]
     with Server(folder, *options, agent="served_agents:desk", ACC_PUSH_SECRET=SECRET) as started:
         yield started
@@ -87,7 +87,7 @@ def drive(scripts: Path, version: str, *arguments: str) -> Reports:
     """Run a driver and return the reports of its steps."""
     node = shutil.which("node")
     assert node is not None
-    done = subprocess.run(  # noqa: S603 - our own script
+    completed = subprocess.run(  # noqa: S603 - our own script
         [node, DRIVERS[version], *arguments],
         cwd=scripts,
         capture_output=True,
@@ -95,8 +95,8 @@ def drive(scripts: Path, version: str, *arguments: str) -> Reports:
         timeout=DRIVE_TIMEOUT_SECONDS,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    collected = [json.loads(line) for line in done.stdout.splitlines()]
+    assert completed.returncode == 0, completed.stderr
+    collected = [json.loads(line) for line in completed.stdout.splitlines()]
     assert [report for report in collected if not report["ok"]] == []
     return {report["step"]: report for report in collected}
 
@@ -163,6 +163,11 @@ def check_streams(reports: Reports, completed: str) -> None:
 async def check_notifications(receiver: Receiver) -> None:
     verifier = NotificationVerifier(secret=SECRET)
     notifications = await receiver.wait_for_state("/hook", "COMPLETED")
-    states = [state_in(verifier.verify(one.body, one.headers)) for one in notifications]
+    states = [
+        state_in(verifier.verify(notification.body, notification.headers))
+        for notification in notifications
+    ]
     assert states[-1] == "COMPLETED"
-    assert {one.headers["X-A2A-Notification-Token"] for one in notifications} == {"known to me"}
+    assert {notification.headers["X-A2A-Notification-Token"] for notification in notifications} == {
+        "known to me"
+    }

@@ -80,12 +80,12 @@ def test_matching_etag_returns_not_modified(server: Server, path: str) -> None:
 
 @pytest.mark.parametrize("path", [*PATHS, "/openapi.json", "/health"])
 def test_head_request_returns_content_length(server: Server, path: str) -> None:
-    whole = server.send(head("GET", path, HOST))
+    full_reply = server.send(head("GET", path, HOST))
     with server.connect() as connection:
         connection.sendall(head("HEAD", path, HOST))
         reply = read_reply(connection, "HEAD")
         assert (reply.status, reply.body) == (200, b"")
-        assert reply.headers["content-length"] == str(len(whole.body))
+        assert reply.headers["content-length"] == str(len(full_reply.body))
 
 
 EXTENDED = [("/extendedAgentCard", REST), ("/agent/authenticatedExtendedCard", OLD_REST)]

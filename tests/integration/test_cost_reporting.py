@@ -36,7 +36,7 @@ def root():
     return SequentialAgent(
         name="desk",
         sub_agents=[
-            Agent(name="first", model=ProviderModel("openai:held", api_key_env="TEAM_KEY")),
+            Agent(name="first", model=ProviderModel("openai:nested", api_key_env="TEAM_KEY")),
             Agent(name="second", model="openai:named", memory="acc:anthropic:writer"),
         ],
     )
@@ -99,7 +99,9 @@ def respond(request: ProviderRequest) -> Reply:
         text = "\n".join(_texts(request.body))
         query = re.findall(r"<<\w+ query>>\n(.*?)\n<<\w+ end>>", text, re.S)[-1]
         sentences = [part for part in re.split(r"(?<=[.!?])\s+", query) if len(part) > 20]
-        answer["facts"] = [{**fitting_fact(schema), "text": one, "quote": one} for one in sentences]
+        answer["facts"] = [
+            {**fitting_fact(schema), "text": sentence, "quote": sentence} for sentence in sentences
+        ]
     if "scores" in answer:
         letters = sorted(set(re.findall(r"Answer [A-Z]", request.text)))
         metrics = ("relevance", "answer_quality", "instruction_following", "coherence")
@@ -149,16 +151,16 @@ def test_cached_responses_cost_nothing(
     server.script = [respond] * 100
     arguments = ["eval", *SMALL, *ALONE, *parts_of(server), "--cache", str(tmp_path / "cache")]
     assert acc([*arguments, "--out", str(tmp_path / "one"), "--json"]) == 0
-    one = json.loads(capsys.readouterr().out)
-    first = one["cost"]["total"]
+    first_summary = json.loads(capsys.readouterr().out)
+    first = first_summary["cost"]["total"]
     previous_count = server.count
     # The judge is called once if both agents give the same answer.
     calls = previous_count + first["from_cache"]
     assert acc([*arguments, "--out", str(tmp_path / "two"), "--json"]) == 0
-    two = json.loads(capsys.readouterr().out)
+    second_summary = json.loads(capsys.readouterr().out)
     assert server.count == previous_count == first["calls"]
     assert first["from_cache"] > 0
-    total = two["cost"]["total"]
+    total = second_summary["cost"]["total"]
     assert (total["calls"], total["from_cache"], total["input_tokens"]) == (0, calls, 0)
     assert total["cost"] == 0.0
     for path in sorted((tmp_path / "one" / "episodes").iterdir()):
@@ -305,13 +307,13 @@ def test_models_of_custom_agents_are_counted(
     monkeypatch.setenv("TEAM_KEY", "another")
     agents = "desk=python:cost_tree:root,other=python:cost_tree:Other"
     arguments = ["eval", *SMALL, *ALONE, "--agents", agents, "--out", "run", "--json"]
-    arguments += ["--price", "openai:held=2/10", "--price", "named=1/1", "--price", "writer=1/1"]
+    arguments += ["--price", "openai:nested=2/10", "--price", "named=1/1", "--price", "writer=1/1"]
     assert acc([*arguments, "--max-cost", "1"]) == 0
     output = capsys.readouterr()
     assert "--max-cost does not include the cost of other" in output.err
     summary = json.loads(output.out)
     rows = spent(summary)
-    assert rows["agent desk"]["models"] == ["openai:held", "openai:named"]
+    assert rows["agent desk"]["models"] == ["openai:nested", "openai:named"]
     assert rows["agent desk"]["cost"] == pytest.approx(4 * (AGENT_CALL + COMPRESSOR_CALL))
     assert rows["compressor desk"]["models"] == ["anthropic:writer"]
     assert rows["compressor desk"]["calls"] >= 4

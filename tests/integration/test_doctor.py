@@ -41,9 +41,9 @@ def doctor(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def statuses(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
-    assert done.stdout, done.stderr
-    return {entry["id"]: entry["status"] for entry in json.loads(done.stdout)["results"]}
+def statuses(completed: subprocess.CompletedProcess[str]) -> dict[str, str]:
+    assert completed.stdout, completed.stderr
+    return {entry["id"]: entry["status"] for entry in json.loads(completed.stdout)["results"]}
 
 
 def with_status(results: dict[str, str], status: str) -> set[str]:
@@ -108,17 +108,17 @@ def tokens(tmp_path: Path) -> Path:
 
 def test_own_open_server_has_no_failure() -> None:
     with our_server("sample_agents:everything") as url:
-        done = doctor(url, "--json")
+        completed = doctor(url, "--json")
         output = doctor(url, "--only", "send", "--only", "https")
-    results = statuses(done)
-    assert (done.returncode, with_status(results, "fail")) == (0, set()), done.stdout
+    results = statuses(completed)
+    assert (completed.returncode, with_status(results, "fail")) == (0, set()), completed.stdout
     for name in ("send", "resume", "subscribe", "idempotent", "push-targets", "size-limit"):
         assert results[name] == "ok"
     assert output.returncode == 0
     assert "✓ A message gets a reply" in output.stdout
     assert "! All traffic uses HTTPS" in output.stdout
     assert "分散トレーシング" not in output.stdout, "who asks for two checks gets two"
-    manual = [each["title_ja"] for each in json.loads(done.stdout)["manual_checks"]]
+    manual = [each["title_ja"] for each in json.loads(completed.stdout)["manual_checks"]]
     assert "trace_idによる分散トレーシングを設定" in manual
     assert "1 ok, 1 warn, 0 fail, 0 skipped" in output.stdout
     assert output.stderr == ""
@@ -137,9 +137,9 @@ def test_own_server_with_tokens_isolates_callers(tokens: Path) -> None:
 
 def test_official_server_fails_known_checks() -> None:
     with official_server() as url:
-        done = doctor(url, "--json")
-    assert done.returncode == 1
-    assert with_status(statuses(done), "fail") == MISSING | {"extended-card"}
+        completed = doctor(url, "--json")
+    assert completed.returncode == 1
+    assert with_status(statuses(completed), "fail") == MISSING | {"extended-card"}
 
 
 def test_official_server_with_tokens_does_not_isolate_contexts() -> None:
@@ -159,13 +159,13 @@ def test_official_server_with_tokens_does_not_isolate_contexts() -> None:
 )
 def test_server_with_one_version_and_binding_is_tested(options: list[str], interface: str) -> None:
     with official_server(*options) as url:
-        done = doctor(url, "--json")
-    report: dict[str, Any] = json.loads(done.stdout)
+        completed = doctor(url, "--json")
+    report: dict[str, Any] = json.loads(completed.stdout)
     assert report["interface"] == interface
-    results = statuses(done)
+    results = statuses(completed)
     for name in ("send", "get", "stream", "subscribe"):
         assert results[name] == "ok"
-    assert with_status(results, "fail") == MISSING | {"extended-card"}, done.stdout
+    assert with_status(results, "fail") == MISSING | {"extended-card"}, completed.stdout
 
 
 class _ControlCharacterHandler(BaseHTTPRequestHandler):
@@ -184,13 +184,13 @@ def test_control_characters_of_server_are_escaped() -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), _ControlCharacterHandler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        done = doctor(f"http://127.0.0.1:{server.server_port}")
+        completed = doctor(f"http://127.0.0.1:{server.server_port}")
         server.shutdown()
         thread.join()
-    assert done.returncode == 1
-    assert "\x1b" not in done.stdout
-    assert done.stdout.splitlines()[0].startswith("x")
-    assert "✗ The card has all required fields" in done.stdout
+    assert completed.returncode == 1
+    assert "\x1b" not in completed.stdout
+    assert completed.stdout.splitlines()[0].startswith("x")
+    assert "✗ The card has all required fields" in completed.stdout
 
 
 @pytest.mark.parametrize(
@@ -210,9 +210,9 @@ def test_control_characters_of_server_are_escaped() -> None:
 def test_wrong_usage_and_unreachable_server_exit_with_2(
     arguments: list[str], expected: str
 ) -> None:
-    done = doctor(*arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert expected in done.stderr
+    completed = doctor(*arguments)
+    assert (completed.returncode, completed.stdout) == (2, "")
+    assert expected in completed.stderr
 
 
 def test_server_with_grpc_only_is_not_tested() -> None:
@@ -251,9 +251,9 @@ def test_server_with_grpc_only_is_not_tested() -> None:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            done = doctor(f"http://127.0.0.1:{server.server_port}")
+            completed = doctor(f"http://127.0.0.1:{server.server_port}")
         finally:
             server.shutdown()
             thread.join()
-    assert done.returncode == 2
-    assert "the server was not tested: the card lists GRPC 1.0" in done.stderr
+    assert completed.returncode == 2
+    assert "the server was not tested: the card lists GRPC 1.0" in completed.stderr

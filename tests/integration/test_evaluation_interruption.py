@@ -38,10 +38,10 @@ def environment() -> dict[str, str]:
 
 def complete_run(server: ProviderServer, run: Path) -> dict[str, bytes]:
     """Complete a run and return its records."""
-    done = subprocess.run(  # noqa: S603 - our own command
+    completed = subprocess.run(  # noqa: S603 - our own command
         command(server, run), env=environment(), timeout=120, capture_output=True, check=False
     )
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
     return {path.name: path.read_bytes() for path in (run / "episodes").iterdir()}
 
 

@@ -72,7 +72,7 @@ def test_missing_key_ends_run_if_cache_lacks_responses(
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-    command = ["eval", *SMALL, "--model", "openai:gpt-5.2", "--cache", "kept", "--out", "run"]
+    command = ["eval", *SMALL, "--model", "openai:gpt-5.2", "--cache", "cache", "--out", "run"]
     assert acc([*command, "--workers", "1", "--quiet"]) == 1
     assert "OPENAI_API_KEY" in capsys.readouterr().err
     assert turns() == 0
@@ -97,13 +97,13 @@ def test_unreadable_cost_record_ends_run_without_agent_error(
     server.script = [fail(401, "no such key")] * 100
     assert acc(command) == 1
     server.script = []
-    place = Path("run/spending")
-    if place.exists():
-        shutil.rmtree(place)
-    place.write_text("no folder")
+    spending_path = Path("run/spending")
+    if spending_path.exists():
+        shutil.rmtree(spending_path)
+    spending_path.write_text("no folder")
     assert acc(command) == 1
     assert "run/spending/it-operations.000000.jsonl cannot be read" in capsys.readouterr().err
     assert turns() == 0
-    place.unlink()
+    spending_path.unlink()
     assert acc(command) == 0
     assert turns() == 6

@@ -174,9 +174,9 @@ def test_server_stop_ends_streams_and_tasks(tmp_path: Path) -> None:
     with server_with_file(tmp_path) as server:
         with (
             start(server, "count 1000 0.1", "stopped") as stream,
-            subscribe(server, task_of(next(stream.events())), buffer=2048) as stuck,
+            subscribe(server, task_of(next(stream.events())), buffer=2048) as unread_streams,
         ):
-            task_id = task_of(next(stuck.events()))
+            task_id = task_of(next(unread_streams.events()))
             waiting = send_without_waiting(server, "ask what now", "waits")
             wait_until_ended(server, waiting)
             assert server.terminate(within=10) < 6
@@ -204,10 +204,12 @@ def test_unread_stream_does_not_block_server_stop(
     tmp_path: Path,
 ) -> None:
     with server_with_file(tmp_path) as server:
-        stuck = [start(server, "count 3000", f"stuck-{number}", buffer=2048) for number in range(2)]
+        unread_streams = [
+            start(server, "count 3000", f"stuck-{number}", buffer=2048) for number in range(2)
+        ]
         time.sleep(1.0)
         assert server.terminate(within=15) < 8
-        for stream in stuck:
+        for stream in unread_streams:
             stream.connection.close()
         assert "Traceback" not in server.log
 

@@ -69,9 +69,9 @@ def test_oversized_bodies_are_rejected(server: Server, wire_format: WireFormat) 
 
 @every_wire_format
 def test_body_in_small_chunks_is_accepted(server: Server, wire_format: WireFormat) -> None:
-    whole = wire_format.send("hello", f"pieces-{wire_format}").partition(b"\r\n\r\n")[2]
+    body = wire_format.send("hello", f"pieces-{wire_format}").partition(b"\r\n\r\n")[2]
     raw = head("POST", wire_format.path, wire_format.headers(Transfer_Encoding="chunked"))
-    raw += b"".join(b"%x;ext=1\r\n%b\r\n" % (1, whole[at : at + 1]) for at in range(len(whole)))
+    raw += b"".join(b"%x;ext=1\r\n%b\r\n" % (1, body[at : at + 1]) for at in range(len(body)))
     assert b"echo: hello" in server.send(raw + b"0\r\nTrailer: x\r\n\r\n").body
 
 
@@ -152,7 +152,7 @@ def test_connection_stays_usable_after_rejected_request(
 ) -> None:
     name = f"goes-on-{wire_format}"
     smuggled = wire_format.send("smuggled", f"{name}-smuggled")
-    refused = [
+    rejected = [
         wire_format.post(b"{"),
         wire_format.post(smuggled, token=UNKNOWN_TOKEN),
         wire_format.post(smuggled, token=""),
@@ -161,7 +161,7 @@ def test_connection_stays_usable_after_rejected_request(
         wire_format.post(smuggled, Content_Type="text/plain"),
     ]
     with server.connect() as connection:
-        for raw in refused:
+        for raw in rejected:
             connection.sendall(raw)
             reply = read_reply(connection)
             assert "smuggled" not in reply.body.decode()
@@ -322,8 +322,8 @@ def test_expect_header_receives_100_continue(server: Server) -> None:
         assert connection.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
         connection.sendall(body)
         assert read_reply(connection).status == 200
-    stranger = head("POST", "/", RPC.headers("", Content_Length="9", Expect="100-continue"))
-    check_error(server.send(stranger), RPC, status=401)
+    unauthenticated = head("POST", "/", RPC.headers("", Content_Length="9", Expect="100-continue"))
+    check_error(server.send(unauthenticated), RPC, status=401)
 
 
 def test_websocket_upgrade_is_not_accepted(server: Server) -> None:

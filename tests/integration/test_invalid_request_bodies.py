@@ -118,19 +118,19 @@ WRONG: list[Any] = [
 
 @every_wire_format
 def test_wrong_field_types_are_rejected(server: Server, wire_format: WireFormat) -> None:
-    whole = wire_format.message("hello", "wrong-types", contextId="", metadata={})
-    fields = [*whole, "taskId", "extensions", "referenceTaskIds"]
+    valid_message = wire_format.message("hello", "wrong-types", contextId="", metadata={})
+    fields = [*valid_message, "taskId", "extensions", "referenceTaskIds"]
     envelope = "message" if wire_format.is_rpc or wire_format.is_new else "request"
     rejected = 0
     for number, wrong in enumerate(WRONG):
         for name in fields:
             params: dict[str, Any] = {
-                envelope: {**whole, "messageId": f"w-{number}-{name}", name: wrong}
+                envelope: {**valid_message, "messageId": f"w-{number}-{name}", name: wrong}
             }
             rejected += is_rejected(server, wire_format, params)
         for name in (envelope, "configuration", "metadata", "tenant"):
             params = {
-                envelope: {**whole, "messageId": f"v-{number}-{name}"},
+                envelope: {**valid_message, "messageId": f"v-{number}-{name}"},
                 name: wrong,
             }
             rejected += is_rejected(server, wire_format, params)
@@ -163,8 +163,8 @@ def test_unusual_call_ids_are_echoed_or_rejected(server: Server, wire_format: Wi
         reply = server.send(wire_format.post(wire_format.call({"id": "no-such"}, "get", call_id)))
         check_error(reply, wire_format)
         assert reply.json["id"] == call_id
-    strange: list[Any] = [True, [], {}, [1]]
-    for wrong in strange:
+    unusual_ids: list[Any] = [True, [], {}, [1]]
+    for wrong in unusual_ids:
         reply = server.send(wire_format.post(wire_format.call({"id": "no-such"}, "get", wrong)))
         assert code_of(wire_format, reply) == -32600
         assert reply.json["id"] is None

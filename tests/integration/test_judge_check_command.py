@@ -56,14 +56,14 @@ def test_check_reports_cost_and_reuses_cached_responses(
 ) -> None:
     server.script = [respond] * 20
     model = f"openai-compatible:judge@{server.url}"
-    words = ["judge", "check", "mine.toml", "--judge", f"model:{model}"]
-    words += ["--price", f"{model}=100/0", "--cache", "kept"]
-    assert acc(words) == 0
+    command = ["judge", "check", "mine.toml", "--judge", f"model:{model}"]
+    command += ["--price", f"{model}=100/0", "--cache", "cache"]
+    assert acc(command) == 0
     first = capsys.readouterr()
     # Two readings, one audit and one scoring for each case, with 11 input tokens each.
     assert len(server.requests) == 8
     assert "$0.0088 spent (judge $0.0088; 88 tokens in, 56 out)" in first.err
-    assert acc(words) == 0
+    assert acc(command) == 0
     second = capsys.readouterr()
     assert len(server.requests) == 8
     assert second.out == first.out
@@ -106,16 +106,16 @@ def test_check_stops_at_cost_limit_and_resumes_with_higher_limit(
 ) -> None:
     server.script = [respond] * 20
     model = f"openai-compatible:judge@{server.url}"
-    words = ["judge", "check", "mine.toml", "--judge", f"model:{model}"]
-    assert acc([*words, "--max-cost", "0.001"]) == 2
+    command = ["judge", "check", "mine.toml", "--judge", f"model:{model}"]
+    assert acc([*command, "--max-cost", "0.001"]) == 2
     assert f"the price of {model}" in capsys.readouterr().err
-    words += ["--price", f"{model}=100/0", "--cache", "kept"]
-    assert acc([*words, "--max-cost", "0.001"]) == 4
+    command += ["--price", f"{model}=100/0", "--cache", "cache"]
+    assert acc([*command, "--max-cost", "0.001"]) == 4
     output = capsys.readouterr()
     assert len(server.requests) == 4
     assert "the cost of $0.0044 has reached --max-cost $0.0010" in output.err
     assert "1 cases were not judged" in output.err
-    assert acc([*words, "--max-cost", "0.0044"]) == 0
+    assert acc([*command, "--max-cost", "0.0044"]) == 0
     assert len(server.requests) == 8
 
 

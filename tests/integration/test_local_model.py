@@ -217,8 +217,8 @@ async def test_server_requires_its_key_and_files_are_private(
     address = model._lease.address()
     assert address.url.startswith("http://127.0.0.1:")
     async with httpx2.AsyncClient(trust_env=False) as client:
-        refused = await client.post(f"{address.url}/v1/chat/completions", json={"messages": []})
-    assert refused.status_code == 401
+        response = await client.post(f"{address.url}/v1/chat/completions", json={"messages": []})
+    assert response.status_code == 401
     assert address.key not in repr(address)
     folder = runtime / "acc-local"
     assert folder.stat().st_mode & 0o777 == 0o700
@@ -354,13 +354,13 @@ def test_too_little_memory_is_named() -> None:
         "from acc.bootstrap.agents import make_model;"
         "asyncio.run(make_model('local?slots=16').complete(ModelRequest(query='Hello.')))"
     )
-    done = subprocess.run(  # noqa: S603 - our own interpreter
+    completed = subprocess.run(  # noqa: S603 - our own interpreter
         ["/bin/sh", "-c", 'ulimit -v 1500000; exec "$0" -c "$1"', sys.executable, code],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert "ModelFailed: local cannot be loaded: there is too little memory" in done.stderr
+    assert "ModelFailed: local cannot be loaded: there is too little memory" in completed.stderr
 
 
 def test_slow_start_times_out(
@@ -433,13 +433,13 @@ def test_command_line_runs_an_agent_with_the_local_model(tmp_path: Path, runtime
         encoding="utf-8",
     )
     before = set(servers(runtime))
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "acc", "run", "shop:clerk", "Name three colours."],
         cwd=tmp_path,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip()
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.strip()
     assert eventually(lambda: set(servers(runtime)) <= before, 5)

@@ -42,14 +42,19 @@ async def test_agent_uses_server_tools() -> None:
     )
     agent = Agent(name="buyer", model=model, tools=[McpToolset(command=SHOP)])
     async with runner_of(agent) as runner:
-        done = await run_once(runner)
-        names = [event.detail["name"] for event in done.events if event.kind is EventKind.ARTIFACT]
+        run_result = await run_once(runner)
+        names = [
+            event.detail["name"] for event in run_result.events if event.kind is EventKind.ARTIFACT
+        ]
         file = await runner.load_artifact(names[0], user_id="u", session_id="s")
-    recorded = tool_results(done)
-    assert done.text == "できました"
+    recorded = tool_results(run_result)
+    assert run_result.text == "できました"
     # Results are recorded in completion order. The model reads them in the order of its calls.
     actual = [
-        part.result for one in model.requests[1].messages for part in one.parts if part.result
+        part.result
+        for message in model.requests[1].messages
+        for part in message.parts
+        if part.result
     ]
     assert [result.content for result in actual] == [
         {"result": 3},
@@ -84,10 +89,10 @@ async def test_destructive_tool_runs_once_after_approval(
     assert paused.status == "input_required"
     assert lines(log)[1:] == ["add 4 4"]
     async with runner_of(agent("wiped"), store=store) as runner:
-        done = await runner.resume(
+        run_result = await runner.resume(
             user_id="u", session_id="s", answers=[approve(paused.requests[0].id)]
         )
-    assert done.text == "wiped"
+    assert run_result.text == "wiped"
     assert [line for line in lines(log) if not line.startswith("start")] == [
         "add 4 4",
         "wipe /shop",
@@ -96,23 +101,23 @@ async def test_destructive_tool_runs_once_after_approval(
 
 async def test_resume_without_tool_returns_error_result(tmp_path: Path) -> None:
     store = tmp_path / "s.db"
-    place = tmp_path / "mcp_shop_server.py"
-    place.write_text((HERE / "mcp_shop_server.py").read_text())
-    source = McpToolset(command=[sys.executable, str(place)], start_timeout=10)
+    server_path = tmp_path / "mcp_shop_server.py"
+    server_path.write_text((HERE / "mcp_shop_server.py").read_text())
+    source = McpToolset(command=[sys.executable, str(server_path)], start_timeout=10)
     first = Agent(name="a", model=ScriptedModel(call("wipe", path="x")), tools=[source])
     async with runner_of(first, store=store) as runner:
         paused = await run_once(runner)
-    place.unlink()
+    server_path.unlink()
     optional = McpToolset(command=source.command, required=False, start_timeout=10)
     second = Agent(name="a", model=ScriptedModel("so be it"), tools=[optional])
     async with runner_of(second, store=store) as runner:
-        done = await runner.resume(
+        run_result = await runner.resume(
             user_id="u", session_id="s", answers=[approve(paused.requests[0].id)]
         )
-    assert done.text == "so be it"
+    assert run_result.text == "so be it"
     assert (
-        tool_results(done)[0].is_error
-        and "no longer available" in tool_results(done)[0].content["error"]
+        tool_results(run_result)[0].is_error
+        and "no longer available" in tool_results(run_result)[0].content["error"]
     )
 
 
@@ -121,11 +126,11 @@ async def test_server_crash_is_a_tool_error_and_restarts(tmp_path: Path) -> None
     model = ScriptedModel(call("die"), call("add", a=1, b=1), "back again")
     source = McpToolset(command=[*SHOP, "--log", str(log)])
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
-        done = await run_once(runner)
-    lost, fine = tool_results(done)
-    assert lost.is_error and "the result of the call is unknown" in lost.content["error"]
-    assert "the shop burned down" in lost.content["error"]
-    assert fine.content == {"result": 2} and done.text == "back again"
+        run_result = await run_once(runner)
+    failed, succeeded = tool_results(run_result)
+    assert failed.is_error and "the result of the call is unknown" in failed.content["error"]
+    assert "the shop burned down" in failed.content["error"]
+    assert succeeded.content == {"result": 2} and run_result.text == "back again"
     assert len([line for line in lines(log) if line.startswith("start")]) == 2
 
 
@@ -156,10 +161,10 @@ async def test_timeout_cancels_call_at_server(tmp_path: Path) -> None:
     model = ScriptedModel(call("slow", seconds=60), call("add", a=1, b=1), "went on")
     source = McpToolset(command=[*SHOP, "--log", str(log)], timeout={"slow": 1.0})
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
-        done = await run_once(runner)
-        assert "did not finish within 1 seconds" in tool_results(done)[0].content["error"]
-        assert done.text == "went on"
-        progress = [event.text for event in done.events if event.kind is EventKind.PROGRESS]
+        run_result = await run_once(runner)
+        assert "did not finish within 1 seconds" in tool_results(run_result)[0].content["error"]
+        assert run_result.text == "went on"
+        progress = [event.text for event in run_result.events if event.kind is EventKind.PROGRESS]
         assert progress == ["半分まで来ました"]
         await wait_for_line(log, "slow was cancelled")
 
@@ -174,8 +179,8 @@ async def test_cancelled_run_cancels_call_and_keeps_connection(tmp_path: Path) -
             await wait_for_line(log, "slow begins 60.0")
             task.cancel()
         assert task.cancelled()
-        done = await run_once(runner)
-    assert done.text == "fine"
+        run_result = await run_once(runner)
+    assert run_result.text == "fine"
     assert "slow was cancelled" in lines(log)
     assert len([line for line in lines(log) if line.startswith("start")]) == 1
 
@@ -186,8 +191,8 @@ async def test_unresponsive_server_is_restarted(tmp_path: Path) -> None:
     source = McpToolset(command=[*SHOP, "--log", str(log)], timeout={"hang": 0.3})
     model = ScriptedModel(*[call("hang")] * 3, call("add", a=1, b=1), "alive")
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
-        done = await run_once(runner)
-    assert [result.is_error for result in tool_results(done)] == [True, True, True, False]
+        run_result = await run_once(runner)
+    assert [result.is_error for result in tool_results(run_result)] == [True, True, True, False]
     assert len([line for line in lines(log) if line.startswith("start")]) == 2
 
 
@@ -202,11 +207,11 @@ async def test_changed_tools_are_used_in_next_model_call() -> None:
     source = McpToolset(command=SHOP)
     agent = Agent(name="a", model=model, tools=[source])
     async with runner_of(agent) as runner:
-        done = await run_once(runner)
-    assert done.text == "seen"
-    outcomes = {result.name: result for result in tool_results(done)}
+        run_result = await run_once(runner)
+    assert run_result.text == "seen"
+    outcomes = {result.name: result for result in tool_results(run_result)}
     assert outcomes["hidden"].content == {"result": "boo"}
-    gone = tool_results(done)[2]
+    gone = tool_results(run_result)[2]
     assert gone.is_error and "no longer available" in gone.content["error"]
     assert "hidden" not in {tool.name for tool in model.requests[0].tools}
     last = {tool.name for tool in model.requests[-1].tools}
@@ -217,17 +222,17 @@ async def test_legacy_change_notification_is_handled(tmp_path: Path) -> None:
     model = ScriptedModel(call("echo", text="change"), call("新しい", text="やあ"), "seen")
     source = McpToolset(command=[*FAULTY, "polite"])
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
-        done = await run_once(runner)
-    assert [result.content for result in tool_results(done)] == ["change", "やあ"]
+        run_result = await run_once(runner)
+    assert [result.content for result in tool_results(run_result)] == ["change", "やあ"]
 
 
 async def test_invalid_lines_are_ignored_and_invalid_results_reported() -> None:
     model = ScriptedModel(call("echo", text="ok"), call("echo", text="nonsense"), "through")
     source = McpToolset(command=[*FAULTY, "garbage"])
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
-        done = await run_once(runner)
-    fine, bad = tool_results(done)
-    assert fine.content == "ok"
+        run_result = await run_once(runner)
+    succeeded, bad = tool_results(run_result)
+    assert succeeded.content == "ok"
     assert bad.is_error and "invalid response" in bad.content["error"]
 
 
@@ -236,8 +241,8 @@ async def test_too_long_line_ends_connection() -> None:
     source = McpToolset(command=[*FAULTY, "flood"], max_bytes=1_000_000)
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
         start = time.monotonic()
-        done = await run_once(runner)
-    assert "more than 1000000 bytes" in tool_results(done)[0].content["error"]
+        run_result = await run_once(runner)
+    assert "more than 1000000 bytes" in tool_results(run_result)[0].content["error"]
     assert time.monotonic() - start < 20
 
 
@@ -245,12 +250,12 @@ async def test_large_text_is_truncated_and_saved() -> None:
     model = ScriptedModel(call("big", characters=50_000), "read")
     source = McpToolset(command=SHOP, max_characters=1_000)
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
-        done = await run_once(runner)
-        name = next(e.detail["name"] for e in done.events if e.kind is EventKind.ARTIFACT)
-        whole = await runner.load_artifact(name, user_id="u", session_id="s")
-    content = tool_results(done)[0].content
+        run_result = await run_once(runner)
+        name = next(e.detail["name"] for e in run_result.events if e.kind is EventKind.ARTIFACT)
+        full_text = await runner.load_artifact(name, user_id="u", session_id="s")
+    content = tool_results(run_result)[0].content
     assert len(content) < 1_300 and name in content
-    assert whole is not None and len(whole.data.decode()) >= 50_000
+    assert full_text is not None and len(full_text.data.decode()) >= 50_000
 
 
 async def test_slow_start_is_awaited() -> None:
@@ -329,12 +334,12 @@ async def test_server_receives_only_named_variables(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-ours")
     monkeypatch.setenv("SHOP_KEY", "sk-shop")
-    model = ScriptedModel(call("environment"), "told")
+    model = ScriptedModel(call("environment"), "done")
     source = McpToolset(command=SHOP, env={"SHOP_KEY": "env:SHOP_KEY", "REGION": "東京"})
     assert "sk-" not in repr(source)
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
-        done = await run_once(runner)
-    content = tool_results(done)[0].content
+        run_result = await run_once(runner)
+    content = tool_results(run_result)[0].content
     assert content["SHOP_KEY"] == "sk-shop" and content["REGION"] == "東京"
     assert "OPENAI_API_KEY" not in content
 
@@ -342,10 +347,10 @@ async def test_server_receives_only_named_variables(
 async def test_tools_of_several_servers_have_prefixes() -> None:
     model = ScriptedModel([call("shop_add", a=1, b=1), call("rude_echo", text="x")], "both")
     shop = McpToolset(command=SHOP, name="shop", only=["a*"])
-    rude = McpToolset(command=[*FAULTY, "polite"], name="rude")
-    async with runner_of(Agent(name="a", model=model, tools=[shop, rude])) as runner:
-        done = await run_once(runner)
-    assert {result.name: result.content for result in tool_results(done)} == {
+    faulty = McpToolset(command=[*FAULTY, "polite"], name="rude")
+    async with runner_of(Agent(name="a", model=model, tools=[shop, faulty])) as runner:
+        run_result = await run_once(runner)
+    assert {result.name: result.content for result in tool_results(run_result)} == {
         "shop_add": {"result": 2},
         "rude_echo": "x",
     }
@@ -364,16 +369,18 @@ def test_closed_loop_leaves_no_server_process() -> None:
         "    found = [e.result.content['result'] for e in done.events if e.result]\n"
         "    print(found[0], done.text)\n"
     )
-    ran = subprocess.run(  # noqa: S603 - our own interpreter
+    completed = subprocess.run(  # noqa: S603 - our own interpreter
         [sys.executable, "-X", "dev", "-c", code],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
-    assert ran.returncode == 0, ran.stderr
-    assert "ResourceWarning" not in ran.stderr and "Traceback" not in ran.stderr, ran.stderr
-    actual = [line.split() for line in ran.stdout.splitlines()]
+    assert completed.returncode == 0, completed.stderr
+    assert "ResourceWarning" not in completed.stderr and "Traceback" not in completed.stderr, (
+        completed.stderr
+    )
+    actual = [line.split() for line in completed.stdout.splitlines()]
     assert [words[1] for words in actual] == ["one", "two"]
     for words in actual:
         assert not Path(f"/proc/{words[0]}").exists()
@@ -389,7 +396,7 @@ async def test_run_timeout_applies_to_unresponsive_server() -> None:
         assert time.monotonic() - start < 12
 
 
-async def ran(source: McpToolset, model: ScriptedModel) -> RunResult:
+async def run_toolset(source: McpToolset, model: ScriptedModel) -> RunResult:
     runner = Runner(Agent(name="a", model=model, tools=[source]))
     try:
         return await runner.run(user_id="u", session_id="s", message="go")
@@ -397,34 +404,34 @@ async def ran(source: McpToolset, model: ScriptedModel) -> RunResult:
         await runner.aclose()
 
 
-def result_of(done: RunResult) -> Any:
+def result_of(run_result: RunResult) -> Any:
     """Return the content of the first tool result."""
     return next(
-        e.result.content for e in done.events if e.kind is EventKind.TOOL_RESULT and e.result
+        e.result.content for e in run_result.events if e.kind is EventKind.TOOL_RESULT and e.result
     )
 
 
 async def test_secrets_are_redacted_in_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOP_KEY", "canary-東京-6f1d2c9b")
     env = {"TOK": "env:SHOP_KEY"}
-    dying = McpToolset(command=[*FAULTY, "tells"], env=env)
-    with pytest.raises(RemoteFailed) as raised:
-        await ran(dying, ScriptedModel("x"))
-    assert "6f1d2c9b" not in str(raised.value)
-    assert str(raised.value).startswith("MCP server mcp_faulty_server.py: ")
-    blaming = McpToolset(command=[*FAULTY, "blames"], env=env)
-    model = ScriptedModel(call("echo", text="x"), "told")
-    done = await ran(blaming, model)
-    assert "no such user: ***" in result_of(done)["error"]
-    assert "6f1d2c9b" not in str(done.events)
+    failing_server = McpToolset(command=[*FAULTY, "tells"], env=env)
+    with pytest.raises(RemoteFailed) as error:
+        await run_toolset(failing_server, ScriptedModel("x"))
+    assert "6f1d2c9b" not in str(error.value)
+    assert str(error.value).startswith("MCP server mcp_faulty_server.py: ")
+    error_server = McpToolset(command=[*FAULTY, "blames"], env=env)
+    model = ScriptedModel(call("echo", text="x"), "done")
+    run_result = await run_toolset(error_server, model)
+    assert "no such user: ***" in result_of(run_result)["error"]
+    assert "6f1d2c9b" not in str(run_result.events)
 
 
 async def test_malformed_tools_are_ignored(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    model = ScriptedModel(call("echo", text="やあ"), "heard")
+    model = ScriptedModel(call("echo", text="やあ"), "done")
     source = McpToolset(command=[*FAULTY, "sloppy"])
-    done = await ran(source, model)
-    assert result_of(done) == "やあ"
+    run_result = await run_toolset(source, model)
+    assert result_of(run_result) == "やあ"
     assert [tool.name for tool in model.requests[0].tools] == ["echo"]
     assert "3 malformed MCP tools" in caplog.text

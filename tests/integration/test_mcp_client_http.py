@@ -20,9 +20,9 @@ __all__ = ["no_leaked_processes"]
 
 
 def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as result:
+        result.bind(("127.0.0.1", 0))
+        return int(result.getsockname()[1])
 
 
 class HttpShop:
@@ -35,13 +35,13 @@ class HttpShop:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        words = [*SHOP, "--http", str(self.port), "--log", str(self._log)]
+        command = [*SHOP, "--http", str(self.port), "--log", str(self._log)]
         self._process = subprocess.Popen(  # noqa: S603 - our own server
-            words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         for _ in range(600):
-            with socket.socket() as one:
-                if one.connect_ex(("127.0.0.1", self.port)) == 0:
+            with socket.socket() as result:
+                if result.connect_ex(("127.0.0.1", self.port)) == 0:
                     return
             time.sleep(0.05)
         pytest.fail("the shop does not open")
@@ -81,15 +81,15 @@ async def test_http_transport_supports_tools(http_shop: HttpShop, tmp_path: Path
     )
     source = McpToolset(url=http_shop.url, allow=["127.0.0.1"], timeout={"slow": 1.0}, token="t0p")
     async with runner_of(Agent(name="a", model=model, tools=[source, pause])) as runner:
-        done = await run_once(runner)
+        run_result = await run_once(runner)
         await wait_for_line(tmp_path / "log", "slow was cancelled")
-    contents = {one.name: one.content for one in tool_results(done)}
+    contents = {result.name: result.content for result in tool_results(run_result)}
     assert contents["add"] == {"result": 3}
     assert contents["在庫を調べる"] == {"item": "お茶", "left": 3}
     assert "did not finish" in contents["slow"]["error"]
     assert contents["hidden"] == {"result": "boo"}
-    assert done.text == "done"
-    assert "t0p" not in repr(source) and "t0p" not in str(done.events)
+    assert run_result.text == "done"
+    assert "t0p" not in repr(source) and "t0p" not in str(run_result.events)
 
 
 async def test_http_transport_reconnects(http_shop: HttpShop) -> None:
@@ -104,8 +104,8 @@ async def test_http_transport_reconnects(http_shop: HttpShop) -> None:
     model = ScriptedModel(call("add", a=1, b=1), down, up, "back")
     source = McpToolset(url=http_shop.url, allow=["127.0.0.1"])
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
-        done = await run_once(runner)
-    first, lost, again = tool_results(done)
+        run_result = await run_once(runner)
+    first, lost, again = tool_results(run_result)
     assert first.content == {"result": 2}
     assert lost.is_error and "127.0.0.1" in lost.content["error"]
     assert again.content == {"result": 6}
@@ -115,16 +115,18 @@ async def test_http_server_crash_is_a_tool_error(http_shop: HttpShop) -> None:
     model = ScriptedModel(call("die"), "over")
     source = McpToolset(url=http_shop.url, allow=["127.0.0.1"])
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
-        done = await run_once(runner)
-    assert tool_results(done)[0].is_error and done.text == "over"
+        run_result = await run_once(runner)
+    assert tool_results(run_result)[0].is_error and run_result.text == "over"
 
 
 async def test_http_response_size_is_limited(http_shop: HttpShop) -> None:
     model = ScriptedModel(call("big", characters=200_000), call("add", a=1, b=1), "on")
     source = McpToolset(url=http_shop.url, allow=["127.0.0.1"], max_bytes=100_000)
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
-        done = await run_once(runner)
-    assert tool_results(done)[0].is_error and tool_results(done)[1].content == {"result": 2}
+        run_result = await run_once(runner)
+    assert tool_results(run_result)[0].is_error and tool_results(run_result)[1].content == {
+        "result": 2
+    }
 
 
 async def test_private_address_must_be_allowed(http_shop: HttpShop) -> None:
@@ -187,7 +189,7 @@ async def test_http_failures_end_the_run_with_reason(answer: bytes | None, expec
         )
         agent = Agent(name="a", model=ScriptedModel("x"), tools=[source])
         async with runner_of(agent) as runner:
-            with pytest.raises(RemoteFailed) as raised:
+            with pytest.raises(RemoteFailed) as error:
                 await run_once(runner)
-    assert expected in str(raised.value) and "t0p" not in str(raised.value)
+    assert expected in str(error.value) and "t0p" not in str(error.value)
     assert b"authorization: bearer t0p" in heads[0].lower()

@@ -24,8 +24,10 @@ ERAS = pytest.mark.parametrize("mode", ["auto", "legacy"])
 
 
 def started(*options: str) -> StdioServerParameters:
-    words = ["-m", "acc", "mcp", "mcp_served_agent:office", *options]
-    return StdioServerParameters(command=sys.executable, args=words, cwd=str(HERE), env=ENVIRONMENT)
+    command = ["-m", "acc", "mcp", "mcp_served_agent:office", *options]
+    return StdioServerParameters(
+        command=sys.executable, args=command, cwd=str(HERE), env=ENVIRONMENT
+    )
 
 
 def text(result: mcp_types.CallToolResult) -> str:
@@ -62,9 +64,11 @@ async def test_calls_continue_conversations(mode: str) -> None:
         assert set(listed) == {"office", "clerk"}
         assert listed["office"].description == "事務: pays and waits."
         first = await client.call_tool("office", {"message": "やあ"})
-        place = first.structured_content["conversation_id"]
-        again = await client.call_tool("office", {"message": "またね", "conversation_id": place})
-        lost = await client.call_tool("office", {"message": "また", "conversation_id": "lost"})
+        conversation_id = first.structured_content["conversation_id"]
+        again = await client.call_tool(
+            "office", {"message": "またね", "conversation_id": conversation_id}
+        )
+        unknown = await client.call_tool("office", {"message": "また", "conversation_id": "lost"})
         small = await client.call_tool(
             "office", {"message": "pay 5"}, progress_callback=on_progress
         )
@@ -75,11 +79,11 @@ async def test_calls_continue_conversations(mode: str) -> None:
         empty = await client.call_tool("office", {})
     assert text(first) == "言いました: やあ (first)"
     assert text(again) == "言いました: またね (again)"
-    assert again.structured_content["conversation_id"] == place
+    assert again.structured_content["conversation_id"] == conversation_id
     assert "note" not in again.structured_content
     note = "Conversation lost does not exist; earlier messages are unknown."
-    assert lost.structured_content["note"] == note
-    assert [getattr(part, "text", "") for part in lost.content] == [
+    assert unknown.structured_content["note"] == note
+    assert [getattr(part, "text", "") for part in unknown.content] == [
         "言いました: また (first)",
         note,
     ]
@@ -94,9 +98,9 @@ async def test_client_elicits_input(mode: str) -> None:
     person = ElicitationResponder(yes(), mcp_types.ElicitResult(action="decline"))
     async with Client(started(), mode=mode, elicitation_callback=person) as client:
         paid = await client.call_tool("office", {"message": "pay 500"})
-        refused = await client.call_tool("office", {"message": "pay 900"})
+        declined = await client.call_tool("office", {"message": "pay 900"})
     assert text(paid) == "result: paid 500"
-    assert "denied" in text(refused)
+    assert "denied" in text(declined)
     assert person.requests[0].message == 'May pay be called? pay {"amount":500}'
     assert set(person.requests[0].requested_schema["properties"]) == {"approve", "reason"}
 
@@ -107,8 +111,8 @@ async def test_input_can_be_answered_later(mode: str) -> None:
     async with Client(started(), mode=mode, elicitation_callback=person) as client:
         later = await client.call_tool("office", {"message": "pay 500", "conversation_id": "c"})
         assert later.is_error and len(person.requests) == 1
-        done = await client.call_tool("office", {"message": "well?", "conversation_id": "c"})
-    assert text(done) == "result: paid 500"
+        completed = await client.call_tool("office", {"message": "well?", "conversation_id": "c"})
+    assert text(completed) == "result: paid 500"
 
 
 @ERAS
@@ -124,9 +128,9 @@ async def test_client_without_elicitation_gets_instructions(mode: str, tmp_path:
     answers = [{"request_id": request_id, "verdict": "approve"}]
     async with Client(started(*store), mode=mode) as client:  # another process
         arguments = {"conversation_id": "会話", "answers": answers}
-        done = await client.call_tool("office", arguments)
+        completed = await client.call_tool("office", arguments)
         twice = await client.call_tool("office", arguments)
-    assert text(done) == "result: paid 500"
+    assert text(completed) == "result: paid 500"
     assert twice.is_error and "nothing_pending" in text(twice)
 
 
@@ -158,9 +162,18 @@ async def test_cancelled_call_is_recorded(mode: str, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    words = [sys.executable, "-m", "acc", "mcp", "mcp_served_agent:office", "--http", "--port", "0"]
+    command = [
+        sys.executable,
+        "-m",
+        "acc",
+        "mcp",
+        "mcp_served_agent:office",
+        "--http",
+        "--port",
+        "0",
+    ]
     with subprocess.Popen(  # noqa: S603 - our own interpreter
-        words, cwd=HERE, env={**os.environ, **ENVIRONMENT}, stdout=subprocess.PIPE, text=True
+        command, cwd=HERE, env={**os.environ, **ENVIRONMENT}, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
@@ -195,9 +208,9 @@ async def test_http_server_rejects_foreign_origins(url: str) -> None:
 
 
 def test_unknown_agent_is_reported_by_command() -> None:
-    words = [sys.executable, "-m", "acc", "mcp", "mcp_served_agent:nobody"]
-    done = subprocess.run(  # noqa: S603 - our own interpreter
-        words,
+    command = [sys.executable, "-m", "acc", "mcp", "mcp_served_agent:nobody"]
+    completed = subprocess.run(  # noqa: S603 - our own interpreter
+        command,
         cwd=HERE,
         env={**os.environ, **ENVIRONMENT},
         capture_output=True,
@@ -205,13 +218,13 @@ def test_unknown_agent_is_reported_by_command() -> None:
         timeout=60,
         check=False,
     )
-    assert done.returncode == 2 and "nobody" in done.stderr and not done.stdout
+    assert completed.returncode == 2 and "nobody" in completed.stderr and not completed.stdout
 
 
 async def test_command_accepts_file_reference(tmp_path: Path) -> None:
-    words = ["-m", "acc", "mcp", str(HERE / "mcp_served_agent.py") + ":office"]
+    command = ["-m", "acc", "mcp", str(HERE / "mcp_served_agent.py") + ":office"]
     server = StdioServerParameters(
-        command=sys.executable, args=words, cwd=str(tmp_path), env=ENVIRONMENT
+        command=sys.executable, args=command, cwd=str(tmp_path), env=ENVIRONMENT
     )
     async with Client(server) as client:
         greeting = await client.call_tool("office", {"message": "やあ"})

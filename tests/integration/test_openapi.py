@@ -36,10 +36,10 @@ def test_running_server_conforms_to_openapi_document(tmp_path: Path) -> None:
             "--no-color",
             "--no-shrink",
         ]
-        ran = subprocess.run(  # noqa: S603 - our own command
+        completed = subprocess.run(  # noqa: S603 - our own command
             command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
         )
-        assert ran.returncode == 0, ran.stdout[-10_000:] + ran.stderr
+        assert completed.returncode == 0, completed.stdout[-10_000:] + completed.stderr
         assert "internal error" not in server.log
         assert "Traceback" not in server.log
 

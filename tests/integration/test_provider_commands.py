@@ -134,7 +134,7 @@ def test_run_uses_the_model_of_the_environment(server: ProviderServer, tmp_path:
     assert completed.returncode == 0, completed.stderr
     assert "30 minutes" in completed.stdout
     assert [request.api for request in server.requests] == ["google", "google"]
-    refused = acc(
+    rejected = acc(
         "serve",
         "shop:root",
         "--port",
@@ -142,8 +142,8 @@ def test_run_uses_the_model_of_the_environment(server: ProviderServer, tmp_path:
         cwd=tmp_path,
         environment={"ACC_AGENT_MODEL": "openai:gpt-5.2"},
     )
-    assert refused.returncode != 0
-    assert "OPENAI_API_KEY" in refused.stderr
+    assert rejected.returncode != 0
+    assert "OPENAI_API_KEY" in rejected.stderr
 
 
 @pytest.mark.parametrize("memory", ["acc", "acc:openai:gpt-5.2"])

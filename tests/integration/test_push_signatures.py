@@ -48,24 +48,28 @@ async def test_receiver_verifies_with_published_keys(tmp_path: Path, how: str) -
     with run_receiver() as receiver, Server(tmp_path, *options, "--allow", "127.0.0.1") as server:
         document = published_keys(server)
         notifications = await notifications_for(server, receiver, "/hook")
-        wanted = {"scheme": "Basic", "credentials": "bWU6aXQ="}
-        authenticated = await notifications_for(server, receiver, "/own", authentication=wanted)
+        authentication = {"scheme": "Basic", "credentials": "bWU6aXQ="}
+        authenticated = await notifications_for(
+            server, receiver, "/own", authentication=authentication
+        )
     assert all("d" not in key for key in json.loads(document)["keys"])
     keys = read_key_set(document)
     verifier = NotificationVerifier(keys=keys, audience=f"{receiver.url}/hook")
-    for one in notifications:
-        authorization = one.headers.get("Authorization", "")
+    for notification in notifications:
+        authorization = notification.headers.get("Authorization", "")
         assert authorization.startswith("Bearer ey") is (how == "bearer")
-        assert verifier.verify(one.body, one.headers)
+        assert verifier.verify(notification.body, notification.headers)
         with pytest.raises(Unauthenticated, match="replayed"):
-            verifier.verify(one.body, one.headers)
+            verifier.verify(notification.body, notification.headers)
         with pytest.raises(Unauthenticated, match="digest"):
-            verifier.verify(one.body.replace(b"hook", b"other") + b" ", one.headers)
+            verifier.verify(
+                notification.body.replace(b"hook", b"other") + b" ", notification.headers
+            )
     # The requested authentication has priority, and the signature is still sent.
     own = NotificationVerifier(keys=keys, audience=f"{receiver.url}/own")
-    for one in authenticated:
-        assert one.headers["Authorization"] == "Basic bWU6aXQ="
-        assert own.verify(one.body, one.headers)
+    for notification in authenticated:
+        assert notification.headers["Authorization"] == "Basic bWU6aXQ="
+        assert own.verify(notification.body, notification.headers)
     with pytest.raises(Unauthenticated, match="audience"):
         own.verify(notifications[0].body, notifications[0].headers)
 

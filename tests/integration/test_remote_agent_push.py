@@ -16,8 +16,8 @@ HERE = ("127.0.0.1",)
 
 
 async def run_text(agent: RemoteAgent, text: str) -> str:
-    done = await Runner(agent).run(user_id="u", session_id="s", message=text)
-    return done.text
+    result = await Runner(agent).run(user_id="u", session_id="s", message=text)
+    return result.text
 
 
 def remote(server: Server, **fields: Any) -> RemoteAgent:

@@ -43,7 +43,7 @@ async def main():
 HOLD = """
 async def main():
     await store.open(key, holder=name)
-    print("held", flush=True)
+    print("open", flush=True)
     sys.stdin.read()
 """
 
@@ -119,7 +119,7 @@ def test_lease_of_killed_process_is_released_at_once(tmp_path: Path) -> None:
     path = tmp_path / "acc.db"
     process = start(HOLD, path, "holder")
     assert process.stdout is not None
-    assert process.stdout.readline() == "held\n"
+    assert process.stdout.readline() == "open\n"
     store = store_at(path)
     with pytest.raises(SessionBusy):
         run(store.open(KEY, holder="me"))

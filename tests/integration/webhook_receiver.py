@@ -28,16 +28,18 @@ class Receiver:
 
     def at(self, path: str) -> list[Notification]:
         """Return the notifications for a path in the order of arrival."""
-        return [one for one in self.notifications if one.path == path]
+        return [notification for notification in self.notifications if notification.path == path]
 
     async def wait_for_state(self, path: str, last: str) -> list[Notification]:
         """Wait until a path has received a state and return its notifications."""
         for _ in range(200):
             notifications = self.at(path)
-            if any(state_in(json.loads(one.body)) == last for one in notifications):
+            if any(
+                state_in(json.loads(notification.body)) == last for notification in notifications
+            ):
                 return notifications
             await asyncio.sleep(0.1)
-        raise AssertionError(f"{last} was not told, only {notifications}")
+        raise AssertionError(f"no notification with state {last}: {notifications}")
 
 
 def state_in(notification: Mapping[str, Any]) -> str:
