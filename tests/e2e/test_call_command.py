@@ -187,7 +187,12 @@ def test_a_terminal_shows_the_answer_as_it_comes_and_asks(payment: str, tmp_path
 def test_a_card_is_shown_and_valid(everything: str) -> None:
     done = acc("card", everything)
     assert done.returncode == 0, done.stderr
-    for told in ("Does what it is told.", "HTTP+JSON 0.3", "anyone", "the card is valid"):
+    for told in (
+        "Executes the command in a message.",
+        "HTTP+JSON 0.3",
+        "anyone",
+        "the card is valid",
+    ):
         assert told in done.stdout
     told = json.loads(acc("card", everything, "--json").stdout)
     assert (told["valid"], told["findings"], told["card"]["name"]) == (True, [], "everything")

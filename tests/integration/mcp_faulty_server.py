@@ -1,7 +1,7 @@
 """An MCP server of the older protocol version, without the SDK, that violates the protocol.
 
 python mcp_faulty_server.py MODE [FILE]: silent, dies, garbage, flood, mute, polite, stubborn,
-tells, blames, sloppy
+leaks, rejects, sloppy
 """
 
 import json
@@ -19,7 +19,7 @@ SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}}
 TOKEN = os.environ.get("TOK", "")
 STDERR_TEXTS = {
     "dies": "no license found",
-    "tells": f"bad token {TOKEN} " + "." * 285,
+    "leaks": f"bad token {TOKEN} " + "." * 285,
 }
 tools = ["echo"]
 
@@ -76,7 +76,7 @@ def call_tool(params: dict[str, Any]) -> dict[str, Any]:
 def reply(message: dict[str, Any]) -> None:
     fault = {"code": -32601, "message": "no such method"}
     result = handle_request(message["method"], message.get("params") or {})
-    if MODE == "blames" and message["method"] == "tools/call":
+    if MODE == "rejects" and message["method"] == "tools/call":
         result, fault = None, {"code": -32050, "message": f"no such user: {TOKEN}"}
     actual = {"error": fault} if result is None else {"result": result}
     send({"id": message["id"], **actual})

@@ -46,7 +46,7 @@ def stock(品物: str) -> Stock:
 
 @shop.tool(name="odd.name/with spaces")
 def odd() -> str:
-    """Have an odd name."""
+    """Return a text; the name of the tool has unusual characters."""
     return "odd"
 
 
@@ -59,7 +59,7 @@ def wipe(path: str) -> str:
 
 @shop.tool(structured_output=False)
 def picture() -> list[Any]:
-    """Draw."""
+    """Return an image."""
     return ["here it is", Image(data=b"\x89PNG no picture", format="png")]
 
 
@@ -71,7 +71,7 @@ def fail() -> str:
 
 @shop.tool()
 async def slow(seconds: float, ctx: Context) -> str:
-    """Take a while."""
+    """Wait and report progress."""
     log_line(f"slow begins {seconds}")
     try:
         await ctx.report_progress(1, 2, "半分まで来ました")
@@ -101,30 +101,30 @@ def die() -> str:
 
 @shop.tool()
 def big(characters: int) -> str:
-    """Say a lot."""
+    """Return a long text."""
     return "大" * characters
 
 
 @shop.tool()
 def environment() -> dict[str, str]:
-    """Tell the environment."""
+    """Return the environment variables."""
     return dict(os.environ)
 
 
 @shop.tool()
 def pid() -> int:
-    """Tell the process."""
+    """Return the process ID."""
     return os.getpid()
 
 
 def hidden() -> str:
-    """Be there later."""
+    """Return a text; the tool is added later."""
     return "boo"
 
 
 @shop.tool()
 async def change(ctx: Context) -> str:
-    """Take away one tool and bring another."""
+    """Remove one tool and add another."""
     shop.remove_tool("add")
     shop.add_tool(hidden)
     await ctx.notify_tools_changed()

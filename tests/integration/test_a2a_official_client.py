@@ -239,7 +239,7 @@ async def test_receiver_verifies_notifications(
         for notification in await receiver.wait_for_state(path, "COMPLETED")
     ]
     assert states[-1] == "COMPLETED"
-    for notification in receiver.at(path):
+    for notification in receiver.notifications_at(path):
         assert notification.headers["X-A2A-Notification-Token"] == f"for {path}"
         assert notification.headers["A2A-Version"] == a2a_client.mode.version
 

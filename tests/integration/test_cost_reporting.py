@@ -36,7 +36,7 @@ def root():
     return SequentialAgent(
         name="desk",
         sub_agents=[
-            Agent(name="first", model=ProviderModel("openai:nested", api_key_env="TEAM_KEY")),
+            Agent(name="first", model=ProviderModel("openai:direct", api_key_env="TEAM_KEY")),
             Agent(name="second", model="openai:named", memory="acc:anthropic:writer"),
         ],
     )
@@ -60,16 +60,16 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Provider
         yield running
 
 
-def names(server: ProviderServer) -> dict[str, str]:
+def model_names(server: ProviderServer) -> dict[str, str]:
     """Return the model names of agent, compressor and judge on the server."""
     return {
         part: f"openai-compatible:{part}@{server.url}" for part in ("agent", "compressor", "judge")
     }
 
 
-def parts_of(server: ProviderServer) -> tuple[str, ...]:
+def role_arguments(server: ProviderServer) -> tuple[str, ...]:
     """Return the arguments for a run with a priced model for each role."""
-    models = names(server)
+    models = model_names(server)
     return (
         *("--agents", "baseline,acc", "--model", models["agent"]),
         *("--compressor", models["compressor"], "--judge", f"model:{models['judge']}"),
@@ -78,7 +78,7 @@ def parts_of(server: ProviderServer) -> tuple[str, ...]:
     )
 
 
-def spent(summary: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def cost_rows(summary: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {f"{row['category']} {row['agent']}".strip(): row for row in summary["cost"]["spent"]}
 
 
@@ -100,7 +100,7 @@ def respond(request: ProviderRequest) -> Reply:
         query = re.findall(r"<<\w+ query>>\n(.*?)\n<<\w+ end>>", text, re.S)[-1]
         sentences = [part for part in re.split(r"(?<=[.!?])\s+", query) if len(part) > 20]
         answer["facts"] = [
-            {**fitting_fact(schema), "text": sentence, "quote": sentence} for sentence in sentences
+            {**example_fact(schema), "text": sentence, "quote": sentence} for sentence in sentences
         ]
     if "scores" in answer:
         letters = sorted(set(re.findall(r"Answer [A-Z]", request.text)))
@@ -109,7 +109,7 @@ def respond(request: ProviderRequest) -> Reply:
     return say(json.dumps(answer))
 
 
-def fitting_fact(schema: dict[str, Any]) -> dict[str, Any]:
+def example_fact(schema: dict[str, Any]) -> dict[str, Any]:
     fact: dict[str, Any] = example_for(schema["properties"]["facts"]["items"], schema)
     return fact
 
@@ -119,12 +119,12 @@ def test_tokens_and_cost_are_reported_by_role(
 ) -> None:
     server.script = [respond] * 100
     out = tmp_path / "run"
-    assert acc(["eval", *SMALL, *ALONE, *parts_of(server), "--out", str(out)]) == 0
+    assert acc(["eval", *SMALL, *ALONE, *role_arguments(server), "--out", str(out)]) == 0
     output = capsys.readouterr()
     counts = calls_by_model(server)
     assert counts == {"agent": 8, "compressor": 4, "judge": 4 * (1 + 2 + 1)}
     summary = json.loads((out / "summary.json").read_text())
-    rows = spent(summary)
+    rows = cost_rows(summary)
     assert rows.keys() == {"agent baseline", "agent acc", "compressor acc", "judge"}
     assert rows["agent acc"]["calls"] == 4
     assert rows["agent acc"]["input_tokens"] == 4 * 11
@@ -149,7 +149,14 @@ def test_cached_responses_cost_nothing(
     server: ProviderServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.script = [respond] * 100
-    arguments = ["eval", *SMALL, *ALONE, *parts_of(server), "--cache", str(tmp_path / "cache")]
+    arguments = [
+        "eval",
+        *SMALL,
+        *ALONE,
+        *role_arguments(server),
+        "--cache",
+        str(tmp_path / "cache"),
+    ]
     assert acc([*arguments, "--out", str(tmp_path / "one"), "--json"]) == 0
     first_summary = json.loads(capsys.readouterr().out)
     first = first_summary["cost"]["total"]
@@ -307,13 +314,13 @@ def test_models_of_custom_agents_are_counted(
     monkeypatch.setenv("TEAM_KEY", "another")
     agents = "desk=python:cost_tree:root,other=python:cost_tree:Other"
     arguments = ["eval", *SMALL, *ALONE, "--agents", agents, "--out", "run", "--json"]
-    arguments += ["--price", "openai:nested=2/10", "--price", "named=1/1", "--price", "writer=1/1"]
+    arguments += ["--price", "openai:direct=2/10", "--price", "named=1/1", "--price", "writer=1/1"]
     assert acc([*arguments, "--max-cost", "1"]) == 0
     output = capsys.readouterr()
     assert "--max-cost does not include the cost of other" in output.err
     summary = json.loads(output.out)
-    rows = spent(summary)
-    assert rows["agent desk"]["models"] == ["openai:nested", "openai:named"]
+    rows = cost_rows(summary)
+    assert rows["agent desk"]["models"] == ["openai:direct", "openai:named"]
     assert rows["agent desk"]["cost"] == pytest.approx(4 * (AGENT_CALL + COMPRESSOR_CALL))
     assert rows["compressor desk"]["models"] == ["anthropic:writer"]
     assert rows["compressor desk"]["calls"] >= 4
@@ -330,7 +337,7 @@ def test_custom_judge_model_is_counted(
 ) -> None:
     arguments = ["eval", *SMALL, *ALONE, "--agents", "acc", "--out", "run", "--json"]
     acc([*arguments, "--judge", "python:acc.testing:ScriptedModel"])
-    judge = spent(json.loads(capsys.readouterr().out))["judge"]
+    judge = cost_rows(json.loads(capsys.readouterr().out))["judge"]
     assert judge["models"] == ["python:acc.testing:ScriptedModel"]
     assert judge["calls"] >= 4
 
@@ -361,7 +368,7 @@ def test_dry_run_makes_no_call_writes_no_file_and_needs_no_key(
 def test_sent_tokens_are_within_estimate(
     turns: str, server: ProviderServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    models = names(server)
+    models = model_names(server)
     arguments = ["eval", "--scenario", "it-operations", "--episodes", "1", "--turns", turns]
     arguments += [*ALONE, "--model", models["agent"], "--compressor", models["compressor"]]
     arguments += ["--judge", f"model:{models['judge']}", "--out", "run", "--json"]

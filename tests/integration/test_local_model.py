@@ -49,7 +49,7 @@ def runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         os.environ["XDG_RUNTIME_DIR"] = before
     make_local_model.cache_clear()
     gc.collect()
-    assert eventually(lambda: not servers(folder)), "a server was left behind"
+    assert wait_until(lambda: not servers(folder)), "a server was left behind"
 
 
 @pytest.fixture(scope="module")
@@ -76,10 +76,10 @@ def command_of(pid: int) -> str:
     return Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8")
 
 
-def eventually(holds: Any, patience: float = 15.0) -> bool:
-    until = time.monotonic() + patience
+def wait_until(condition: Any, timeout_seconds: float = 15.0) -> bool:
+    until = time.monotonic() + timeout_seconds
     while time.monotonic() < until:
-        if holds():
+        if condition():
             return True
         time.sleep(0.1)
     return False
@@ -229,9 +229,9 @@ async def test_server_requires_its_key_and_files_are_private(
 # Sharing a server
 
 
-def user(what: str, name: str = SMALL) -> "subprocess.Popen[str]":
+def start_client(command: str, name: str = SMALL) -> "subprocess.Popen[str]":
     return subprocess.Popen(  # noqa: S603 - our own interpreter
-        [sys.executable, str(HERE / "local_model_client.py"), name, what],
+        [sys.executable, str(HERE / "local_model_client.py"), name, command],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -244,7 +244,7 @@ def read_message(process: "subprocess.Popen[str]") -> dict[str, Any]:
     return message
 
 
-def ended(process: "subprocess.Popen[str]", status: int) -> None:
+def wait_for_exit(process: "subprocess.Popen[str]", status: int) -> None:
     with process:
         pass
     assert process.returncode == status
@@ -253,7 +253,7 @@ def ended(process: "subprocess.Popen[str]", status: int) -> None:
 async def test_second_process_uses_the_same_server(model: LocalModel, runtime: Path) -> None:
     await model.complete(ModelRequest(query="Hello."))
     before = servers(runtime)
-    process = user("answer")
+    process = start_client("answer")
     assert read_message(process)["url"] == model._lease.address().url
     assert servers(runtime) == before
     process.communicate("\n", timeout=20)
@@ -272,33 +272,33 @@ async def test_three_concurrent_models_start_one_server(runtime: Path) -> None:
     assert len(set(servers(runtime)) - set(before)) == 1
     for each in models:
         each.release()
-    assert eventually(lambda: set(servers(runtime)) <= set(before))
+    assert wait_until(lambda: set(servers(runtime)) <= set(before))
 
 
 def test_server_ends_with_its_last_user(runtime: Path) -> None:
     before = set(servers(runtime))
     name = "local?context=768&max_tokens=8"
-    starter = user("answer", name)
+    starter = start_client("answer", name)
     url = read_message(starter)["url"]
-    other = user("answer", name)
+    other = start_client("answer", name)
     assert read_message(other)["url"] == url
     starter.kill()
-    ended(starter, -signal.SIGKILL)
+    wait_for_exit(starter, -signal.SIGKILL)
     time.sleep(1.5)
     assert len(set(servers(runtime)) - before) == 1
     other.kill()
-    ended(other, -signal.SIGKILL)
-    assert eventually(lambda: set(servers(runtime)) <= before, 5)
+    wait_for_exit(other, -signal.SIGKILL)
+    assert wait_until(lambda: set(servers(runtime)) <= before, 5)
 
 
 def test_server_ends_if_its_only_user_is_killed_during_an_answer(runtime: Path) -> None:
     before = set(servers(runtime))
-    process = user("stream", "local?context=1024&max_tokens=900")
+    process = start_client("stream", "local?context=1024&max_tokens=900")
     assert read_message(process)["piece"]
     assert len(set(servers(runtime)) - before) == 1
     process.kill()
-    ended(process, -signal.SIGKILL)
-    assert eventually(lambda: set(servers(runtime)) <= before, 5)
+    wait_for_exit(process, -signal.SIGKILL)
+    assert wait_until(lambda: set(servers(runtime)) <= before, 5)
 
 
 async def test_killed_server_is_started_again(runtime: Path) -> None:
@@ -309,14 +309,14 @@ async def test_killed_server_is_started_again(runtime: Path) -> None:
     (server,) = set(servers(runtime)) - before
     os.kill(server, signal.SIGKILL)
     with pytest.raises(ModelFailed, match="ended before the end of the answer"):
-        await _drained(pieces)
+        await drain(pieces)
     assert (
         await local("local?context=640&max_tokens=8").complete(ModelRequest(query="Hello."))
     ).text
     model.release()
 
 
-async def _drained(pieces: AsyncIterator[str | ModelResponse]) -> None:
+async def drain(pieces: AsyncIterator[str | ModelResponse]) -> None:
     async for _ in pieces:
         pass
 
@@ -326,7 +326,7 @@ async def test_idle_server_ends_and_is_started_again(runtime: Path) -> None:
     model = local("local?context=512&max_tokens=8&idle_minutes=0.02")
     await model.complete(ModelRequest(query="Hello."))
     assert len(set(servers(runtime)) - before) == 1
-    assert eventually(lambda: set(servers(runtime)) <= before)
+    assert wait_until(lambda: set(servers(runtime)) <= before)
     assert (await model.complete(ModelRequest(query="Hello."))).text
     model.release()
 
@@ -374,7 +374,7 @@ def test_slow_start_times_out(
     model = local("local?context=600&start_seconds=1")
     with pytest.raises(ModelFailed, match="not ready after 1 s"):
         model._lease.address()
-    assert eventually(lambda: set(servers(runtime)) <= before, 5)
+    assert wait_until(lambda: set(servers(runtime)) <= before, 5)
 
 
 # Agents
@@ -442,4 +442,4 @@ def test_command_line_runs_an_agent_with_the_local_model(tmp_path: Path, runtime
     )
     assert completed.returncode == 0, completed.stderr
     assert completed.stdout.strip()
-    assert eventually(lambda: set(servers(runtime)) <= before, 5)
+    assert wait_until(lambda: set(servers(runtime)) <= before, 5)

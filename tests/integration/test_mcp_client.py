@@ -414,12 +414,12 @@ def result_of(run_result: RunResult) -> Any:
 async def test_secrets_are_redacted_in_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOP_KEY", "canary-東京-6f1d2c9b")
     env = {"TOK": "env:SHOP_KEY"}
-    failing_server = McpToolset(command=[*FAULTY, "tells"], env=env)
+    failing_server = McpToolset(command=[*FAULTY, "leaks"], env=env)
     with pytest.raises(RemoteFailed) as error:
         await run_toolset(failing_server, ScriptedModel("x"))
     assert "6f1d2c9b" not in str(error.value)
     assert str(error.value).startswith("MCP server mcp_faulty_server.py: ")
-    error_server = McpToolset(command=[*FAULTY, "blames"], env=env)
+    error_server = McpToolset(command=[*FAULTY, "rejects"], env=env)
     model = ScriptedModel(call("echo", text="x"), "done")
     run_result = await run_toolset(error_server, model)
     assert "no such user: ***" in result_of(run_result)["error"]

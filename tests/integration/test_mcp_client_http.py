@@ -67,7 +67,7 @@ async def test_http_transport_supports_tools(http_shop: HttpShop, tmp_path: Path
         await asyncio.sleep(0.1)
         return "waited"
 
-    def until_found(prompt: Any) -> Any:
+    def until_tool_is_listed(prompt: Any) -> Any:
         # the change notification arrives on another stream, after the response
         if "boo" in str(prompt.messages[-1]):
             return "done"
@@ -77,7 +77,7 @@ async def test_http_transport_supports_tools(http_shop: HttpShop, tmp_path: Path
         [call("add", a=1, b=2), call("在庫を調べる", 品物="お茶")],
         call("slow", seconds=60),
         call("change"),
-        *[until_found] * 50,
+        *[until_tool_is_listed] * 50,
     )
     source = McpToolset(url=http_shop.url, allow=["127.0.0.1"], timeout={"slow": 1.0}, token="t0p")
     async with runner_of(Agent(name="a", model=model, tools=[source, pause])) as runner:

@@ -23,7 +23,7 @@ ENVIRONMENT = {"PYTHONPATH": SOURCE}
 ERAS = pytest.mark.parametrize("mode", ["auto", "legacy"])
 
 
-def started(*options: str) -> StdioServerParameters:
+def server_parameters(*options: str) -> StdioServerParameters:
     command = ["-m", "acc", "mcp", "mcp_served_agent:office", *options]
     return StdioServerParameters(
         command=sys.executable, args=command, cwd=str(HERE), env=ENVIRONMENT
@@ -59,7 +59,7 @@ async def test_calls_continue_conversations(mode: str) -> None:
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
         received.append(message)
 
-    async with Client(started("--sub-agents"), mode=mode) as client:
+    async with Client(server_parameters("--sub-agents"), mode=mode) as client:
         listed = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert set(listed) == {"office", "clerk"}
         assert listed["office"].description == "事務: pays and waits."
@@ -96,7 +96,7 @@ async def test_calls_continue_conversations(mode: str) -> None:
 @ERAS
 async def test_client_elicits_input(mode: str) -> None:
     person = ElicitationResponder(yes(), mcp_types.ElicitResult(action="decline"))
-    async with Client(started(), mode=mode, elicitation_callback=person) as client:
+    async with Client(server_parameters(), mode=mode, elicitation_callback=person) as client:
         paid = await client.call_tool("office", {"message": "pay 500"})
         declined = await client.call_tool("office", {"message": "pay 900"})
     assert text(paid) == "result: paid 500"
@@ -108,7 +108,7 @@ async def test_client_elicits_input(mode: str) -> None:
 @ERAS
 async def test_input_can_be_answered_later(mode: str) -> None:
     person = ElicitationResponder(mcp_types.ElicitResult(action="cancel"), yes())
-    async with Client(started(), mode=mode, elicitation_callback=person) as client:
+    async with Client(server_parameters(), mode=mode, elicitation_callback=person) as client:
         later = await client.call_tool("office", {"message": "pay 500", "conversation_id": "c"})
         assert later.is_error and len(person.requests) == 1
         completed = await client.call_tool("office", {"message": "well?", "conversation_id": "c"})
@@ -118,7 +118,7 @@ async def test_input_can_be_answered_later(mode: str) -> None:
 @ERAS
 async def test_client_without_elicitation_gets_instructions(mode: str, tmp_path: Path) -> None:
     store = ("--store", str(tmp_path / "s.db"))
-    async with Client(started(*store), mode=mode) as client:
+    async with Client(server_parameters(*store), mode=mode) as client:
         waits = await client.call_tool("office", {"message": "pay 500", "conversation_id": "会話"})
         still = await client.call_tool("office", {"message": "hello", "conversation_id": "会話"})
     assert waits.is_error and waits.structured_content["status"] == "input_required"
@@ -126,7 +126,7 @@ async def test_client_without_elicitation_gets_instructions(mode: str, tmp_path:
     assert still.is_error and text(still) == text(waits)
     request_id = text(waits).splitlines()[1].removeprefix("- ").split(":")[0]
     answers = [{"request_id": request_id, "verdict": "approve"}]
-    async with Client(started(*store), mode=mode) as client:  # another process
+    async with Client(server_parameters(*store), mode=mode) as client:  # another process
         arguments = {"conversation_id": "会話", "answers": answers}
         completed = await client.call_tool("office", arguments)
         twice = await client.call_tool("office", arguments)
@@ -143,7 +143,7 @@ async def test_cancelled_call_is_recorded(mode: str, tmp_path: Path) -> None:
         if message == "sample_agents: 待っています":
             received.set()
 
-    async with Client(started("--store", str(path)), mode=mode) as client:
+    async with Client(server_parameters("--store", str(path)), mode=mode) as client:
         arguments = {"message": "wait 60", "conversation_id": "c"}
         async with asyncio.TaskGroup() as group:
             task = group.create_task(

@@ -270,7 +270,7 @@ async def test_run_sums_usage_and_cost_of_a_providers_model(server: ProviderServ
     assert usage.is_priced
     assert usage.cost == pytest.approx(1011 * 1.75e-6 + 107 * 14e-6)
     *usages, total = [event.usage for event in result.events if event.usage is not None]
-    assert sum(one.cost or 0.0 for one in usages) == pytest.approx(usage.cost)
+    assert sum(item.cost or 0.0 for item in usages) == pytest.approx(usage.cost)
     assert total == usage
     assert KEY not in repr(result)
 
@@ -278,7 +278,7 @@ async def test_run_sums_usage_and_cost_of_a_providers_model(server: ProviderServ
 async def test_fifty_concurrent_streams_complete(server: ProviderServer) -> None:
     model = model_of("openai-chat", server)
 
-    async def one(number: int) -> str:
+    async def stream_one(number: int) -> str:
         pieces, answer = await stream_all(model, ModelRequest(query=f"number {number}"))
         assert "".join(pieces) == answer.text
         return answer.text
@@ -289,7 +289,7 @@ async def test_fifty_concurrent_streams_complete(server: ProviderServer) -> None
         )
     ] * 50
     async with asyncio.TaskGroup() as group:
-        running = [group.create_task(one(number)) for number in range(50)]
+        running = [group.create_task(stream_one(number)) for number in range(50)]
     await model.aclose()
     assert [task.result() for task in running] == [f"number {n} ok" for n in range(50)]
     assert server.max_open_requests == 50

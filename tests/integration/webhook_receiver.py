@@ -26,14 +26,14 @@ class Receiver:
     url: str = ""
     notifications: list[Notification] = field(default_factory=list)
 
-    def at(self, path: str) -> list[Notification]:
+    def notifications_at(self, path: str) -> list[Notification]:
         """Return the notifications for a path in the order of arrival."""
         return [notification for notification in self.notifications if notification.path == path]
 
     async def wait_for_state(self, path: str, last: str) -> list[Notification]:
         """Wait until a path has received a state and return its notifications."""
         for _ in range(200):
-            notifications = self.at(path)
+            notifications = self.notifications_at(path)
             if any(
                 state_in(json.loads(notification.body)) == last for notification in notifications
             ):
