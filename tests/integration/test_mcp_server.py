@@ -140,7 +140,7 @@ async def test_cancelled_call_is_recorded(mode: str, tmp_path: Path) -> None:
     received = asyncio.Event()
 
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-        if message == "sample_agents: 待っています":
+        if message == "office: 待っています":
             received.set()
 
     async with Client(server_parameters("--store", str(path)), mode=mode) as client:
