@@ -33,13 +33,13 @@ def served(agent: str, *options: str | Path) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def everything() -> Iterator[str]:
-    with served("office:everything") as url:
+    with served("sample_agents:everything") as url:
         yield url
 
 
 @pytest.fixture(scope="module")
 def payment() -> Iterator[str]:
-    with served("office:payment") as url:
+    with served("sample_agents:payment") as url:
         yield url
 
 
@@ -126,7 +126,7 @@ def test_a_token_is_taken_from_the_environment_and_never_shown(tmp_path: Path) -
     token = "acc_alice-token"
     entry = TokenEntry(sha256=token_hash(token), caller="alice")
     append_entry(tmp_path / "tokens.toml", entry)
-    with served("office:everything", "--tokens", tmp_path / "tokens.toml") as url:
+    with served("sample_agents:everything", "--tokens", tmp_path / "tokens.toml") as url:
         refused = acc("call", url, "hello")
         assert refused.returncode == 1
         assert "credentials" in refused.stderr
@@ -187,7 +187,12 @@ def test_a_terminal_shows_the_answer_as_it_comes_and_asks(payment: str, tmp_path
 def test_a_card_is_shown_and_valid(everything: str) -> None:
     done = acc("card", everything)
     assert done.returncode == 0, done.stderr
-    for told in ("Does what it is told.", "HTTP+JSON 0.3", "anyone", "the card is valid"):
+    for told in (
+        "Executes the command in a message.",
+        "HTTP+JSON 0.3",
+        "anyone",
+        "the card is valid",
+    ):
         assert told in done.stdout
     told = json.loads(acc("card", everything, "--json").stdout)
     assert (told["valid"], told["findings"], told["card"]["name"]) == (True, [], "everything")

@@ -13,7 +13,7 @@ AGENTS = Path(__file__).parent.parent / "integration"
 
 @pytest.fixture(scope="module")
 def everything() -> Iterator[str]:
-    process = start("serve", "office:everything", "--port", "0", cwd=AGENTS)
+    process = start("serve", "sample_agents:everything", "--port", "0", cwd=AGENTS)
     assert process.stdout is not None
     try:
         yield process.stdout.readline().split()[-1]

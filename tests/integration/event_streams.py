@@ -1,4 +1,4 @@
-"""Reading server-sent events off a socket, as slowly as one likes."""
+"""Read server-sent events from a socket at a controlled speed."""
 
 import json
 import socket
@@ -7,13 +7,13 @@ from http.client import HTTPResponse
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from server_process import ALICE, Server, Side, head
+from server_process import ALICE, Server, WireFormat, head
 
-REST = Side("REST", "1.0")
+REST = WireFormat("REST", "1.0")
 
 
 class Event(NamedTuple):
-    """An event; one without a number is a comment."""
+    """A server-sent event; the number of a comment is negative."""
 
     number: int
     data: dict[str, Any]
@@ -43,7 +43,7 @@ class EventStream:
         self.connection.close()
 
     def lines(self) -> Iterator[Event]:
-        """Give events and comments until the stream ends."""
+        """Yield events and comments until the stream ends."""
         number = -1
         while line := self._response.readline():
             if line.startswith(b"id: "):
@@ -54,47 +54,47 @@ class EventStream:
                 yield Event(-1, {})
 
     def events(self) -> Iterator[Event]:
-        """Give events until the stream ends."""
+        """Yield events until the stream ends."""
         return (event for event in self.lines() if event.number >= 0)
 
     def numbers(self) -> list[int]:
-        """Return the numbers of the events that are still to come."""
+        """Return the numbers of the remaining events."""
         return [event.number for event in self.events()]
 
 
 def task_of(event: Event) -> str:
-    """Return the task that an event is of."""
-    held = next(iter(event.data.values()))
-    return str(held.get("taskId") or held["id"])
+    """Return the ID of the task of an event."""
+    payload = next(iter(event.data.values()))
+    return str(payload.get("taskId") or payload["id"])
 
 
 def state_of(event: Event) -> str:
-    """Return the state that an event tells, empty if it tells none."""
-    held = event.data.get("statusUpdate") or event.data.get("task") or {}
-    return str(held.get("status", {}).get("state", "")).removeprefix("TASK_STATE_")
+    """Return the task state in an event, or an empty string."""
+    payload = event.data.get("statusUpdate") or event.data.get("task") or {}
+    return str(payload.get("status", {}).get("state", "")).removeprefix("TASK_STATE_")
 
 
 def start(
     server: Server, text: str, message_id: str, *, after: int | None = None, buffer: int = 0
 ) -> EventStream:
-    """Send a message and follow what comes of it."""
-    more = {} if after is None else {"Last_Event_ID": str(after)}
+    """Send a message and open its event stream."""
+    headers = {} if after is None else {"Last_Event_ID": str(after)}
     body = REST.call({"message": REST.message(text, message_id)})
-    raw = REST.post(body, path="/message:stream", **more)
+    raw = REST.post(body, path="/message:stream", **headers)
     return EventStream(server.connect(seconds=30, buffer=buffer), raw)
 
 
 def subscribe(
     server: Server, task_id: str, *, after: int | None = None, buffer: int = 0
 ) -> EventStream:
-    """Follow a task."""
-    more = {} if after is None else {"Last-Event-ID": str(after)}
-    raw = head("GET", f"/tasks/{task_id}:subscribe", REST.headers() | more)
+    """Open an event stream of an existing task."""
+    headers = {} if after is None else {"Last-Event-ID": str(after)}
+    raw = head("GET", f"/tasks/{task_id}:subscribe", REST.headers() | headers)
     return EventStream(server.connect(seconds=30, buffer=buffer), raw)
 
 
-def begin(server: Server, text: str, message_id: str) -> str:
-    """Send a message without waiting for what comes of it, and return the task."""
+def send_without_waiting(server: Server, text: str, message_id: str) -> str:
+    """Send a message without waiting for the result and return the task ID."""
     message = REST.message(text, message_id)
     body = REST.call({"message": message, "configuration": {"returnImmediately": True}})
     reply = server.send(REST.post(body))
@@ -102,8 +102,8 @@ def begin(server: Server, text: str, message_id: str) -> str:
     return str(reply.json["task"]["id"])
 
 
-def get(server: Server, task_id: str) -> dict[str, Any]:
-    """Return a task as it is now."""
+def get_task(server: Server, task_id: str) -> dict[str, Any]:
+    """Return the current task."""
     reply = server.send(REST.get(task_id, token=ALICE))
     assert reply.status == 200, reply
     task: dict[str, Any] = reply.json

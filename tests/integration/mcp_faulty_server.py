@@ -1,7 +1,7 @@
 """An MCP server of the older protocol version, without the SDK, that violates the protocol.
 
 python mcp_faulty_server.py MODE [FILE]: silent, dies, garbage, flood, mute, polite, stubborn,
-tells, blames, sloppy
+leaks, rejects, sloppy
 """
 
 import json
@@ -17,14 +17,14 @@ MODE = sys.argv[1]
 FILE = Path(sys.argv[2]) if len(sys.argv) > 2 else None
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}}
 TOKEN = os.environ.get("TOK", "")
-LAST_WORDS = {
+STDERR_TEXTS = {
     "dies": "no license found",
-    "tells": f"bad token {TOKEN} " + "." * 285,
+    "leaks": f"bad token {TOKEN} " + "." * 285,
 }
 tools = ["echo"]
 
 
-def note(text: str) -> None:
+def log_line(text: str) -> None:
     if FILE is not None:
         with FILE.open("a", encoding="utf-8") as out:
             out.write(text + "\n")
@@ -35,13 +35,13 @@ def send(message: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def garble() -> None:
+def send_garbage() -> None:
     sys.stdout.write("Welcome to my server!\n{]\n\n[1, 2]\n\xff\n")
     send({"id": 424242, "result": {"who": "asked for this?"}})
     send({"method": "notifications/nonsense", "params": {"x": 1}})
 
 
-def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
+def handle_request(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
     if method == "initialize":
         return {
             "protocolVersion": params["protocolVersion"],
@@ -51,17 +51,17 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
     if method == "tools/list":
         if MODE == "mute":
             time.sleep(3600)
-        listed: list[Any] = [{"name": name, "inputSchema": SCHEMA} for name in tools]
+        listing: list[Any] = [{"name": name, "inputSchema": SCHEMA} for name in tools]
         if MODE == "sloppy":
-            listed += [{"name": "no_schema"}, "no tool", {"name": 7, "inputSchema": SCHEMA}]
-        return {"tools": listed}
+            listing += [{"name": "no_schema"}, "no tool", {"name": 7, "inputSchema": SCHEMA}]
+        return {"tools": listing}
     if method == "tools/call":
-        return called(params)
+        return call_tool(params)
     return None
 
 
-def called(params: dict[str, Any]) -> dict[str, Any]:
-    note(f"call {params['name']}")
+def call_tool(params: dict[str, Any]) -> dict[str, Any]:
+    log_line(f"call {params['name']}")
     if MODE == "garbage" and params["arguments"].get("text") == "nonsense":
         return {"content": "this should be a list"}
     if MODE == "flood":
@@ -75,30 +75,30 @@ def called(params: dict[str, Any]) -> dict[str, Any]:
 
 def reply(message: dict[str, Any]) -> None:
     fault = {"code": -32601, "message": "no such method"}
-    found = answer(message["method"], message.get("params") or {})
-    if MODE == "blames" and message["method"] == "tools/call":
-        found, fault = None, {"code": -32050, "message": f"no such user: {TOKEN}"}
-    actual = {"error": fault} if found is None else {"result": found}
+    result = handle_request(message["method"], message.get("params") or {})
+    if MODE == "rejects" and message["method"] == "tools/call":
+        result, fault = None, {"code": -32050, "message": f"no such user: {TOKEN}"}
+    actual = {"error": fault} if result is None else {"result": result}
     send({"id": message["id"], **actual})
 
 
 def main() -> None:
-    note("start")
-    if MODE in LAST_WORDS:
-        sys.stderr.write(LAST_WORDS[MODE] + "\n")
+    log_line("start")
+    if MODE in STDERR_TEXTS:
+        sys.stderr.write(STDERR_TEXTS[MODE] + "\n")
         sys.exit(3)
     if MODE == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         child = subprocess.Popen(["sleep", "600"])  # noqa: S607 - left behind on purpose
-        note(f"child {child.pid}")
+        log_line(f"child {child.pid}")
     for line in sys.stdin:
         if MODE == "silent":
             continue
         message = json.loads(line)
         if MODE == "garbage":
-            garble()
+            send_garbage()
         if message["method"] == "notifications/cancelled":
-            note("cancelled")
+            log_line("cancelled")
         if "id" not in message:
             continue
         reply(message)

@@ -1,4 +1,4 @@
-"""An agent to be offered by `acc mcp`: it pays, asks, takes its time, and has a sub-agent."""
+"""An agent for `acc mcp` with payments, approvals, a slow tool and a sub-agent."""
 
 import asyncio
 
@@ -18,32 +18,34 @@ def pay(amount: int) -> str:
 
 @tool
 async def wait(seconds: float, ctx: ToolContext) -> str:
-    """Take a while."""
+    """Wait for some seconds."""
     await ctx.progress("待っています")
     await asyncio.sleep(seconds)
     return "waited"
 
 
-class Office:
-    """A model that does what it is told: `pay 5`, `wait 1`, or repeats what it hears."""
+class CommandModel:
+    """A model that follows commands (`pay 5`, `wait 1`) and echoes other messages."""
 
     async def complete(self, prompt: ModelRequest) -> ModelResponse:
         if prompt.messages:
             return ModelResponse(text=f"result: {last_result(prompt)}")
-        word, _, rest = prompt.query.partition(" ")
-        if word == "pay":
+        command, _, rest = prompt.query.partition(" ")
+        if command == "pay":
             return ModelResponse(calls=(call("pay", amount=int(rest)),))
-        if word == "wait":
+        if command == "wait":
             return ModelResponse(calls=(call("wait", seconds=float(rest)),))
-        heard = prompt.memory.count("User") or len(prompt.memory)
-        return ModelResponse(text=f"言いました: {prompt.query} ({'again' if heard else 'first'})")
+        previous_turns = prompt.memory.count("User") or len(prompt.memory)
+        return ModelResponse(
+            text=f"言いました: {prompt.query} ({'again' if previous_turns else 'first'})"
+        )
 
 
 clerk = Agent(name="clerk", description="Files things.", model=ScriptedModel("filed"))
 office = Agent(
     name="office",
     description="事務: pays and waits.",
-    model=Office(),
+    model=CommandModel(),
     tools=[pay, wait],
     sub_agents=[clerk],
 )

@@ -1,4 +1,4 @@
-"""A real MCP server on the official SDK, with tools that behave well and tools that do not.
+"""An MCP server on the official SDK, with normal and faulty tools.
 
 python mcp_shop_server.py [--http PORT] [--slow SECONDS] [--log FILE]
 """
@@ -20,8 +20,8 @@ shop = MCPServer("shop", version="1")
 LOG: Path | None = None
 
 
-def note(text: str) -> None:
-    """Write down what happened, for a test to read."""
+def log_line(text: str) -> None:
+    """Append a line to the log that the test reads."""
     if LOG is not None:
         with LOG.open("a", encoding="utf-8") as out:
             out.write(text + "\n")
@@ -35,7 +35,7 @@ class Stock(BaseModel):
 @shop.tool()
 def add(a: int, b: Annotated[int, Field(ge=0)]) -> int:
     """Add two numbers."""
-    note(f"add {a} {b}")
+    log_line(f"add {a} {b}")
     return a + b
 
 
@@ -46,20 +46,20 @@ def stock(品物: str) -> Stock:
 
 @shop.tool(name="odd.name/with spaces")
 def odd() -> str:
-    """Have an odd name."""
+    """Return a text; the name of the tool has unusual characters."""
     return "odd"
 
 
 @shop.tool(annotations=mcp_types.ToolAnnotations(destructive_hint=True))
 def wipe(path: str) -> str:
     """Delete everything."""
-    note(f"wipe {path}")
+    log_line(f"wipe {path}")
     return f"wiped {path}"
 
 
 @shop.tool(structured_output=False)
 def picture() -> list[Any]:
-    """Draw."""
+    """Return an image."""
     return ["here it is", Image(data=b"\x89PNG no picture", format="png")]
 
 
@@ -71,15 +71,15 @@ def fail() -> str:
 
 @shop.tool()
 async def slow(seconds: float, ctx: Context) -> str:
-    """Take a while."""
-    note(f"slow begins {seconds}")
+    """Wait and report progress."""
+    log_line(f"slow begins {seconds}")
     try:
         await ctx.report_progress(1, 2, "半分まで来ました")
         await asyncio.sleep(seconds)
     except BaseException:
-        note("slow was cancelled")
+        log_line("slow was cancelled")
         raise
-    note("slow ends")
+    log_line("slow ends")
     return "done"
 
 
@@ -93,7 +93,7 @@ def hang() -> str:
 @shop.tool()
 def die() -> str:
     """End the server's process."""
-    note(f"die {os.getpid()}")
+    log_line(f"die {os.getpid()}")
     sys.stderr.write("the shop burned down\n")
     sys.stderr.flush()
     os._exit(7)
@@ -101,30 +101,30 @@ def die() -> str:
 
 @shop.tool()
 def big(characters: int) -> str:
-    """Say a lot."""
+    """Return a long text."""
     return "大" * characters
 
 
 @shop.tool()
 def environment() -> dict[str, str]:
-    """Tell the environment."""
+    """Return the environment variables."""
     return dict(os.environ)
 
 
 @shop.tool()
 def pid() -> int:
-    """Tell the process."""
+    """Return the process ID."""
     return os.getpid()
 
 
 def hidden() -> str:
-    """Be there later."""
+    """Return a text; the tool is added later."""
     return "boo"
 
 
 @shop.tool()
 async def change(ctx: Context) -> str:
-    """Take away one tool and bring another."""
+    """Remove one tool and add another."""
     shop.remove_tool("add")
     shop.add_tool(hidden)
     await ctx.notify_tools_changed()
@@ -138,12 +138,12 @@ def main() -> None:
     parser.add_argument("--http", type=int, default=0)
     parser.add_argument("--slow", type=float, default=0)
     parser.add_argument("--log", type=Path, default=None)
-    given = parser.parse_args()
-    LOG = given.log
-    note(f"start {os.getpid()}")
-    time.sleep(given.slow)
-    if given.http:
-        shop.run("streamable-http", host="127.0.0.1", port=given.http)
+    options = parser.parse_args()
+    LOG = options.log
+    log_line(f"start {os.getpid()}")
+    time.sleep(options.slow)
+    if options.http:
+        shop.run("streamable-http", host="127.0.0.1", port=options.http)
     else:
         shop.run("stdio")
 

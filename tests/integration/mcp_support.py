@@ -1,4 +1,4 @@
-"""One who uses the tools of MCP servers, and looks after what they leave behind."""
+"""Helpers for MCP tests, and a check that no process or thread remains."""
 
 import asyncio
 import sys
@@ -14,19 +14,19 @@ from acc import Agent, EventKind, Runner, RunResult, ToolResult
 
 HERE = Path(__file__).parent
 SHOP = [sys.executable, str(HERE / "mcp_shop_server.py")]
-RUDE = [sys.executable, "-S", str(HERE / "mcp_faulty_server.py")]
+FAULTY = [sys.executable, "-S", str(HERE / "mcp_faulty_server.py")]
 
 
 def children() -> set[int]:
-    """Return the processes that this one has started and not seen the end of."""
-    found: set[int] = set()
+    """Return the child processes of this process."""
+    pids: set[int] = set()
     for task in Path("/proc/self/task").iterdir():
-        found |= set(map(int, (task / "children").read_text().split()))
-    return found
+        pids |= set(map(int, (task / "children").read_text().split()))
+    return pids
 
 
 @pytest.fixture(autouse=True)
-async def nothing_is_left_behind() -> AsyncIterator[None]:
+async def no_leaked_processes() -> AsyncIterator[None]:
     before, threads = children(), set(threading.enumerate())
     yield
     for _ in range(100):
@@ -47,20 +47,20 @@ async def runner_of(agent: Agent, **options: Any) -> AsyncIterator[Runner]:
         await runner.aclose()
 
 
-async def said(runner: Runner, message: str = "go", session_id: str = "s") -> RunResult:
+async def run_once(runner: Runner, message: str = "go", session_id: str = "s") -> RunResult:
     return await runner.run(user_id="u", session_id=session_id, message=message)
 
 
-def results(done: RunResult) -> list[ToolResult]:
-    return [e.result for e in done.events if e.kind is EventKind.TOOL_RESULT and e.result]
+def tool_results(result: RunResult) -> list[ToolResult]:
+    return [e.result for e in result.events if e.kind is EventKind.TOOL_RESULT and e.result]
 
 
 def lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
 
 
-async def seen(path: Path, line: str) -> None:
-    """Wait until a server has written down a line."""
+async def wait_for_line(path: Path, line: str) -> None:
+    """Wait until a server has logged a line."""
     for _ in range(500):
         if line in lines(path):
             return

@@ -1,4 +1,4 @@
-"""The official Python client of A2A, held to one generation and one binding."""
+"""The official A2A Python client, limited to one protocol version and one binding."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
@@ -23,12 +23,12 @@ from a2a.types.a2a_pb2 import (
     TaskState,
 )
 
-MOVING = {TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING}
+ACTIVE_STATES = {TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING}
 
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """A generation of the protocol and a binding."""
+    """A protocol version and a binding."""
 
     version: str
     binding: str
@@ -37,17 +37,17 @@ class Mode:
         return f"{self.version}-{self.binding}"
 
     def narrow(self, card: AgentCard) -> AgentCard:
-        """Return the card as if this were all that the server spoke."""
-        mine = AgentCard()
-        mine.CopyFrom(card)
-        del mine.supported_interfaces[:]
-        mine.supported_interfaces.extend(
-            found
-            for found in card.supported_interfaces
-            if found.protocol_binding == self.binding
-            and found.protocol_version.startswith(self.version)
+        """Return a copy of the card with only the interfaces of this mode."""
+        narrowed = AgentCard()
+        narrowed.CopyFrom(card)
+        del narrowed.supported_interfaces[:]
+        narrowed.supported_interfaces.extend(
+            interface
+            for interface in card.supported_interfaces
+            if interface.protocol_binding == self.binding
+            and interface.protocol_version.startswith(self.version)
         )
-        return mine
+        return narrowed
 
 
 MODES = tuple(
@@ -71,55 +71,55 @@ def state(task: Task) -> str:
     return str(TaskState.Name(task.status.state)).removeprefix("TASK_STATE_")
 
 
-def said(task: Task) -> str:
-    """Return the words of a task's answer, or else of its status."""
+def answer_text(task: Task) -> str:
+    """Return the text of the answer, or of the status if there is no answer."""
     answers = [artifact for artifact in task.artifacts if artifact.name == "answer"]
-    words = "".join(part.text for artifact in answers for part in artifact.parts)
-    return words or "".join(part.text for part in task.status.message.parts)
+    text = "".join(part.text for artifact in answers for part in artifact.parts)
+    return text or "".join(part.text for part in task.status.message.parts)
 
 
 @dataclass(slots=True)
-class Copy:
-    """What a client knows of a task from its stream alone."""
+class TaskProjection:
+    """The state of a task as received from its event stream."""
 
     id: str
     states: list[str]
     artifacts: dict[str, Artifact]
 
     @classmethod
-    def begun(cls) -> Self:
+    def empty(cls) -> Self:
         return cls("", [], {})
 
-    def words(self, name: str) -> str:
-        """Return the text of the artifact of that name."""
-        named = [held for held in self.artifacts.values() if held.name == name]
-        return "".join(part.text for held in named for part in held.parts)
+    def artifact_text(self, name: str) -> str:
+        """Return the text of the artifacts with this name."""
+        matches = [artifact for artifact in self.artifacts.values() if artifact.name == name]
+        return "".join(part.text for artifact in matches for part in artifact.parts)
 
-    def take(self, event: StreamResponse) -> str:
+    def apply(self, event: StreamResponse) -> str:
         """Apply an event and return its kind."""
         kind = event.WhichOneof("payload")
         if kind == "task":
             self.id = event.task.id
             self.states.append(state(event.task))
-            self.artifacts = {held.artifact_id: held for held in event.task.artifacts}
+            self.artifacts = {artifact.artifact_id: artifact for artifact in event.task.artifacts}
         elif kind == "status_update":
             self.states.append(state(Task(status=event.status_update.status)))
         elif kind == "artifact_update":
-            self._piece(event)
+            self._apply_artifact(event)
         return str(kind)
 
-    def _piece(self, event: StreamResponse) -> None:
+    def _apply_artifact(self, event: StreamResponse) -> None:
         update = event.artifact_update
-        held = self.artifacts.get(update.artifact.artifact_id)
-        if update.append and held is not None:
-            held.parts.extend(update.artifact.parts)
+        artifact = self.artifacts.get(update.artifact.artifact_id)
+        if update.append and artifact is not None:
+            artifact.parts.extend(update.artifact.parts)
         else:
             self.artifacts[update.artifact.artifact_id] = update.artifact
 
 
 @dataclass(slots=True)
-class Witness:
-    """An official client that is connected, and short ways to use it."""
+class OfficialClient:
+    """A connected official client with short methods for the tests."""
 
     mode: Mode
     card: AgentCard
@@ -127,24 +127,24 @@ class Witness:
     streaming: Client
 
     async def send(self, sent: Message, *, wait: bool = True, history: int | None = None) -> Task:
-        """Send a message without a stream and return the task."""
+        """Send a message without streaming and return the task."""
         settings = SendMessageConfiguration(
             return_immediately=not wait, accepted_output_modes=["text/plain"]
         )
         if history is not None:
             settings.history_length = history
         request = SendMessageRequest(message=sent, configuration=settings)
-        answers = [found async for found in self.client.send_message(request)]
-        assert [found.WhichOneof("payload") for found in answers] == ["task"]
-        return answers[0].task
+        responses = [response async for response in self.client.send_message(request)]
+        assert [response.WhichOneof("payload") for response in responses] == ["task"]
+        return responses[0].task
 
     async def stream(self, sent: Message) -> AsyncGenerator[StreamResponse, None]:
-        """Send a message and give the events as they come."""
+        """Send a message and yield its events."""
         async for event in self.streaming.send_message(SendMessageRequest(message=sent)):
             yield event
 
     async def subscribe(self, task_id: str) -> AsyncGenerator[StreamResponse, None]:
-        """Give the events of a task that is under way."""
+        """Yield the events of an active task."""
         async for event in self.streaming.subscribe(SubscribeToTaskRequest(id=task_id)):
             yield event
 
@@ -153,8 +153,8 @@ class Witness:
 
 
 @asynccontextmanager
-async def connect(url: str, mode: Mode, token: str = "") -> AsyncIterator[Witness]:
-    """Fetch the card as anyone would and give a client for one generation and binding."""
+async def connect(url: str, mode: Mode, token: str = "") -> AsyncIterator[OfficialClient]:
+    """Fetch the card and yield a client for one protocol version and binding."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     async with httpx.AsyncClient(headers=headers, timeout=30) as http:
         card = mode.narrow(await A2ACardResolver(http, url).get_agent_card())
@@ -162,10 +162,10 @@ async def connect(url: str, mode: Mode, token: str = "") -> AsyncIterator[Witnes
             ClientFactory(
                 ClientConfig(
                     httpx_client=http,
-                    streaming=wanted,
+                    streaming=is_streaming,
                     supported_protocol_bindings=[mode.binding],
                 )
             ).create(card)
-            for wanted in (False, True)
+            for is_streaming in (False, True)
         )
-        yield Witness(mode, card, plain, streaming)
+        yield OfficialClient(mode, card, plain, streaming)

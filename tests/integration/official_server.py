@@ -1,4 +1,7 @@
-"""The official SDK's server with a small agent: `official_server.py PORT [tokens] [0.3] [rest]`."""
+"""A small agent on the server of the official SDK.
+
+`official_server.py PORT [tokens] [0.3] [rest]`
+"""
 
 import asyncio
 import sys
@@ -40,7 +43,7 @@ CALLERS = {"secret-ann": "ann", "secret-bob": "bob"}
 
 
 class Greeter(AgentExecutor):
-    """Greets after a moment."""
+    """An agent that greets after a short delay."""
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         assert context.message is not None
@@ -57,8 +60,8 @@ class Greeter(AgentExecutor):
         await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
 
 
-class Known(User):
-    """A caller who proved who they are."""
+class AuthenticatedUser(User):
+    """An authenticated user."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -72,17 +75,17 @@ class Known(User):
         return self._name
 
 
-class ByToken(DefaultServerCallContextBuilder):
-    """Tells callers by their tokens."""
+class TokenUserBuilder(DefaultServerCallContextBuilder):
+    """Identifies users by their bearer tokens."""
 
     def build_user(self, request: Request) -> User:
         token = request.headers.get("authorization", "").removeprefix("Bearer ")
-        return Known(CALLERS[token]) if token in CALLERS else UnauthenticatedUser()
+        return AuthenticatedUser(CALLERS[token]) if token in CALLERS else UnauthenticatedUser()
 
 
-def card(url: str, *, requires_auth: bool, words: Collection[str]) -> AgentCard:
-    version = "0.3" if "0.3" in words else "1.0"
-    bindings = ["HTTP+JSON"] if "rest" in words else ["JSONRPC", "HTTP+JSON"]
+def card(url: str, *, requires_auth: bool, options: Collection[str]) -> AgentCard:
+    version = "0.3" if "0.3" in options else "1.0"
+    bindings = ["HTTP+JSON"] if "rest" in options else ["JSONRPC", "HTTP+JSON"]
     described = AgentCard(
         name="greeter",
         description="Greets whoever writes to it.",
@@ -109,9 +112,9 @@ def card(url: str, *, requires_auth: bool, words: Collection[str]) -> AgentCard:
     return described
 
 
-def main(port: int, words: Collection[str]) -> None:
-    requires_auth = "tokens" in words
-    described = card(f"http://127.0.0.1:{port}", requires_auth=requires_auth, words=words)
+def main(port: int, options: Collection[str]) -> None:
+    requires_auth = "tokens" in options
+    described = card(f"http://127.0.0.1:{port}", requires_auth=requires_auth, options=options)
     handler = DefaultRequestHandler(
         agent_executor=Greeter(),
         task_store=InMemoryTaskStore(),
@@ -119,25 +122,25 @@ def main(port: int, words: Collection[str]) -> None:
         extended_agent_card=described,
         push_config_store=InMemoryPushNotificationConfigStore(),
     )
-    context = ByToken() if requires_auth else None
+    context = TokenUserBuilder() if requires_auth else None
     app = Starlette(
         routes=[
             *create_agent_card_routes(described, cache_control="public, max-age=60"),
             *create_jsonrpc_routes(
-                handler, "/", context_builder=context, enable_v0_3_compat="0.3" in words
+                handler, "/", context_builder=context, enable_v0_3_compat="0.3" in options
             ),
             *create_rest_routes(
-                handler, context_builder=context, enable_v0_3_compat="0.3" in words
+                handler, context_builder=context, enable_v0_3_compat="0.3" in options
             ),
         ]
     )
     if requires_auth:
-        app.add_middleware(Closed)
+        app.add_middleware(TokenMiddleware)
     uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning")
 
 
-class Closed:
-    """Lets in only who has a token, but for the card, as an operator would put before the SDK."""
+class TokenMiddleware:
+    """Middleware that requires a token for everything except the card."""
 
     def __init__(self, app: Any) -> None:
         self._app = app
@@ -148,8 +151,8 @@ class Closed:
         if scope["type"] != "http" or token in CALLERS or ".well-known" in scope["path"]:
             await self._app(scope, receive, send)
             return
-        refused = JSONResponse({}, 401, headers={"WWW-Authenticate": "Bearer"})
-        await refused(scope, receive, send)
+        response = JSONResponse({}, 401, headers={"WWW-Authenticate": "Bearer"})
+        await response(scope, receive, send)
 
 
 if __name__ == "__main__":

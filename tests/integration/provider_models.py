@@ -1,4 +1,4 @@
-"""Providers' models that send their requests to a test server."""
+"""Models of providers that send their requests to a test server."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from acc.ports.outbound.model_ports import ModelRequest, ModelResponse
 from acc.testing.providers import ProviderServer
 
 KEY = "canary-6f1d2c9b8a7e5d4c3b2a1908"
-#: By the provider's prefix; ollama stands for the providers without settings of their own here.
+#: Models by provider prefix. ollama represents the providers without their own settings here.
 MODELS = {
     "openai": "openai:gpt-5.2",
     "openai-chat": "openai-chat:gpt-5.2",
@@ -20,7 +20,7 @@ MODELS = {
     "openai-compatible": "openai-compatible:qwen3",
     "ollama": "ollama:qwen3",
 }
-#: The API of providers that do not have one of their own.
+#: The API of providers that use the API of another provider.
 APIS = {"openai-compatible": "openai-chat", "ollama": "openai-chat"}
 EVERY_PROVIDER = pytest.mark.parametrize("provider", MODELS)
 STREAMED_OR_NOT = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -28,7 +28,7 @@ STREAMED_OR_NOT = pytest.mark.parametrize("stream", [False, True], ids=["whole",
 
 @contextmanager
 def environment(server: ProviderServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Direct every provider to the server."""
+    """Set the environment so that every provider uses the server."""
     for name, value in server.environment(KEY).items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("OPENAI_COMPATIBLE_API_KEY", KEY)
@@ -38,19 +38,19 @@ def environment(server: ProviderServer, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 
 def model_of(provider: str, server: ProviderServer, **settings: Any) -> ProviderModel:
-    """Return a provider's model that asks the server once."""
+    """Return a model of a provider without retries."""
     if provider == "openai-compatible":
         settings["base_url"] = server.url
     return ProviderModel(MODELS[provider], **{"attempts": 1, **settings})
 
 
 async def stream_all(model: ProviderModel, prompt: ModelRequest) -> tuple[list[str], ModelResponse]:
-    """Return the pieces of a stream, and the response at its end."""
+    """Return the pieces of a stream and its final response."""
     *pieces, last = [piece async for piece in model.stream(prompt)]
     assert isinstance(last, ModelResponse)
     return [piece for piece in pieces if isinstance(piece, str)], last
 
 
 async def response_of(model: ProviderModel, prompt: ModelRequest, *, stream: bool) -> ModelResponse:
-    """Return the response, streamed or not."""
+    """Return the response, with or without streaming."""
     return (await stream_all(model, prompt))[1] if stream else await model.complete(prompt)

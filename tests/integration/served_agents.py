@@ -1,4 +1,4 @@
-"""The agent that the witnesses call: it echoes, counts slowly, and pays once approved."""
+"""The agent for the official clients: it echoes, counts slowly and pays after approval."""
 
 import asyncio
 import re
@@ -28,7 +28,7 @@ def pay(amount: int) -> str:
 
 
 def answer(prompt: ModelRequest) -> ToolCall | str:
-    """Call the tool that was asked for, tell what it gave, or repeat what was said."""
+    """Call the requested tool, or return the tool result, or echo the message."""
     if prompt.messages and prompt.messages[-1].role == "tool":
         return str(last_result(prompt))
     if "支払" in prompt.query:
@@ -37,7 +37,7 @@ def answer(prompt: ModelRequest) -> ToolCall | str:
 
 
 class Desk(Agent):
-    """Reads files too."""
+    """An agent that accepts every media type."""
 
     input_modes = ("*/*",)
 

@@ -1,4 +1,4 @@
-"""`acc serve` as a process of its own, and requests to it byte by byte."""
+"""`acc serve` in a separate process, and raw HTTP requests to it."""
 
 import json
 import os
@@ -19,11 +19,11 @@ from acc.adapters.auth.tokens import TokenEntry, append_entry, token_hash
 
 HERE = Path(__file__).parent
 ALICE, BOB = "acc_alice-token", "acc_bob-token"
-_STARTS_WITHIN = 60.0
+_START_TIMEOUT_SECONDS = 60.0
 
 
 def tokens_file(folder: Path) -> Path:
-    """Return a file that knows two callers."""
+    """Write a token file with two callers and return its path."""
     path = folder / "tokens.toml"
     for token, caller in ((ALICE, "alice"), (BOB, "bob")):
         append_entry(path, TokenEntry(sha256=token_hash(token), caller=caller))
@@ -31,10 +31,10 @@ def tokens_file(folder: Path) -> Path:
 
 
 class Server:
-    """A server on a free port of this machine, with `extra` variables; use it as a context."""
+    """A server on a free local port with extra environment variables; a context manager."""
 
     def __init__(
-        self, folder: Path, *options: str, agent: str = "office:everything", **extra: str
+        self, folder: Path, *options: str, agent: str = "sample_agents:everything", **extra: str
     ) -> None:
         self._command = [sys.executable, "-m", "acc", "serve", agent, "--port", "0", *options]
         self._log = folder / f"server-{time.monotonic_ns()}.log"
@@ -60,7 +60,7 @@ class Server:
             if b"agent-card" in line:
                 self.port = int(line.split(b"127.0.0.1:")[1].split(b"/")[0])
                 return self
-            assert time.monotonic() - began < _STARTS_WITHIN, self.log
+            assert time.monotonic() - began < _START_TIMEOUT_SECONDS, self.log
         self._process.wait()
         raise AssertionError(f"the server did not start: {self.log}")
 
@@ -82,7 +82,7 @@ class Server:
 
     @property
     def descriptors(self) -> int:
-        """Return how many files and connections the process holds open."""
+        """Return the number of open file descriptors of the process."""
         return len(list(Path(f"/proc/{self._process.pid}/fd").iterdir()))
 
     @property
@@ -90,25 +90,25 @@ class Server:
         return self._log.read_text(encoding="utf-8", errors="replace")
 
     def memory(self) -> int:
-        """Return how many bytes of memory the server holds."""
+        """Return the resident memory of the server in bytes."""
         status = Path(f"/proc/{self._process.pid}/status").read_text(encoding="utf-8")
         kilobytes = next(line for line in status.splitlines() if line.startswith("VmRSS"))
         return int(kilobytes.split()[1]) * 1024
 
     def terminate(self, within: float) -> float:
-        """Ask the server to stop and return how many seconds it took."""
+        """Send SIGTERM and return how many seconds the server needed to stop."""
         began = time.monotonic()
         self._process.send_signal(signal.SIGTERM)
         self._process.wait(within)
         return time.monotonic() - began
 
     def kill(self) -> None:
-        """End the server as a power cut would."""
+        """Kill the server."""
         self._process.kill()
         self._process.wait()
 
     def connect(self, *, seconds: float = 10.0, buffer: int = 0) -> socket.socket:
-        """Return a connection; `buffer` makes it take in little at a time."""
+        """Return a connection; `buffer` limits the size of its receive buffer."""
         connection = socket.socket()
         if buffer:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
@@ -117,9 +117,9 @@ class Server:
         return connection
 
     def send(self, raw: bytes) -> "Reply":
-        """Send bytes on a connection of their own and return the answer."""
+        """Send bytes on a new connection and return the response."""
         with self.connect() as connection:
-            # It may be answered, and closed, before all is sent.
+            # The server may respond and close the connection before everything is sent.
             with suppress(BrokenPipeError, ConnectionResetError):
                 connection.sendall(raw)
             return read_reply(connection)
@@ -127,7 +127,7 @@ class Server:
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer; status 0 if the connection was closed without one."""
+    """A response; status 0 if the connection was closed without one."""
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -139,7 +139,7 @@ class Reply:
 
 
 def read_reply(connection: socket.socket, method: str = "POST") -> Reply:
-    """Read one answer."""
+    """Read one response."""
     response = HTTPResponse(connection, method=method)
     try:
         response.begin()
@@ -157,16 +157,16 @@ def read_reply(connection: socket.socket, method: str = "POST") -> Reply:
     return Reply(response.status, headers, body)
 
 
-def closes_within(connection: socket.socket, seconds: float) -> bytes:
-    """Return all that comes until the other side has closed the connection, which it must."""
+def read_until_closed(connection: socket.socket, seconds: float) -> bytes:
+    """Return the received bytes; fail if the peer does not close the connection."""
     connection.settimeout(seconds)
-    got = b""
+    received = b""
     try:
         while piece := connection.recv(65536):
-            got += piece
+            received += piece
     except ConnectionResetError:
         pass
-    return got
+    return received
 
 
 def head(
@@ -179,8 +179,8 @@ def head(
 
 
 @dataclass(frozen=True)
-class Side:
-    """A binding in a generation, as a client of it writes requests."""
+class WireFormat:
+    """A binding and protocol version, with requests in its format."""
 
     binding: str
     protocol_version: str
@@ -203,12 +203,12 @@ class Side:
         return "/message:send" if self.is_new else "/v1/message:send"
 
     def headers(self, token: str = ALICE, **more: str) -> dict[str, str]:
-        named = {"Host": "127.0.0.1", "Content-Type": "application/json"}
+        headers = {"Host": "127.0.0.1", "Content-Type": "application/json"}
         if token:
-            named["Authorization"] = f"Bearer {token}"
+            headers["Authorization"] = f"Bearer {token}"
         if self.is_new:
-            named["A2A-Version"] = "1.0"
-        return named | {name.replace("_", "-"): value for name, value in more.items()}
+            headers["A2A-Version"] = "1.0"
+        return headers | {name.replace("_", "-"): value for name, value in more.items()}
 
     def post(self, body: bytes, *, path: str = "", token: str = ALICE, **more: str) -> bytes:
         """Return a request with a body."""
@@ -276,26 +276,28 @@ class Side:
         return head("GET", path, self.headers(token))
 
 
-SIDES = [Side(binding, version) for binding in ("JSON-RPC", "REST") for version in ("1.0", "0.3")]
+WIRE_FORMATS = [
+    WireFormat(binding, version) for binding in ("JSON-RPC", "REST") for version in ("1.0", "0.3")
+]
 _LEAKS = (b"Traceback", b'File "', b"site-packages", b"/src/acc", b"Error(", b"object at 0x")
 
 
-def check_error(reply: Reply, side: Side, *, status: int = 0) -> dict[str, Any]:
-    """Check that an answer is an error in the shape of its side, and return the error."""
+def check_error(reply: Reply, wire_format: WireFormat, *, status: int = 0) -> dict[str, Any]:
+    """Check that a response is an error in the expected wire format and return the error."""
     assert 200 <= reply.status < 500, reply
     assert not any(leak in reply.body for leak in _LEAKS), reply.body
     assert len(reply.body) < 10_000
     if status:
         assert reply.status == status, reply
     document = reply.json
-    if side.is_rpc:
+    if wire_format.is_rpc:
         assert document["jsonrpc"] == "2.0"
         assert "id" in document
         assert "result" not in document
         error: dict[str, Any] = document["error"]
-        told = error.get("data", None if side.is_new else {})
-        assert isinstance(told, list if side.is_new else dict), document
-    elif side.is_new:
+        details = error.get("data", None if wire_format.is_new else {})
+        assert isinstance(details, list if wire_format.is_new else dict), document
+    elif wire_format.is_new:
         error = document["error"]
         assert error["code"] == reply.status
         assert error["details"][0]["reason"]

@@ -1,4 +1,4 @@
-"""ADK's remote agent against `acc serve`; `make witness-adk` sets up what it needs."""
+"""ADK's remote agent with `acc serve`. `make witness-adk` installs ADK."""
 
 import json
 import subprocess
@@ -16,31 +16,31 @@ pytestmark = pytest.mark.skipif(not PYTHON.exists(), reason="make witness-adk se
 
 
 def call(server: Server, *texts: str) -> list[dict[str, Any]]:
-    """Return the events that ADK sees when it sends texts in one session."""
-    done = subprocess.run(  # noqa: S603 - our own script
-        [PYTHON, "adk_caller.py", server.url, ALICE, *texts],
+    """Return the events that ADK receives when it sends texts in one session."""
+    completed = subprocess.run(  # noqa: S603 - our own script
+        [PYTHON, "adk_client.py", server.url, ALICE, *texts],
         cwd=HERE,
         capture_output=True,
         text=True,
         timeout=180,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    events: list[dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines()]
+    assert completed.returncode == 0, completed.stderr
+    events: list[dict[str, Any]] = [json.loads(line) for line in completed.stdout.splitlines()]
     assert [event["error"] for event in events if event["error"]] == []
     return events
 
 
-def test_a_remote_agent_asks_and_a_person_approves(tmp_path: Path) -> None:
+def test_adk_remote_agent_pauses_until_user_approves(tmp_path: Path) -> None:
     options = ["--tokens", str(tokens_file(tmp_path))]
     with Server(tmp_path, *options, agent="served_agents:desk") as server:
         events = call(server, GREETING, ORDER, APPROVAL)
-    greeted, asked, paid = (
-        [event for event in events if event["asked"] == text]
+    greeted, paused, paid = (
+        [event for event in events if event["query"] == text]
         for text in (GREETING, ORDER, APPROVAL)
     )
-    assert "echo: こんにちは" in [event["said"] for event in greeted]
-    (shown,) = asked[-1]["calls"]
-    assert shown["input_required"].startswith("May pay be called? pay {")
-    assert "12,000円を支払いました" in [event["said"] for event in paid]
-    assert asked[-1]["task"] == paid[-1]["task"] != greeted[-1]["task"]
+    assert "echo: こんにちは" in [event["text"] for event in greeted]
+    (arguments,) = paused[-1]["calls"]
+    assert arguments["input_required"].startswith("May pay be called? pay {")
+    assert "12,000円を支払いました" in [event["text"] for event in paid]
+    assert paused[-1]["task"] == paid[-1]["task"] != greeted[-1]["task"]

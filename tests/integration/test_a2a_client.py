@@ -1,4 +1,4 @@
-"""Our client and remote agents against `acc serve` and the official server, over real sockets."""
+"""The A2A client and remote agents with `acc serve` and the official server."""
 
 import asyncio
 import socket
@@ -90,31 +90,31 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def payment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with Server(tmp_path_factory.mktemp("payment"), agent="office:payment") as server:
+    with Server(tmp_path_factory.mktemp("payment"), agent="sample_agents:payment") as server:
         yield server.url
 
 
 @pytest.mark.parametrize("streaming", [None, False], ids=["streamed", "polled"])
 @pytest.mark.parametrize("mode", MODES, ids="-".join)
-async def test_every_generation_and_binding_tells_the_same(
+async def test_every_version_and_binding_returns_same_result(
     everything: str, mode: tuple[str, str], streaming: bool | None
 ) -> None:
     client = client_of(everything, mode, streaming=streaming)
     updates = UpdateLog()
-    found = await client.send(message("count 4 0.05"), on_update=updates)
-    assert isinstance(found, Task)
-    assert [text_of(made.parts) for made in found.artifacts] == ["1 2 3 4 ", "counted to 4"]
+    task = await client.send(message("count 4 0.05"), on_update=updates)
+    assert isinstance(task, Task)
+    assert [text_of(artifact.parts) for artifact in task.artifacts] == ["1 2 3 4 ", "counted to 4"]
     assert "".join(updates.pieces) == "1 2 3 4 counted to 4"
     assert updates.states[-1] is TaskState.COMPLETED
     waits = await client.send(message("ask which?"))
     assert isinstance(waits, Task)
     assert waits.state is TaskState.INPUT_REQUIRED
-    done = await client.send(message("青", task_id=waits.id), known=waits)
-    assert isinstance(done, Task)
-    assert text_of(done.artifacts[-1].parts) == "you answered 青"
+    completed = await client.send(message("青", task_id=waits.id), known=waits)
+    assert isinstance(completed, Task)
+    assert text_of(completed.artifacts[-1].parts) == "you answered 青"
     files = await client.send(message("files"))
     assert isinstance(files, Task)
-    assert [made.name for made in files.artifacts] == [
+    assert [artifact.name for artifact in files.artifacts] == [
         *("report.txt", "dot.png", "elsewhere", "table", "answer")
     ]
     assert files.artifacts[1].parts[0].raw == b"\x89PNG\r\n"
@@ -123,20 +123,20 @@ async def test_every_generation_and_binding_tells_the_same(
 
 
 @pytest.mark.parametrize("mode", MODES, ids="-".join)
-async def test_who_leaves_cancels_the_task(everything: str, mode: tuple[str, str]) -> None:
+async def test_cancelled_send_cancels_the_task(everything: str, mode: tuple[str, str]) -> None:
     client = client_of(everything, mode)
-    seen: list[str] = []
+    task_ids: list[str] = []
 
     async def on_update(task: Task, update: object) -> None:
-        seen.append(task.id)
+        task_ids.append(task.id)
 
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.5):
             await client.send(message("sleep 30"), on_update=on_update)
-    assert (await client.get(seen[0])).state is TaskState.CANCELED
+    assert (await client.get(task_ids[0])).state is TaskState.CANCELED
 
 
-async def test_a_message_that_is_sent_twice_is_one_task(everything: str) -> None:
+async def test_repeated_message_returns_same_task(everything: str) -> None:
     client = client_of(everything)
     first = await client.send(message("hello", "same-id"))
     second = await client.send(message("hello", "same-id"))
@@ -145,16 +145,16 @@ async def test_a_message_that_is_sent_twice_is_one_task(everything: str) -> None
     assert first.id == second.id
 
 
-async def test_a_caller_without_a_token_is_turned_away(tmp_path: Path) -> None:
+async def test_missing_token_is_rejected(tmp_path: Path) -> None:
     with Server(tmp_path, "--tokens", str(tokens_file(tmp_path))) as server:
         with pytest.raises(Unauthenticated):
             await client_of(server.url).send(message("hello"))
-        found = await client_of(server.url, token=ALICE).send(message("hello"))
-    assert isinstance(found, Task)
-    assert text_of(found.artifacts[0].parts) == "echo: hello"
+        task = await client_of(server.url, token=ALICE).send(message("hello"))
+    assert isinstance(task, Task)
+    assert text_of(task.artifacts[0].parts) == "echo: hello"
 
 
-async def test_a_server_that_dies_in_a_stream_and_returns_tells_exactly_the_rest(
+async def test_stream_continues_without_loss_after_server_restart(
     tmp_path: Path,
 ) -> None:
     store = ("--store", str(tmp_path / "tasks.db"))
@@ -170,22 +170,22 @@ async def test_a_server_that_dies_in_a_stream_and_returns_tells_exactly_the_rest
             second = _on_port(port, tmp_path, *store)
             await asyncio.to_thread(second.__enter__)
             try:
-                found = await sending
+                task = await sending
             finally:
                 second.__exit__(None, None, None)
-    assert isinstance(found, Task)
-    # The task died with its server, which says so; nothing is told twice and nothing is lost.
-    assert found.state is TaskState.FAILED
-    told = "".join(updates.pieces).split()
-    assert told == [str(number) for number in range(1, len(told) + 1)]
-    assert text_of(found.artifacts[0].parts).split() == told
+    assert isinstance(task, Task)
+    # The task failed with its server. No event is repeated and none is missing.
+    assert task.state is TaskState.FAILED
+    numbers = "".join(updates.pieces).split()
+    assert numbers == [str(number) for number in range(1, len(numbers) + 1)]
+    assert text_of(task.artifacts[0].parts).split() == numbers
     assert updates.states == [TaskState.WORKING, TaskState.FAILED]
 
 
 def _on_port(port: str, folder: Path, *options: str) -> Server:
     server = Server(folder, *options)
-    place = server._command.index("--port")
-    server._command[place + 1] = port
+    position = server._command.index("--port")
+    server._command[position + 1] = port
     return server
 
 
@@ -193,18 +193,16 @@ def _on_port(port: str, folder: Path, *options: str) -> Server:
 
 
 def remote(url: str, **fields: Any) -> RemoteAgent:
-    given = {"name": "shop", "url": url, "description": "d", "allow": ["127.0.0.1"]}
-    return RemoteAgent(**{**given, **fields})
+    options = {"name": "shop", "url": url, "description": "d", "allow": ["127.0.0.1"]}
+    return RemoteAgent(**{**options, **fields})
 
 
-async def test_a_payment_over_there_waits_for_a_person_over_here(
-    payment: str, tmp_path: Path
-) -> None:
+async def test_remote_payment_waits_for_local_approval(payment: str, tmp_path: Path) -> None:
     keys: dict[str, Any] = {"user_id": "u", "session_id": "s"}
-    less = {"payee": "Aoba", "amount": 7}
+    changed_arguments = {"payee": "Aoba", "amount": 7}
     decisions: list[tuple[Callable[[str], InputAnswer], str]] = [
         (approve, "paid 20000 yen to Aoba"),
-        (lambda name: approve(name, arguments=less), "paid 7 yen to Aoba"),
+        (lambda name: approve(name, arguments=changed_arguments), "paid 7 yen to Aoba"),
         (lambda name: deny(name, "over budget"), "over budget"),
     ]
     for decision, answer in decisions:
@@ -214,36 +212,36 @@ async def test_a_payment_over_there_waits_for_a_person_over_here(
         assert (request.tool, request.arguments) == ("pay", {"payee": "Aoba", "amount": 20000})
         await runner.aclose()
         restarted = Runner(remote(payment), store=tmp_path / "a.db")
-        done = await restarted.resume(answers=[decision(request.id)], **keys)
-        assert done.status is RunStatus.COMPLETED
-        assert answer in done.text
+        result = await restarted.resume(answers=[decision(request.id)], **keys)
+        assert result.status is RunStatus.COMPLETED
+        assert answer in result.text
         await restarted.aclose()
 
 
-async def test_two_remote_agents_work_at_the_same_time(everything: str) -> None:
+async def test_two_remote_agents_run_concurrently(everything: str) -> None:
     pair = [remote(everything, name=name) for name in ("left", "right")]
     runner = Runner(ParallelAgent(name="root", sub_agents=pair))
     began = time.monotonic()
-    done = await runner.run(user_id="u", session_id="s", message="sleep 1")
+    result = await runner.run(user_id="u", session_id="s", message="sleep 1")
     assert time.monotonic() - began < 1.9
-    assert done.text == "left: awake\nright: awake"
+    assert result.text == "left: awake\nright: awake"
 
 
-async def test_a_failure_over_there_tells_no_secrets(everything: str) -> None:
-    with pytest.raises(RemoteFailed, match="the remote task is failed") as told:
+async def test_remote_failure_does_not_contain_secrets(everything: str) -> None:
+    with pytest.raises(RemoteFailed, match="the remote task is failed") as error:
         await Runner(remote(everything)).run(user_id="u", session_id="s", message="fail hunter2")
-    assert "hunter2" not in str(told.value)
+    assert "hunter2" not in str(error.value)
 
 
-async def test_an_address_of_this_machine_must_be_allowed(
+async def test_loopback_address_must_be_allowed(
     everything: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed = remote(everything, allow=[])
     with pytest.raises(RemoteFailed, match="ACC_ALLOW"):
         await Runner(closed).run(user_id="u", session_id="s", message="hello")
     monkeypatch.setenv("ACC_ALLOW", "10.0.0.0/8, 127.0.0.1")
-    done = await Runner(closed).run(user_id="u", session_id="s", message="hello")
-    assert done.text == "echo: hello"
+    result = await Runner(closed).run(user_id="u", session_id="s", message="hello")
+    assert result.text == "echo: hello"
 
 
 # The official server
@@ -272,10 +270,10 @@ def official(*how: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("how", [(), ("rest",), ("0.3",), ("0.3", "rest")], ids=" ".join)
-async def test_an_agent_of_the_official_server_is_an_agent_of_ours(how: tuple[str, ...]) -> None:
+async def test_remote_agent_uses_official_server(how: tuple[str, ...]) -> None:
     with official(*how) as url:
         for mode in (None, "poll"):
             runner = Runner(remote(url, mode=mode))
             for _ in range(2):
-                done = await runner.run(user_id="u", session_id="s", message="hi")
-                assert done.text == "hello"
+                result = await runner.run(user_id="u", session_id="s", message="hi")
+                assert result.text == "hello"

@@ -1,4 +1,4 @@
-"""The official TypeScript client of both generations against `acc serve`, over a real socket."""
+"""The official TypeScript client with `acc serve` in both protocol versions."""
 
 import asyncio
 import hashlib
@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 from server_process import ALICE, Server, tokens_file
-from webhook_receiver import Receiver, receiving, state_in
+from webhook_receiver import Receiver, run_receiver, state_in
 
 from acc.adapters.auth.notification_signatures import NotificationVerifier
 
 SOURCES = Path(__file__).parent / "typescript"
 SECRET = "shared by server and receiver"
 DRIVERS = {"1.0": "one.mjs", "0.3": "zero_three.mjs"}
-INSTALL_WITHIN, DRIVE_WITHIN = 300, 180
+INSTALL_TIMEOUT_SECONDS, DRIVE_TIMEOUT_SECONDS = 300, 180
 
 pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="there is no Node.js")
 
@@ -29,7 +29,7 @@ Reports = dict[str, dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def scripts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The drivers, beside the packages that the lock names; those are installed once."""
+    """Return the folder with the drivers and the locked packages, installed once."""
     assert request.config.cache is not None
     lock = (SOURCES / "package-lock.json").read_bytes()
     cache = Path(request.config.cache.mkdir("typescript"))
@@ -44,7 +44,7 @@ def scripts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def install(cache: Path, packages: Path) -> None:
-    """Install beside the place and move there, for several test processes may do so at once."""
+    """Install in a temporary folder and move it, because test processes run concurrently."""
     npm = shutil.which("npm")
     assert npm is not None, "Node.js is here and npm is not: install npm"
     with tempfile.TemporaryDirectory(dir=cache, ignore_cleanup_errors=True) as name:
@@ -52,15 +52,15 @@ def install(cache: Path, packages: Path) -> None:
         folder.mkdir()
         for source in SOURCES.glob("package*.json"):
             shutil.copy(source, folder)
-        done = subprocess.run(  # noqa: S603 - the package manager, with our own lock
+        completed = subprocess.run(  # noqa: S603 - the package manager, with our own lock
             [npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts"],
             cwd=folder,
             capture_output=True,
             text=True,
-            timeout=INSTALL_WITHIN,
+            timeout=INSTALL_TIMEOUT_SECONDS,
             check=False,
         )
-        assert done.returncode == 0, f"npm ci failed: {done.stderr}"
+        assert completed.returncode == 0, f"npm ci failed: {completed.stderr}"
         try:
             folder.rename(packages)
         except OSError:
@@ -69,7 +69,7 @@ def install(cache: Path, packages: Path) -> None:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("witness")
+    folder = tmp_path_factory.mktemp("server")
     options = ["--tokens", str(tokens_file(folder)), "--allow", "127.0.0.1"]
     with Server(folder, *options, agent="served_agents:desk", ACC_PUSH_SECRET=SECRET) as started:
         yield started
@@ -79,86 +79,95 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    with receiving() as taking:
+    with run_receiver() as taking:
         yield taking
 
 
 def drive(scripts: Path, version: str, *arguments: str) -> Reports:
-    """Run a driver and return what each of its steps reports."""
+    """Run a driver and return the reports of its steps."""
     node = shutil.which("node")
     assert node is not None
-    done = subprocess.run(  # noqa: S603 - our own script
+    completed = subprocess.run(  # noqa: S603 - our own script
         [node, DRIVERS[version], *arguments],
         cwd=scripts,
         capture_output=True,
         text=True,
-        timeout=DRIVE_WITHIN,
+        timeout=DRIVE_TIMEOUT_SECONDS,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    reports = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [report for report in reports if not report["ok"]] == []
-    return {report["step"]: report for report in reports}
+    assert completed.returncode == 0, completed.stderr
+    collected = [json.loads(line) for line in completed.stdout.splitlines()]
+    assert [report for report in collected if not report["ok"]] == []
+    return {report["step"]: report for report in collected}
 
 
-def word(state: str, version: str) -> str:
-    """Return a state in the words of a generation."""
+def state_name(state: str, version: str) -> str:
+    """Return the name of a state in a protocol version."""
     return state if version == "1.0" else state.lower().replace("_", "-")
 
 
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 @pytest.mark.parametrize("version", DRIVERS)
-async def test_the_client_does_all_that_it_can(
+async def test_typescript_client_completes_all_steps(
     server: Server, receiver: Receiver, scripts: Path, version: str, binding: str
 ) -> None:
     hook = f"{receiver.url}/hook"
-    told = await asyncio.to_thread(drive, scripts, version, server.url, ALICE, binding, hook)
-    completed, canceled = word("COMPLETED", version), word("CANCELED", version)
-    assert told["card"]["version"].startswith(version)
-    assert told["card"]["binding"] == binding
-    assert (told["send"]["state"], told["send"]["answer"]) == (completed, "echo: こんにちは")
-    assert told["twice"]["same"]
-    check_parts(told, version, binding)
-    assert told["poll"]["wasMoving"]
-    assert (told["poll"]["state"], told["poll"]["answer"]) == (completed, "counted to 6")
-    check_streams(told, completed)
-    assert told["cancel"]["state"] == canceled
-    assert "TaskNotCancelable" in told["cancel"]["again"]["error"]
-    assert told["approve"]["asked"] == word("INPUT_REQUIRED", version)
-    assert told["approve"]["same"]
-    assert told["approve"]["answer"] == "12,000円を支払いました"
-    assert told["extended card"]["name"] == "desk"
-    assert "TaskNotFound" in told["unknown task"]["error"]
+    reports = await asyncio.to_thread(drive, scripts, version, server.url, ALICE, binding, hook)
+    completed, canceled = state_name("COMPLETED", version), state_name("CANCELED", version)
+    assert reports["card"]["version"].startswith(version)
+    assert reports["card"]["binding"] == binding
+    assert (reports["send"]["state"], reports["send"]["answer"]) == (completed, "echo: こんにちは")
+    assert reports["twice"]["same"]
+    check_parts(reports, version, binding)
+    assert reports["poll"]["wasMoving"]
+    assert (reports["poll"]["state"], reports["poll"]["answer"]) == (completed, "counted to 6")
+    check_streams(reports, completed)
+    assert reports["cancel"]["state"] == canceled
+    assert "TaskNotCancelable" in reports["cancel"]["again"]["error"]
+    assert reports["approve"]["asked"] == state_name("INPUT_REQUIRED", version)
+    assert reports["approve"]["same"]
+    assert reports["approve"]["answer"] == "12,000円を支払いました"
+    assert reports["extended card"]["name"] == "desk"
+    assert "TaskNotFound" in reports["unknown task"]["error"]
     if version == "1.0":
-        assert (told["list"]["total"], told["list"]["found"], told["list"]["more"]) == (2, 2, "")
-    assert (told["push"]["url"], told["push"]["listed"]) == (hook, ["hook-1"])
-    assert told["push"]["left"] == ["hook-2"]
+        assert (reports["list"]["total"], reports["list"]["found"], reports["list"]["more"]) == (
+            2,
+            2,
+            "",
+        )
+    assert (reports["push"]["url"], reports["push"]["listed"]) == (hook, ["hook-1"])
+    assert reports["push"]["left"] == ["hook-2"]
     await check_notifications(receiver)
 
 
-def check_parts(told: Reports, version: str, binding: str) -> None:
+def check_parts(reports: Reports, version: str, binding: str) -> None:
     kinds = "see<raw><url><data>" if version == "1.0" else "see<file><file><data>"
-    assert told["parts"]["kept"] == kinds
-    # There the two official libraries differ: Python's encodes bytes twice, and so does the server.
+    assert reports["parts"]["kept"] == kinds
+    # The official libraries differ here: the Python library, and the server, encode bytes twice.
     is_twice = (version, binding) == ("0.3", "HTTP+JSON")
-    assert told["parts"]["raw"] == (b64encode(b"bytes").decode() if is_twice else "bytes")
-    assert told["parts"]["url"] == "https://example.com/表.csv"
-    assert told["parts"]["data"] == {"金額": 42}
+    assert reports["parts"]["raw"] == (b64encode(b"bytes").decode() if is_twice else "bytes")
+    assert reports["parts"]["url"] == "https://example.com/表.csv"
+    assert reports["parts"]["data"] == {"金額": 42}
 
 
-def check_streams(told: Reports, completed: str) -> None:
-    events = told["stream"]["events"]
+def check_streams(reports: Reports, completed: str) -> None:
+    events = reports["stream"]["events"]
     assert events[0].startswith("task:")
     assert events[-1].endswith(f":{completed}")
     assert "artifact:answer" in events
-    cut = told["cut"]
+    cut = reports["cut"]
     assert (cut["before"], cut["first"], cut["all"]) == ("1 ", "task", "1 2 3 4 5 6 ")
     assert cut["last"].endswith(f":{completed}")
 
 
 async def check_notifications(receiver: Receiver) -> None:
     verifier = NotificationVerifier(secret=SECRET)
-    got = await receiver.told("/hook", "COMPLETED")
-    states = [state_in(verifier.verify(one.body, one.headers)) for one in got]
+    notifications = await receiver.wait_for_state("/hook", "COMPLETED")
+    states = [
+        state_in(verifier.verify(notification.body, notification.headers))
+        for notification in notifications
+    ]
     assert states[-1] == "COMPLETED"
-    assert {one.headers["X-A2A-Notification-Token"] for one in got} == {"known to me"}
+    assert {notification.headers["X-A2A-Notification-Token"] for notification in notifications} == {
+        "known to me"
+    }

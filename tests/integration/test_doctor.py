@@ -1,4 +1,4 @@
-"""`acc doctor` over real sockets: our own server, and the official SDK's."""
+"""`acc doctor` with our server and the server of the official SDK."""
 
 import json
 import os
@@ -20,14 +20,14 @@ from acc.adapters.auth.tokens import token_hash
 HERE = Path(__file__).parent
 TOKENS = {"ANN": "secret-ann", "BOB": "secret-bob"}
 CALLERS = ("--token-env", "ANN", "--second-token-env", "BOB")
-#: What the official server does not do, as far as one can see it from outside.
+#: Checks that the official server is known to fail.
 MISSING = {"idempotent", "push-targets", "resume", "size-limit"}
 
 
 def environment() -> dict[str, str]:
     path = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH", "")]))
-    given = {**TOKENS, "BROKEN": "s3cret あ", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
-    return {**os.environ, **given, "PYTHONPATH": path}
+    variables = {**TOKENS, "BROKEN": "s3cret あ", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
+    return {**os.environ, **variables, "PYTHONPATH": path}
 
 
 def doctor(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -41,12 +41,12 @@ def doctor(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def statuses(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
-    assert done.stdout, done.stderr
-    return {entry["id"]: entry["status"] for entry in json.loads(done.stdout)["results"]}
+def statuses(completed: subprocess.CompletedProcess[str]) -> dict[str, str]:
+    assert completed.stdout, completed.stderr
+    return {entry["id"]: entry["status"] for entry in json.loads(completed.stdout)["results"]}
 
 
-def having(results: dict[str, str], status: str) -> set[str]:
+def with_status(results: dict[str, str], status: str) -> set[str]:
     return {name for name, actual in results.items() if actual == status}
 
 
@@ -82,11 +82,11 @@ def our_server(agent: str, *arguments: str) -> Iterator[str]:
 
 
 @contextmanager
-def official_server(*words: str) -> Iterator[str]:
+def official_server(*options: str) -> Iterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with running("official_server.py", str(port), *words):
+    with running("official_server.py", str(port), *options):
         for _ in range(300):
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
@@ -107,71 +107,69 @@ def tokens(tmp_path: Path) -> Path:
 
 
 def test_own_open_server_has_no_failure() -> None:
-    with our_server("office:everything") as url:
-        done = doctor(url, "--json")
-        shown = doctor(url, "--only", "send", "--only", "https")
-    results = statuses(done)
-    assert (done.returncode, having(results, "fail")) == (0, set()), done.stdout
+    with our_server("sample_agents:everything") as url:
+        completed = doctor(url, "--json")
+        output = doctor(url, "--only", "send", "--only", "https")
+    results = statuses(completed)
+    assert (completed.returncode, with_status(results, "fail")) == (0, set()), completed.stdout
     for name in ("send", "resume", "subscribe", "idempotent", "push-targets", "size-limit"):
         assert results[name] == "ok"
-    assert shown.returncode == 0
-    assert "✓ A message gets a reply" in shown.stdout
-    assert "! All traffic uses HTTPS" in shown.stdout
-    assert "分散トレーシング" not in shown.stdout, "who asks for two checks gets two"
-    manual = [each["title_ja"] for each in json.loads(done.stdout)["manual_checks"]]
+    assert output.returncode == 0
+    assert "✓ A message gets a reply" in output.stdout
+    assert "! All traffic uses HTTPS" in output.stdout
+    assert "分散トレーシング" not in output.stdout, "who asks for two checks gets two"
+    manual = [each["title_ja"] for each in json.loads(completed.stdout)["manual_checks"]]
     assert "trace_idによる分散トレーシングを設定" in manual
-    assert "1 ok, 1 warn, 0 fail, 0 skipped" in shown.stdout
-    assert shown.stderr == ""
+    assert "1 ok, 1 warn, 0 fail, 0 skipped" in output.stdout
+    assert output.stderr == ""
 
 
-def test_our_server_with_tokens_keeps_callers_apart(tokens: Path) -> None:
-    with our_server("office:payment", "--tokens", str(tokens)) as url:
+def test_own_server_with_tokens_isolates_callers(tokens: Path) -> None:
+    with our_server("sample_agents:payment", "--tokens", str(tokens)) as url:
         results = statuses(doctor(url, *CALLERS, "--json"))
         alone = doctor(url, "--json")
-    assert having(results, "fail") == set()
+    assert with_status(results, "fail") == set()
     for name in ("foreign-task", "foreign-context", "extended-card", "auth-enforced", "list"):
         assert results[name] == "ok"
-    assert (alone.returncode, having(statuses(alone), "fail")) == (0, set())
+    assert (alone.returncode, with_status(statuses(alone), "fail")) == (0, set())
     assert statuses(alone)["send"] == "skipped"
 
 
-def test_the_official_server_fails_what_it_does_not_do() -> None:
+def test_official_server_fails_known_checks() -> None:
     with official_server() as url:
-        done = doctor(url, "--json")
-    assert done.returncode == 1
-    assert having(statuses(done), "fail") == MISSING | {"extended-card"}
+        completed = doctor(url, "--json")
+    assert completed.returncode == 1
+    assert with_status(statuses(completed), "fail") == MISSING | {"extended-card"}
 
 
-def test_the_official_server_with_tokens_lets_callers_into_each_others_contexts() -> None:
+def test_official_server_with_tokens_does_not_isolate_contexts() -> None:
     with official_server("tokens") as url:
         results = statuses(doctor(url, *CALLERS, "--json"))
-    assert having(results, "fail") == MISSING | {"foreign-context"}
+    assert with_status(results, "fail") == MISSING | {"foreign-context"}
     assert (results["auth-enforced"], results["foreign-task"]) == ("ok", "ok")
 
 
 @pytest.mark.parametrize(
-    ("words", "interface"),
+    ("options", "interface"),
     [
         (["rest"], "HTTP+JSON 1.0"),
         (["0.3"], "JSONRPC 0.3"),
         (["0.3", "rest"], "HTTP+JSON 0.3"),
     ],
 )
-def test_servers_of_one_generation_and_binding_are_examined(
-    words: list[str], interface: str
-) -> None:
-    with official_server(*words) as url:
-        done = doctor(url, "--json")
-    report: dict[str, Any] = json.loads(done.stdout)
+def test_server_with_one_version_and_binding_is_tested(options: list[str], interface: str) -> None:
+    with official_server(*options) as url:
+        completed = doctor(url, "--json")
+    report: dict[str, Any] = json.loads(completed.stdout)
     assert report["interface"] == interface
-    results = statuses(done)
+    results = statuses(completed)
     for name in ("send", "get", "stream", "subscribe"):
         assert results[name] == "ok"
-    assert having(results, "fail") == MISSING | {"extended-card"}, done.stdout
+    assert with_status(results, "fail") == MISSING | {"extended-card"}, completed.stdout
 
 
-class _Steering(BaseHTTPRequestHandler):
-    """Serves a card whose words would steer a terminal, and nothing else."""
+class _ControlCharacterHandler(BaseHTTPRequestHandler):
+    """Serves a card whose text contains terminal control characters."""
 
     def do_GET(self) -> None:
         self.send_response(200)
@@ -179,24 +177,24 @@ class _Steering(BaseHTTPRequestHandler):
         self.wfile.write(json.dumps({"name": "x\x1b]0;owned\x07\nfail", "skills": [7]}).encode())
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """Say nothing."""
+        """Do not log."""
 
 
 def test_control_characters_of_server_are_escaped() -> None:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Steering) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _ControlCharacterHandler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        done = doctor(f"http://127.0.0.1:{server.server_port}")
+        completed = doctor(f"http://127.0.0.1:{server.server_port}")
         server.shutdown()
         thread.join()
-    assert done.returncode == 1
-    assert "\x1b" not in done.stdout
-    assert done.stdout.splitlines()[0].startswith("x")
-    assert "✗ The card has all required fields" in done.stdout
+    assert completed.returncode == 1
+    assert "\x1b" not in completed.stdout
+    assert completed.stdout.splitlines()[0].startswith("x")
+    assert "✗ The card has all required fields" in completed.stdout
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (["http://127.0.0.1:1"], "no server at http://127.0.0.1:1: the server cannot be reached"),
         (["localhost:1"], "no server at http://localhost:1"),
@@ -209,14 +207,16 @@ def test_control_characters_of_server_are_escaped() -> None:
         (["[::1"], "is not the URL of a server"),
     ],
 )
-def test_wrong_usage_and_unreachable_server_exit_with_2(arguments: list[str], told: str) -> None:
-    done = doctor(*arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert told in done.stderr
+def test_wrong_usage_and_unreachable_server_exit_with_2(
+    arguments: list[str], expected: str
+) -> None:
+    completed = doctor(*arguments)
+    assert (completed.returncode, completed.stdout) == (2, "")
+    assert expected in completed.stderr
 
 
 def test_server_with_grpc_only_is_not_tested() -> None:
-    class Posted(BaseHTTPRequestHandler):
+    class GrpcCardHandler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             body = json.dumps(
                 {
@@ -244,16 +244,16 @@ def test_server_with_grpc_only_is_not_tested() -> None:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, *told: object) -> None:
+        def log_message(self, *args: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Posted) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), GrpcCardHandler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            done = doctor(f"http://127.0.0.1:{server.server_port}")
+            completed = doctor(f"http://127.0.0.1:{server.server_port}")
         finally:
             server.shutdown()
             thread.join()
-    assert done.returncode == 2
-    assert "the server was not tested: the card lists GRPC 1.0" in done.stderr
+    assert completed.returncode == 2
+    assert "the server was not tested: the card lists GRPC 1.0" in completed.stderr

@@ -27,7 +27,7 @@ from acc.ports.outbound.model_ports import ModelResponse, ToolSpec
 
 HERE = Path(__file__).parent
 SMALL = "local?context=2048&max_tokens=24"
-#: Takes the small model over half a minute; of what it makes of the other it soon has enough.
+#: The small model needs over half a minute for this. A short part of the output is sufficient.
 ENDLESS = "Write a long story about a lighthouse, with many chapters."
 LONG = "Count from one to one hundred, and say something about each number."
 
@@ -38,7 +38,7 @@ def local(name: str = SMALL) -> LocalModel:
 
 @pytest.fixture(scope="module", autouse=True)
 def runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Give this file a directory, and so servers, of its own."""
+    """Use a separate directory, and therefore separate servers, for this file."""
     folder = tmp_path_factory.mktemp("runtime")
     before = os.environ.get("XDG_RUNTIME_DIR")
     os.environ["XDG_RUNTIME_DIR"] = str(folder)
@@ -49,7 +49,7 @@ def runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         os.environ["XDG_RUNTIME_DIR"] = before
     make_local_model.cache_clear()
     gc.collect()
-    assert eventually(lambda: not servers(folder)), "a server was left behind"
+    assert wait_until(lambda: not servers(folder)), "a server was left behind"
 
 
 @pytest.fixture(scope="module")
@@ -60,26 +60,26 @@ def model(runtime: Path) -> Iterator[LocalModel]:
 
 
 def servers(folder: Path) -> list[int]:
-    """Return the processes that serve from a folder."""
-    found: list[int] = []
+    """Return the processes of servers that use a folder."""
+    pids: list[int] = []
     for entry in Path("/proc").iterdir():
         try:
             command = (entry / "cmdline").read_bytes()
         except OSError:
             continue
         if b"models.local_server" in command and str(folder).encode() in command:
-            found.append(int(entry.name))
-    return found
+            pids.append(int(entry.name))
+    return pids
 
 
 def command_of(pid: int) -> str:
     return Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8")
 
 
-def eventually(holds: Any, patience: float = 15.0) -> bool:
-    until = time.monotonic() + patience
+def wait_until(condition: Any, timeout_seconds: float = 15.0) -> bool:
+    until = time.monotonic() + timeout_seconds
     while time.monotonic() < until:
-        if holds():
+        if condition():
             return True
         time.sleep(0.1)
     return False
@@ -89,10 +89,10 @@ async def slots_of(model: LocalModel) -> list[dict[str, Any]]:
     address = model._lease.address()
     headers = {"Authorization": f"Bearer {address.key}"}
     async with httpx2.AsyncClient(trust_env=False) as client:
-        found: list[dict[str, Any]] = (
+        slots: list[dict[str, Any]] = (
             await client.get(f"{address.url}/slots", headers=headers)
         ).json()
-    return found
+    return slots
 
 
 async def is_busy(model: LocalModel) -> bool:
@@ -108,8 +108,8 @@ async def seconds_until_idle(model: LocalModel) -> float:
 
 
 async def test_stream_yields_pieces_and_then_the_response(model: LocalModel) -> None:
-    found = [piece async for piece in model.stream(ModelRequest(query="Name three colours."))]
-    *pieces, answer = found
+    received = [piece async for piece in model.stream(ModelRequest(query="Name three colours."))]
+    *pieces, answer = received
     assert isinstance(answer, ModelResponse)
     assert len(pieces) > 10
     assert "".join(map(str, pieces)) == answer.text
@@ -217,8 +217,8 @@ async def test_server_requires_its_key_and_files_are_private(
     address = model._lease.address()
     assert address.url.startswith("http://127.0.0.1:")
     async with httpx2.AsyncClient(trust_env=False) as client:
-        refused = await client.post(f"{address.url}/v1/chat/completions", json={"messages": []})
-    assert refused.status_code == 401
+        response = await client.post(f"{address.url}/v1/chat/completions", json={"messages": []})
+    assert response.status_code == 401
     assert address.key not in repr(address)
     folder = runtime / "acc-local"
     assert folder.stat().st_mode & 0o777 == 0o700
@@ -229,9 +229,9 @@ async def test_server_requires_its_key_and_files_are_private(
 # Sharing a server
 
 
-def user(what: str, name: str = SMALL) -> "subprocess.Popen[str]":
+def start_client(command: str, name: str = SMALL) -> "subprocess.Popen[str]":
     return subprocess.Popen(  # noqa: S603 - our own interpreter
-        [sys.executable, str(HERE / "local_user.py"), name, what],
+        [sys.executable, str(HERE / "local_model_client.py"), name, command],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -240,11 +240,11 @@ def user(what: str, name: str = SMALL) -> "subprocess.Popen[str]":
 
 def read_message(process: "subprocess.Popen[str]") -> dict[str, Any]:
     assert process.stdout is not None
-    found: dict[str, Any] = json.loads(process.stdout.readline())
-    return found
+    message: dict[str, Any] = json.loads(process.stdout.readline())
+    return message
 
 
-def ended(process: "subprocess.Popen[str]", status: int) -> None:
+def wait_for_exit(process: "subprocess.Popen[str]", status: int) -> None:
     with process:
         pass
     assert process.returncode == status
@@ -253,7 +253,7 @@ def ended(process: "subprocess.Popen[str]", status: int) -> None:
 async def test_second_process_uses_the_same_server(model: LocalModel, runtime: Path) -> None:
     await model.complete(ModelRequest(query="Hello."))
     before = servers(runtime)
-    process = user("answer")
+    process = start_client("answer")
     assert read_message(process)["url"] == model._lease.address().url
     assert servers(runtime) == before
     process.communicate("\n", timeout=20)
@@ -272,33 +272,33 @@ async def test_three_concurrent_models_start_one_server(runtime: Path) -> None:
     assert len(set(servers(runtime)) - set(before)) == 1
     for each in models:
         each.release()
-    assert eventually(lambda: set(servers(runtime)) <= set(before))
+    assert wait_until(lambda: set(servers(runtime)) <= set(before))
 
 
 def test_server_ends_with_its_last_user(runtime: Path) -> None:
     before = set(servers(runtime))
     name = "local?context=768&max_tokens=8"
-    starter = user("answer", name)
+    starter = start_client("answer", name)
     url = read_message(starter)["url"]
-    other = user("answer", name)
+    other = start_client("answer", name)
     assert read_message(other)["url"] == url
     starter.kill()
-    ended(starter, -signal.SIGKILL)
+    wait_for_exit(starter, -signal.SIGKILL)
     time.sleep(1.5)
     assert len(set(servers(runtime)) - before) == 1
     other.kill()
-    ended(other, -signal.SIGKILL)
-    assert eventually(lambda: set(servers(runtime)) <= before, 5)
+    wait_for_exit(other, -signal.SIGKILL)
+    assert wait_until(lambda: set(servers(runtime)) <= before, 5)
 
 
 def test_server_ends_if_its_only_user_is_killed_during_an_answer(runtime: Path) -> None:
     before = set(servers(runtime))
-    process = user("stream", "local?context=1024&max_tokens=900")
+    process = start_client("stream", "local?context=1024&max_tokens=900")
     assert read_message(process)["piece"]
     assert len(set(servers(runtime)) - before) == 1
     process.kill()
-    ended(process, -signal.SIGKILL)
-    assert eventually(lambda: set(servers(runtime)) <= before, 5)
+    wait_for_exit(process, -signal.SIGKILL)
+    assert wait_until(lambda: set(servers(runtime)) <= before, 5)
 
 
 async def test_killed_server_is_started_again(runtime: Path) -> None:
@@ -309,14 +309,14 @@ async def test_killed_server_is_started_again(runtime: Path) -> None:
     (server,) = set(servers(runtime)) - before
     os.kill(server, signal.SIGKILL)
     with pytest.raises(ModelFailed, match="ended before the end of the answer"):
-        await _drained(pieces)
+        await drain(pieces)
     assert (
         await local("local?context=640&max_tokens=8").complete(ModelRequest(query="Hello."))
     ).text
     model.release()
 
 
-async def _drained(pieces: AsyncIterator[str | ModelResponse]) -> None:
+async def drain(pieces: AsyncIterator[str | ModelResponse]) -> None:
     async for _ in pieces:
         pass
 
@@ -326,7 +326,7 @@ async def test_idle_server_ends_and_is_started_again(runtime: Path) -> None:
     model = local("local?context=512&max_tokens=8&idle_minutes=0.02")
     await model.complete(ModelRequest(query="Hello."))
     assert len(set(servers(runtime)) - before) == 1
-    assert eventually(lambda: set(servers(runtime)) <= before)
+    assert wait_until(lambda: set(servers(runtime)) <= before)
     assert (await model.complete(ModelRequest(query="Hello."))).text
     model.release()
 
@@ -354,13 +354,13 @@ def test_too_little_memory_is_named() -> None:
         "from acc.bootstrap.agents import make_model;"
         "asyncio.run(make_model('local?slots=16').complete(ModelRequest(query='Hello.')))"
     )
-    done = subprocess.run(  # noqa: S603 - our own interpreter
+    completed = subprocess.run(  # noqa: S603 - our own interpreter
         ["/bin/sh", "-c", 'ulimit -v 1500000; exec "$0" -c "$1"', sys.executable, code],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert "ModelFailed: local cannot be loaded: there is too little memory" in done.stderr
+    assert "ModelFailed: local cannot be loaded: there is too little memory" in completed.stderr
 
 
 def test_slow_start_times_out(
@@ -374,7 +374,7 @@ def test_slow_start_times_out(
     model = local("local?context=600&start_seconds=1")
     with pytest.raises(ModelFailed, match="not ready after 1 s"):
         model._lease.address()
-    assert eventually(lambda: set(servers(runtime)) <= before, 5)
+    assert wait_until(lambda: set(servers(runtime)) <= before, 5)
 
 
 # Agents
@@ -417,7 +417,7 @@ async def test_run_streams_structured_output() -> None:
 async def test_agent_with_tools_answers_without_them() -> None:
     @tool
     def weather(city: str) -> str:
-        """Tell the weather."""
+        """Return the weather."""
         return f"sunny in {city}"
 
     agent = Agent(name="clerk", model=SMALL, tools=[weather], memory=None)
@@ -433,13 +433,13 @@ def test_command_line_runs_an_agent_with_the_local_model(tmp_path: Path, runtime
         encoding="utf-8",
     )
     before = set(servers(runtime))
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "acc", "run", "shop:clerk", "Name three colours."],
         cwd=tmp_path,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip()
-    assert eventually(lambda: set(servers(runtime)) <= before, 5)
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.strip()
+    assert wait_until(lambda: set(servers(runtime)) <= before, 5)

@@ -9,22 +9,22 @@ from typing import Any
 
 import pytest
 from mcp_support import (
+    FAULTY,
     HERE,
-    RUDE,
     SHOP,
     lines,
-    nothing_is_left_behind,
-    results,
+    no_leaked_processes,
+    run_once,
     runner_of,
-    said,
-    seen,
+    tool_results,
+    wait_for_line,
 )
 
 from acc import Agent, EventKind, McpToolset, RemoteFailed, RunConfig, Runner, RunResult, approve
 from acc.domain.errors import InvalidInput
 from acc.testing import ScriptedModel, call
 
-__all__ = ["nothing_is_left_behind"]
+__all__ = ["no_leaked_processes"]
 
 
 def is_running(pid: int) -> bool:
@@ -42,31 +42,36 @@ async def test_agent_uses_server_tools() -> None:
     )
     agent = Agent(name="buyer", model=model, tools=[McpToolset(command=SHOP)])
     async with runner_of(agent) as runner:
-        done = await said(runner)
-        names = [event.detail["name"] for event in done.events if event.kind is EventKind.ARTIFACT]
+        run_result = await run_once(runner)
+        names = [
+            event.detail["name"] for event in run_result.events if event.kind is EventKind.ARTIFACT
+        ]
         file = await runner.load_artifact(names[0], user_id="u", session_id="s")
-    found = results(done)
-    assert done.text == "できました"
-    # Whichever call ends first is recorded first; the model reads them in the order of its calls.
+    recorded = tool_results(run_result)
+    assert run_result.text == "できました"
+    # Results are recorded in completion order. The model reads them in the order of its calls.
     actual = [
-        part.result for one in model.requests[1].messages for part in one.parts if part.result
+        part.result
+        for message in model.requests[1].messages
+        for part in message.parts
+        if part.result
     ]
     assert [result.content for result in actual] == [
         {"result": 3},
         {"item": "お茶", "left": 3},
         {"result": "odd"},
     ]
-    assert sorted(map(str, found[:3])) == sorted(map(str, actual))
-    assert found[3].is_error and "less than the minimum" in found[3].content["error"]
-    assert found[4].is_error and "品切れです: out of stock" in found[4].content["error"]
-    assert found[5].content["text"] == "here it is"
-    assert found[5].content["files"] == [
+    assert sorted(map(str, recorded[:3])) == sorted(map(str, actual))
+    assert recorded[3].is_error and "less than the minimum" in recorded[3].content["error"]
+    assert recorded[4].is_error and "品切れです: out of stock" in recorded[4].content["error"]
+    assert recorded[5].content["text"] == "here it is"
+    assert recorded[5].content["files"] == [
         {"artifact": names[0], "media_type": "image/png", "bytes": 15}
     ]
     assert file is not None and file.data == b"\x89PNG no picture"
-    shown = {tool.name: tool for tool in model.requests[0].tools}
-    assert shown["在庫を調べる"].description == "品物の在庫を調べる"
-    assert shown["add"].parameters["properties"]["b"]["minimum"] == 0
+    tools_by_name = {tool.name: tool for tool in model.requests[0].tools}
+    assert tools_by_name["在庫を調べる"].description == "品物の在庫を調べる"
+    assert tools_by_name["add"].parameters["properties"]["b"]["minimum"] == 0
 
 
 async def test_destructive_tool_runs_once_after_approval(
@@ -80,14 +85,14 @@ async def test_destructive_tool_runs_once_after_approval(
 
     both = [call("add", a=4, b=4), call("wipe", path="/shop")]
     async with runner_of(agent(both), store=store) as runner:
-        paused = await said(runner)
+        paused = await run_once(runner)
     assert paused.status == "input_required"
     assert lines(log)[1:] == ["add 4 4"]
     async with runner_of(agent("wiped"), store=store) as runner:
-        done = await runner.resume(
+        run_result = await runner.resume(
             user_id="u", session_id="s", answers=[approve(paused.requests[0].id)]
         )
-    assert done.text == "wiped"
+    assert run_result.text == "wiped"
     assert [line for line in lines(log) if not line.startswith("start")] == [
         "add 4 4",
         "wipe /shop",
@@ -96,21 +101,24 @@ async def test_destructive_tool_runs_once_after_approval(
 
 async def test_resume_without_tool_returns_error_result(tmp_path: Path) -> None:
     store = tmp_path / "s.db"
-    place = tmp_path / "mcp_shop_server.py"
-    place.write_text((HERE / "mcp_shop_server.py").read_text())
-    source = McpToolset(command=[sys.executable, str(place)], start_timeout=10)
+    server_path = tmp_path / "mcp_shop_server.py"
+    server_path.write_text((HERE / "mcp_shop_server.py").read_text())
+    source = McpToolset(command=[sys.executable, str(server_path)], start_timeout=10)
     first = Agent(name="a", model=ScriptedModel(call("wipe", path="x")), tools=[source])
     async with runner_of(first, store=store) as runner:
-        paused = await said(runner)
-    place.unlink()
+        paused = await run_once(runner)
+    server_path.unlink()
     optional = McpToolset(command=source.command, required=False, start_timeout=10)
     second = Agent(name="a", model=ScriptedModel("so be it"), tools=[optional])
     async with runner_of(second, store=store) as runner:
-        done = await runner.resume(
+        run_result = await runner.resume(
             user_id="u", session_id="s", answers=[approve(paused.requests[0].id)]
         )
-    assert done.text == "so be it"
-    assert results(done)[0].is_error and "no longer available" in results(done)[0].content["error"]
+    assert run_result.text == "so be it"
+    assert (
+        tool_results(run_result)[0].is_error
+        and "no longer available" in tool_results(run_result)[0].content["error"]
+    )
 
 
 async def test_server_crash_is_a_tool_error_and_restarts(tmp_path: Path) -> None:
@@ -118,11 +126,11 @@ async def test_server_crash_is_a_tool_error_and_restarts(tmp_path: Path) -> None
     model = ScriptedModel(call("die"), call("add", a=1, b=1), "back again")
     source = McpToolset(command=[*SHOP, "--log", str(log)])
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
-        done = await said(runner)
-    lost, fine = results(done)
-    assert lost.is_error and "the result of the call is unknown" in lost.content["error"]
-    assert "the shop burned down" in lost.content["error"]
-    assert fine.content == {"result": 2} and done.text == "back again"
+        run_result = await run_once(runner)
+    failed, succeeded = tool_results(run_result)
+    assert failed.is_error and "the result of the call is unknown" in failed.content["error"]
+    assert "the shop burned down" in failed.content["error"]
+    assert succeeded.content == {"result": 2} and run_result.text == "back again"
     assert len([line for line in lines(log) if line.startswith("start")]) == 2
 
 
@@ -143,7 +151,7 @@ async def test_connection_is_shared_by_concurrent_runs(tmp_path: Path) -> None:
 
     agent = Agent(name="a", model=Calls(), tools=[source])
     async with runner_of(agent) as runner, asyncio.TaskGroup() as group:
-        tasks = [group.create_task(said(runner, str(n), f"s{n}")) for n in range(20)]
+        tasks = [group.create_task(run_once(runner, str(n), f"s{n}")) for n in range(20)]
     assert [task.result().text for task in tasks] == [str(n + 1) for n in range(20)]
     assert len([line for line in lines(log) if line.startswith("start")]) == 1
 
@@ -153,12 +161,12 @@ async def test_timeout_cancels_call_at_server(tmp_path: Path) -> None:
     model = ScriptedModel(call("slow", seconds=60), call("add", a=1, b=1), "went on")
     source = McpToolset(command=[*SHOP, "--log", str(log)], timeout={"slow": 1.0})
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
-        done = await said(runner)
-        assert "did not finish within 1 seconds" in results(done)[0].content["error"]
-        assert done.text == "went on"
-        progress = [event.text for event in done.events if event.kind is EventKind.PROGRESS]
+        run_result = await run_once(runner)
+        assert "did not finish within 1 seconds" in tool_results(run_result)[0].content["error"]
+        assert run_result.text == "went on"
+        progress = [event.text for event in run_result.events if event.kind is EventKind.PROGRESS]
         assert progress == ["半分まで来ました"]
-        await seen(log, "slow was cancelled")
+        await wait_for_line(log, "slow was cancelled")
 
 
 async def test_cancelled_run_cancels_call_and_keeps_connection(tmp_path: Path) -> None:
@@ -167,12 +175,12 @@ async def test_cancelled_run_cancels_call_and_keeps_connection(tmp_path: Path) -
     model = ScriptedModel(call("slow", seconds=60), call("add", a=2, b=2), "fine")
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
         async with asyncio.TaskGroup() as group:
-            task = group.create_task(said(runner))
-            await seen(log, "slow begins 60.0")
+            task = group.create_task(run_once(runner))
+            await wait_for_line(log, "slow begins 60.0")
             task.cancel()
         assert task.cancelled()
-        done = await said(runner)
-    assert done.text == "fine"
+        run_result = await run_once(runner)
+    assert run_result.text == "fine"
     assert "slow was cancelled" in lines(log)
     assert len([line for line in lines(log) if line.startswith("start")]) == 1
 
@@ -183,8 +191,8 @@ async def test_unresponsive_server_is_restarted(tmp_path: Path) -> None:
     source = McpToolset(command=[*SHOP, "--log", str(log)], timeout={"hang": 0.3})
     model = ScriptedModel(*[call("hang")] * 3, call("add", a=1, b=1), "alive")
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
-        done = await said(runner)
-    assert [result.is_error for result in results(done)] == [True, True, True, False]
+        run_result = await run_once(runner)
+    assert [result.is_error for result in tool_results(run_result)] == [True, True, True, False]
     assert len([line for line in lines(log) if line.startswith("start")]) == 2
 
 
@@ -199,11 +207,11 @@ async def test_changed_tools_are_used_in_next_model_call() -> None:
     source = McpToolset(command=SHOP)
     agent = Agent(name="a", model=model, tools=[source])
     async with runner_of(agent) as runner:
-        done = await said(runner)
-    assert done.text == "seen"
-    outcomes = {result.name: result for result in results(done)}
+        run_result = await run_once(runner)
+    assert run_result.text == "seen"
+    outcomes = {result.name: result for result in tool_results(run_result)}
     assert outcomes["hidden"].content == {"result": "boo"}
-    gone = results(done)[2]
+    gone = tool_results(run_result)[2]
     assert gone.is_error and "no longer available" in gone.content["error"]
     assert "hidden" not in {tool.name for tool in model.requests[0].tools}
     last = {tool.name for tool in model.requests[-1].tools}
@@ -212,29 +220,29 @@ async def test_changed_tools_are_used_in_next_model_call() -> None:
 
 async def test_legacy_change_notification_is_handled(tmp_path: Path) -> None:
     model = ScriptedModel(call("echo", text="change"), call("新しい", text="やあ"), "seen")
-    source = McpToolset(command=[*RUDE, "polite"])
+    source = McpToolset(command=[*FAULTY, "polite"])
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
-        done = await said(runner)
-    assert [result.content for result in results(done)] == ["change", "やあ"]
+        run_result = await run_once(runner)
+    assert [result.content for result in tool_results(run_result)] == ["change", "やあ"]
 
 
 async def test_invalid_lines_are_ignored_and_invalid_results_reported() -> None:
     model = ScriptedModel(call("echo", text="ok"), call("echo", text="nonsense"), "through")
-    source = McpToolset(command=[*RUDE, "garbage"])
+    source = McpToolset(command=[*FAULTY, "garbage"])
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
-        done = await said(runner)
-    fine, bad = results(done)
-    assert fine.content == "ok"
+        run_result = await run_once(runner)
+    succeeded, bad = tool_results(run_result)
+    assert succeeded.content == "ok"
     assert bad.is_error and "invalid response" in bad.content["error"]
 
 
 async def test_too_long_line_ends_connection() -> None:
     model = ScriptedModel(call("echo", text="x"), "dry again")
-    source = McpToolset(command=[*RUDE, "flood"], max_bytes=1_000_000)
+    source = McpToolset(command=[*FAULTY, "flood"], max_bytes=1_000_000)
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
         start = time.monotonic()
-        done = await said(runner)
-    assert "more than 1000000 bytes" in results(done)[0].content["error"]
+        run_result = await run_once(runner)
+    assert "more than 1000000 bytes" in tool_results(run_result)[0].content["error"]
     assert time.monotonic() - start < 20
 
 
@@ -242,27 +250,27 @@ async def test_large_text_is_truncated_and_saved() -> None:
     model = ScriptedModel(call("big", characters=50_000), "read")
     source = McpToolset(command=SHOP, max_characters=1_000)
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
-        done = await said(runner)
-        name = next(e.detail["name"] for e in done.events if e.kind is EventKind.ARTIFACT)
-        whole = await runner.load_artifact(name, user_id="u", session_id="s")
-    content = results(done)[0].content
+        run_result = await run_once(runner)
+        name = next(e.detail["name"] for e in run_result.events if e.kind is EventKind.ARTIFACT)
+        full_text = await runner.load_artifact(name, user_id="u", session_id="s")
+    content = tool_results(run_result)[0].content
     assert len(content) < 1_300 and name in content
-    assert whole is not None and len(whole.data.decode()) >= 50_000
+    assert full_text is not None and len(full_text.data.decode()) >= 50_000
 
 
 async def test_slow_start_is_awaited() -> None:
     model = ScriptedModel(call("add", a=1, b=1), "patient")
     source = McpToolset(command=[*SHOP, "--slow", "2"])
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
-        assert (await said(runner)).text == "patient"
+        assert (await run_once(runner)).text == "patient"
 
 
 @pytest.mark.parametrize(
     ("command", "seconds", "expected"),
     [
-        ([*RUDE, "silent"], 2.0, "not ready within"),
-        ([*RUDE, "dies"], 20.0, "no license found"),
-        ([*RUDE, "mute"], 2.0, "list of tools timed out"),
+        ([*FAULTY, "silent"], 2.0, "not ready within"),
+        ([*FAULTY, "dies"], 20.0, "no license found"),
+        ([*FAULTY, "mute"], 2.0, "list of tools timed out"),
     ],
 )
 async def test_unusable_server_fails_the_run(
@@ -271,21 +279,21 @@ async def test_unusable_server_fails_the_run(
     source = McpToolset(command=command, start_timeout=seconds)
     async with runner_of(Agent(name="a", model=ScriptedModel("never"), tools=[source])) as runner:
         with pytest.raises(RemoteFailed, match=expected):
-            await said(runner)
+            await run_once(runner)
         start = time.monotonic()
         with pytest.raises(RemoteFailed, match=expected):
-            await said(runner)
+            await run_once(runner)
         assert time.monotonic() - start < seconds + 6
 
 
 async def test_crashing_server_is_tried_three_times(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    source = McpToolset(command=[*RUDE, "dies", str(log)])
+    source = McpToolset(command=[*FAULTY, "dies", str(log)])
     async with runner_of(Agent(name="a", model=ScriptedModel("x"), tools=[source])) as runner:
         with pytest.raises(RemoteFailed):
-            await said(runner)
+            await run_once(runner)
         with pytest.raises(RemoteFailed, match="next attempt"):
-            await said(runner)
+            await run_once(runner)
     assert lines(log) == ["start"] * 3
 
 
@@ -293,14 +301,14 @@ async def test_missing_program_is_reported_at_once() -> None:
     source = McpToolset(command=["/no/such/program"])
     async with runner_of(Agent(name="a", model=ScriptedModel("x"), tools=[source])) as runner:
         with pytest.raises(InvalidInput, match="cannot start /no/such/program"):
-            await said(runner)
+            await run_once(runner)
 
 
 async def test_optional_server_may_be_unavailable() -> None:
-    source = McpToolset(command=[*RUDE, "dies"], required=False)
+    source = McpToolset(command=[*FAULTY, "dies"], required=False)
     model = ScriptedModel("alone")
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
-        assert (await said(runner)).text == "alone"
+        assert (await run_once(runner)).text == "alone"
     assert model.requests[0].tools == ()
 
 
@@ -308,10 +316,10 @@ async def test_stubborn_server_and_children_are_killed(
     tmp_path: Path,
 ) -> None:
     log = tmp_path / "log"
-    source = McpToolset(command=[*RUDE, "stubborn", str(log)])
+    source = McpToolset(command=[*FAULTY, "stubborn", str(log)])
     model = ScriptedModel(call("echo", text="hi"), "bye")
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
-        await said(runner)
+        await run_once(runner)
     child = int(next(line for line in lines(log) if line.startswith("child")).split()[1])
     for _ in range(100):
         if not is_running(child):
@@ -326,23 +334,23 @@ async def test_server_receives_only_named_variables(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-ours")
     monkeypatch.setenv("SHOP_KEY", "sk-shop")
-    model = ScriptedModel(call("environment"), "told")
+    model = ScriptedModel(call("environment"), "done")
     source = McpToolset(command=SHOP, env={"SHOP_KEY": "env:SHOP_KEY", "REGION": "東京"})
     assert "sk-" not in repr(source)
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
-        done = await said(runner)
-    seen = results(done)[0].content
-    assert seen["SHOP_KEY"] == "sk-shop" and seen["REGION"] == "東京"
-    assert "OPENAI_API_KEY" not in seen
+        run_result = await run_once(runner)
+    content = tool_results(run_result)[0].content
+    assert content["SHOP_KEY"] == "sk-shop" and content["REGION"] == "東京"
+    assert "OPENAI_API_KEY" not in content
 
 
 async def test_tools_of_several_servers_have_prefixes() -> None:
     model = ScriptedModel([call("shop_add", a=1, b=1), call("rude_echo", text="x")], "both")
     shop = McpToolset(command=SHOP, name="shop", only=["a*"])
-    rude = McpToolset(command=[*RUDE, "polite"], name="rude")
-    async with runner_of(Agent(name="a", model=model, tools=[shop, rude])) as runner:
-        done = await said(runner)
-    assert {result.name: result.content for result in results(done)} == {
+    faulty = McpToolset(command=[*FAULTY, "polite"], name="rude")
+    async with runner_of(Agent(name="a", model=model, tools=[shop, faulty])) as runner:
+        run_result = await run_once(runner)
+    assert {result.name: result.content for result in tool_results(run_result)} == {
         "shop_add": {"result": 2},
         "rude_echo": "x",
     }
@@ -361,32 +369,34 @@ def test_closed_loop_leaves_no_server_process() -> None:
         "    found = [e.result.content['result'] for e in done.events if e.result]\n"
         "    print(found[0], done.text)\n"
     )
-    ran = subprocess.run(  # noqa: S603 - our own interpreter
+    completed = subprocess.run(  # noqa: S603 - our own interpreter
         [sys.executable, "-X", "dev", "-c", code],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
-    assert ran.returncode == 0, ran.stderr
-    assert "ResourceWarning" not in ran.stderr and "Traceback" not in ran.stderr, ran.stderr
-    actual = [line.split() for line in ran.stdout.splitlines()]
+    assert completed.returncode == 0, completed.stderr
+    assert "ResourceWarning" not in completed.stderr and "Traceback" not in completed.stderr, (
+        completed.stderr
+    )
+    actual = [line.split() for line in completed.stdout.splitlines()]
     assert [words[1] for words in actual] == ["one", "two"]
     for words in actual:
         assert not Path(f"/proc/{words[0]}").exists()
 
 
 async def test_run_timeout_applies_to_unresponsive_server() -> None:
-    source = McpToolset(command=[*RUDE, "silent"])
+    source = McpToolset(command=[*FAULTY, "silent"])
     agent = Agent(name="a", model=ScriptedModel("x"), tools=[source])
     async with runner_of(agent, config=RunConfig(timeout=1.5)) as runner:
         start = time.monotonic()
         with pytest.raises(Exception, match="timeout"):
-            await said(runner)
+            await run_once(runner)
         assert time.monotonic() - start < 12
 
 
-async def ran(source: McpToolset, model: ScriptedModel) -> RunResult:
+async def run_toolset(source: McpToolset, model: ScriptedModel) -> RunResult:
     runner = Runner(Agent(name="a", model=model, tools=[source]))
     try:
         return await runner.run(user_id="u", session_id="s", message="go")
@@ -394,34 +404,34 @@ async def ran(source: McpToolset, model: ScriptedModel) -> RunResult:
         await runner.aclose()
 
 
-def result_of(done: RunResult) -> Any:
-    """Return what the first tool gave."""
+def result_of(run_result: RunResult) -> Any:
+    """Return the content of the first tool result."""
     return next(
-        e.result.content for e in done.events if e.kind is EventKind.TOOL_RESULT and e.result
+        e.result.content for e in run_result.events if e.kind is EventKind.TOOL_RESULT and e.result
     )
 
 
 async def test_secrets_are_redacted_in_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOP_KEY", "canary-東京-6f1d2c9b")
     env = {"TOK": "env:SHOP_KEY"}
-    dying = McpToolset(command=[*RUDE, "tells"], env=env)
-    with pytest.raises(RemoteFailed) as raised:
-        await ran(dying, ScriptedModel("x"))
-    assert "6f1d2c9b" not in str(raised.value)
-    assert str(raised.value).startswith("MCP server mcp_faulty_server.py: ")
-    blaming = McpToolset(command=[*RUDE, "blames"], env=env)
-    model = ScriptedModel(call("echo", text="x"), "told")
-    done = await ran(blaming, model)
-    assert "no such user: ***" in result_of(done)["error"]
-    assert "6f1d2c9b" not in str(done.events)
+    failing_server = McpToolset(command=[*FAULTY, "leaks"], env=env)
+    with pytest.raises(RemoteFailed) as error:
+        await run_toolset(failing_server, ScriptedModel("x"))
+    assert "6f1d2c9b" not in str(error.value)
+    assert str(error.value).startswith("MCP server mcp_faulty_server.py: ")
+    error_server = McpToolset(command=[*FAULTY, "rejects"], env=env)
+    model = ScriptedModel(call("echo", text="x"), "done")
+    run_result = await run_toolset(error_server, model)
+    assert "no such user: ***" in result_of(run_result)["error"]
+    assert "6f1d2c9b" not in str(run_result.events)
 
 
 async def test_malformed_tools_are_ignored(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    model = ScriptedModel(call("echo", text="やあ"), "heard")
-    source = McpToolset(command=[*RUDE, "sloppy"])
-    done = await ran(source, model)
-    assert result_of(done) == "やあ"
+    model = ScriptedModel(call("echo", text="やあ"), "done")
+    source = McpToolset(command=[*FAULTY, "sloppy"])
+    run_result = await run_toolset(source, model)
+    assert result_of(run_result) == "やあ"
     assert [tool.name for tool in model.requests[0].tools] == ["echo"]
     assert "3 malformed MCP tools" in caplog.text

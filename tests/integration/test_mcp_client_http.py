@@ -10,23 +10,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp_support import SHOP, nothing_is_left_behind, results, runner_of, said, seen
+from mcp_support import SHOP, no_leaked_processes, run_once, runner_of, tool_results, wait_for_line
 
 from acc import Agent, McpToolset, RemoteFailed
 from acc.domain.errors import AddressRefused
 from acc.testing import ScriptedModel, call
 
-__all__ = ["nothing_is_left_behind"]
+__all__ = ["no_leaked_processes"]
 
 
 def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as result:
+        result.bind(("127.0.0.1", 0))
+        return int(result.getsockname()[1])
 
 
 class HttpShop:
-    """The shop over HTTP, which can be started, killed and started again."""
+    """The shop server over HTTP, which can be started and killed repeatedly."""
 
     def __init__(self, log: Path) -> None:
         self.port = free_port()
@@ -35,13 +35,13 @@ class HttpShop:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        words = [*SHOP, "--http", str(self.port), "--log", str(self._log)]
+        command = [*SHOP, "--http", str(self.port), "--log", str(self._log)]
         self._process = subprocess.Popen(  # noqa: S603 - our own server
-            words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         for _ in range(600):
-            with socket.socket() as one:
-                if one.connect_ex(("127.0.0.1", self.port)) == 0:
+            with socket.socket() as result:
+                if result.connect_ex(("127.0.0.1", self.port)) == 0:
                     return
             time.sleep(0.05)
         pytest.fail("the shop does not open")
@@ -54,7 +54,7 @@ class HttpShop:
 
 
 @pytest.fixture
-def http_shop(nothing_is_left_behind: None, tmp_path: Path) -> Iterator[HttpShop]:
+def http_shop(no_leaked_processes: None, tmp_path: Path) -> Iterator[HttpShop]:
     shop = HttpShop(tmp_path / "log")
     shop.start()
     yield shop
@@ -67,8 +67,8 @@ async def test_http_transport_supports_tools(http_shop: HttpShop, tmp_path: Path
         await asyncio.sleep(0.1)
         return "waited"
 
-    def until_found(prompt: Any) -> Any:
-        # word of a change comes on a stream of its own, some time after the answer
+    def until_tool_is_listed(prompt: Any) -> Any:
+        # the change notification arrives on another stream, after the response
         if "boo" in str(prompt.messages[-1]):
             return "done"
         return call("hidden" if any(t.name == "hidden" for t in prompt.tools) else "pause")
@@ -77,19 +77,19 @@ async def test_http_transport_supports_tools(http_shop: HttpShop, tmp_path: Path
         [call("add", a=1, b=2), call("在庫を調べる", 品物="お茶")],
         call("slow", seconds=60),
         call("change"),
-        *[until_found] * 50,
+        *[until_tool_is_listed] * 50,
     )
     source = McpToolset(url=http_shop.url, allow=["127.0.0.1"], timeout={"slow": 1.0}, token="t0p")
     async with runner_of(Agent(name="a", model=model, tools=[source, pause])) as runner:
-        done = await said(runner)
-        await seen(tmp_path / "log", "slow was cancelled")
-    found = {one.name: one.content for one in results(done)}
-    assert found["add"] == {"result": 3}
-    assert found["在庫を調べる"] == {"item": "お茶", "left": 3}
-    assert "did not finish" in found["slow"]["error"]
-    assert found["hidden"] == {"result": "boo"}
-    assert done.text == "done"
-    assert "t0p" not in repr(source) and "t0p" not in str(done.events)
+        run_result = await run_once(runner)
+        await wait_for_line(tmp_path / "log", "slow was cancelled")
+    contents = {result.name: result.content for result in tool_results(run_result)}
+    assert contents["add"] == {"result": 3}
+    assert contents["在庫を調べる"] == {"item": "お茶", "left": 3}
+    assert "did not finish" in contents["slow"]["error"]
+    assert contents["hidden"] == {"result": "boo"}
+    assert run_result.text == "done"
+    assert "t0p" not in repr(source) and "t0p" not in str(run_result.events)
 
 
 async def test_http_transport_reconnects(http_shop: HttpShop) -> None:
@@ -104,8 +104,8 @@ async def test_http_transport_reconnects(http_shop: HttpShop) -> None:
     model = ScriptedModel(call("add", a=1, b=1), down, up, "back")
     source = McpToolset(url=http_shop.url, allow=["127.0.0.1"])
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
-        done = await said(runner)
-    first, lost, again = results(done)
+        run_result = await run_once(runner)
+    first, lost, again = tool_results(run_result)
     assert first.content == {"result": 2}
     assert lost.is_error and "127.0.0.1" in lost.content["error"]
     assert again.content == {"result": 6}
@@ -115,30 +115,32 @@ async def test_http_server_crash_is_a_tool_error(http_shop: HttpShop) -> None:
     model = ScriptedModel(call("die"), "over")
     source = McpToolset(url=http_shop.url, allow=["127.0.0.1"])
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
-        done = await said(runner)
-    assert results(done)[0].is_error and done.text == "over"
+        run_result = await run_once(runner)
+    assert tool_results(run_result)[0].is_error and run_result.text == "over"
 
 
 async def test_http_response_size_is_limited(http_shop: HttpShop) -> None:
     model = ScriptedModel(call("big", characters=200_000), call("add", a=1, b=1), "on")
     source = McpToolset(url=http_shop.url, allow=["127.0.0.1"], max_bytes=100_000)
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
-        done = await said(runner)
-    assert results(done)[0].is_error and results(done)[1].content == {"result": 2}
+        run_result = await run_once(runner)
+    assert tool_results(run_result)[0].is_error and tool_results(run_result)[1].content == {
+        "result": 2
+    }
 
 
 async def test_private_address_must_be_allowed(http_shop: HttpShop) -> None:
     source = McpToolset(url=http_shop.url)
     async with runner_of(Agent(name="a", model=ScriptedModel("x"), tools=[source])) as runner:
         with pytest.raises(AddressRefused):
-            await said(runner)
+            await run_once(runner)
 
 
 async def test_unreachable_server_is_reported() -> None:
     source = McpToolset(url=f"http://127.0.0.1:{free_port()}/mcp", allow=["127.0.0.1"])
     async with runner_of(Agent(name="a", model=ScriptedModel("x"), tools=[source])) as runner:
         with pytest.raises(RemoteFailed, match="cannot be reached"):
-            await said(runner, "go")
+            await run_once(runner, "go")
 
 
 @asynccontextmanager
@@ -187,7 +189,7 @@ async def test_http_failures_end_the_run_with_reason(answer: bytes | None, expec
         )
         agent = Agent(name="a", model=ScriptedModel("x"), tools=[source])
         async with runner_of(agent) as runner:
-            with pytest.raises(RemoteFailed) as raised:
-                await said(runner)
-    assert expected in str(raised.value) and "t0p" not in str(raised.value)
+            with pytest.raises(RemoteFailed) as error:
+                await run_once(runner)
+    assert expected in str(error.value) and "t0p" not in str(error.value)
     assert b"authorization: bearer t0p" in heads[0].lower()

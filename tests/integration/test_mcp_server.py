@@ -23,9 +23,11 @@ ENVIRONMENT = {"PYTHONPATH": SOURCE}
 ERAS = pytest.mark.parametrize("mode", ["auto", "legacy"])
 
 
-def started(*options: str) -> StdioServerParameters:
-    words = ["-m", "acc", "mcp", "mcp_served_agent:office", *options]
-    return StdioServerParameters(command=sys.executable, args=words, cwd=str(HERE), env=ENVIRONMENT)
+def server_parameters(*options: str) -> StdioServerParameters:
+    command = ["-m", "acc", "mcp", "mcp_served_agent:office", *options]
+    return StdioServerParameters(
+        command=sys.executable, args=command, cwd=str(HERE), env=ENVIRONMENT
+    )
 
 
 def text(result: mcp_types.CallToolResult) -> str:
@@ -34,15 +36,15 @@ def text(result: mcp_types.CallToolResult) -> str:
     return block.text
 
 
-class Person:
-    """Answers what a client is asked to ask."""
+class ElicitationResponder:
+    """Answers the elicitation requests of a client."""
 
     def __init__(self, *answers: mcp_types.ElicitResult) -> None:
-        self.asked: list[mcp_types.ElicitRequestFormParams] = []
+        self.requests: list[mcp_types.ElicitRequestFormParams] = []
         self._answers = list(answers)
 
     async def __call__(self, context: Any, params: Any) -> mcp_types.ElicitResult:
-        self.asked.append(params)
+        self.requests.append(params)
         return self._answers.pop(0)
 
 
@@ -54,18 +56,22 @@ def yes() -> mcp_types.ElicitResult:
 async def test_calls_continue_conversations(mode: str) -> None:
     received: list[str | None] = []
 
-    async def hear(progress: float, total: float | None, message: str | None) -> None:
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
         received.append(message)
 
-    async with Client(started("--sub-agents"), mode=mode) as client:
+    async with Client(server_parameters("--sub-agents"), mode=mode) as client:
         listed = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert set(listed) == {"office", "clerk"}
         assert listed["office"].description == "事務: pays and waits."
         first = await client.call_tool("office", {"message": "やあ"})
-        place = first.structured_content["conversation_id"]
-        again = await client.call_tool("office", {"message": "またね", "conversation_id": place})
-        lost = await client.call_tool("office", {"message": "また", "conversation_id": "lost"})
-        small = await client.call_tool("office", {"message": "pay 5"}, progress_callback=hear)
+        conversation_id = first.structured_content["conversation_id"]
+        again = await client.call_tool(
+            "office", {"message": "またね", "conversation_id": conversation_id}
+        )
+        unknown = await client.call_tool("office", {"message": "また", "conversation_id": "lost"})
+        small = await client.call_tool(
+            "office", {"message": "pay 5"}, progress_callback=on_progress
+        )
         clerk = await client.call_tool("clerk", {"message": "file this"})
         with pytest.raises(MCPError, match="'nobody' not found"):
             await client.call_tool("nobody", {})
@@ -73,11 +79,11 @@ async def test_calls_continue_conversations(mode: str) -> None:
         empty = await client.call_tool("office", {})
     assert text(first) == "言いました: やあ (first)"
     assert text(again) == "言いました: またね (again)"
-    assert again.structured_content["conversation_id"] == place
+    assert again.structured_content["conversation_id"] == conversation_id
     assert "note" not in again.structured_content
     note = "Conversation lost does not exist; earlier messages are unknown."
-    assert lost.structured_content["note"] == note
-    assert [getattr(part, "text", "") for part in lost.content] == [
+    assert unknown.structured_content["note"] == note
+    assert [getattr(part, "text", "") for part in unknown.content] == [
         "言いました: また (first)",
         note,
     ]
@@ -89,30 +95,30 @@ async def test_calls_continue_conversations(mode: str) -> None:
 
 @ERAS
 async def test_client_elicits_input(mode: str) -> None:
-    person = Person(yes(), mcp_types.ElicitResult(action="decline"))
-    async with Client(started(), mode=mode, elicitation_callback=person) as client:
+    person = ElicitationResponder(yes(), mcp_types.ElicitResult(action="decline"))
+    async with Client(server_parameters(), mode=mode, elicitation_callback=person) as client:
         paid = await client.call_tool("office", {"message": "pay 500"})
-        refused = await client.call_tool("office", {"message": "pay 900"})
+        declined = await client.call_tool("office", {"message": "pay 900"})
     assert text(paid) == "result: paid 500"
-    assert "denied" in text(refused)
-    assert person.asked[0].message == 'May pay be called? pay {"amount":500}'
-    assert set(person.asked[0].requested_schema["properties"]) == {"approve", "reason"}
+    assert "denied" in text(declined)
+    assert person.requests[0].message == 'May pay be called? pay {"amount":500}'
+    assert set(person.requests[0].requested_schema["properties"]) == {"approve", "reason"}
 
 
 @ERAS
 async def test_input_can_be_answered_later(mode: str) -> None:
-    person = Person(mcp_types.ElicitResult(action="cancel"), yes())
-    async with Client(started(), mode=mode, elicitation_callback=person) as client:
+    person = ElicitationResponder(mcp_types.ElicitResult(action="cancel"), yes())
+    async with Client(server_parameters(), mode=mode, elicitation_callback=person) as client:
         later = await client.call_tool("office", {"message": "pay 500", "conversation_id": "c"})
-        assert later.is_error and len(person.asked) == 1
-        done = await client.call_tool("office", {"message": "well?", "conversation_id": "c"})
-    assert text(done) == "result: paid 500"
+        assert later.is_error and len(person.requests) == 1
+        completed = await client.call_tool("office", {"message": "well?", "conversation_id": "c"})
+    assert text(completed) == "result: paid 500"
 
 
 @ERAS
 async def test_client_without_elicitation_gets_instructions(mode: str, tmp_path: Path) -> None:
     store = ("--store", str(tmp_path / "s.db"))
-    async with Client(started(*store), mode=mode) as client:
+    async with Client(server_parameters(*store), mode=mode) as client:
         waits = await client.call_tool("office", {"message": "pay 500", "conversation_id": "会話"})
         still = await client.call_tool("office", {"message": "hello", "conversation_id": "会話"})
     assert waits.is_error and waits.structured_content["status"] == "input_required"
@@ -120,11 +126,11 @@ async def test_client_without_elicitation_gets_instructions(mode: str, tmp_path:
     assert still.is_error and text(still) == text(waits)
     request_id = text(waits).splitlines()[1].removeprefix("- ").split(":")[0]
     answers = [{"request_id": request_id, "verdict": "approve"}]
-    async with Client(started(*store), mode=mode) as client:  # another process
+    async with Client(server_parameters(*store), mode=mode) as client:  # another process
         arguments = {"conversation_id": "会話", "answers": answers}
-        done = await client.call_tool("office", arguments)
+        completed = await client.call_tool("office", arguments)
         twice = await client.call_tool("office", arguments)
-    assert text(done) == "result: paid 500"
+    assert text(completed) == "result: paid 500"
     assert twice.is_error and "nothing_pending" in text(twice)
 
 
@@ -133,14 +139,16 @@ async def test_cancelled_call_is_recorded(mode: str, tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     received = asyncio.Event()
 
-    async def hear(progress: float, total: float | None, message: str | None) -> None:
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
         if message == "office: 待っています":
             received.set()
 
-    async with Client(started("--store", str(path)), mode=mode) as client:
+    async with Client(server_parameters("--store", str(path)), mode=mode) as client:
         arguments = {"message": "wait 60", "conversation_id": "c"}
         async with asyncio.TaskGroup() as group:
-            task = group.create_task(client.call_tool("office", arguments, progress_callback=hear))
+            task = group.create_task(
+                client.call_tool("office", arguments, progress_callback=on_progress)
+            )
             await asyncio.wait_for(received.wait(), 20)
             task.cancel()
         after = await client.call_tool("office", {"message": "やあ", "conversation_id": "c"})
@@ -154,9 +162,18 @@ async def test_cancelled_call_is_recorded(mode: str, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    words = [sys.executable, "-m", "acc", "mcp", "mcp_served_agent:office", "--http", "--port", "0"]
+    command = [
+        sys.executable,
+        "-m",
+        "acc",
+        "mcp",
+        "mcp_served_agent:office",
+        "--http",
+        "--port",
+        "0",
+    ]
     with subprocess.Popen(  # noqa: S603 - our own interpreter
-        words, cwd=HERE, env={**os.environ, **ENVIRONMENT}, stdout=subprocess.PIPE, text=True
+        command, cwd=HERE, env={**os.environ, **ENVIRONMENT}, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
@@ -167,17 +184,17 @@ def url() -> Iterator[str]:
 
 @ERAS
 async def test_http_server_answers_like_stdio(url: str, mode: str) -> None:
-    person = Person(yes())
+    person = ElicitationResponder(yes())
     async with Client(url, mode=mode, elicitation_callback=person) as client:
-        spoken_text = await client.call_tool("office", {"message": "やあ"})
+        greeting = await client.call_tool("office", {"message": "やあ"})
         paid = await client.call_tool("office", {"message": "pay 500"})
         async with asyncio.TaskGroup() as group:
             calls = [
                 group.create_task(client.call_tool("office", {"message": f"pay {n}"}))
                 for n in range(8)
             ]
-    assert text(spoken_text) == "言いました: やあ (first)"
-    assert text(paid) == "result: paid 500" and len(person.asked) == 1
+    assert text(greeting) == "言いました: やあ (first)"
+    assert text(paid) == "result: paid 500" and len(person.requests) == 1
     assert [text(call.result()) for call in calls] == [f"result: paid {n}" for n in range(8)]
 
 
@@ -191,9 +208,9 @@ async def test_http_server_rejects_foreign_origins(url: str) -> None:
 
 
 def test_unknown_agent_is_reported_by_command() -> None:
-    words = [sys.executable, "-m", "acc", "mcp", "mcp_served_agent:nobody"]
-    done = subprocess.run(  # noqa: S603 - our own interpreter
-        words,
+    command = [sys.executable, "-m", "acc", "mcp", "mcp_served_agent:nobody"]
+    completed = subprocess.run(  # noqa: S603 - our own interpreter
+        command,
         cwd=HERE,
         env={**os.environ, **ENVIRONMENT},
         capture_output=True,
@@ -201,17 +218,17 @@ def test_unknown_agent_is_reported_by_command() -> None:
         timeout=60,
         check=False,
     )
-    assert done.returncode == 2 and "nobody" in done.stderr and not done.stdout
+    assert completed.returncode == 2 and "nobody" in completed.stderr and not completed.stdout
 
 
 async def test_command_accepts_file_reference(tmp_path: Path) -> None:
-    words = ["-m", "acc", "mcp", str(HERE / "mcp_served_agent.py") + ":office"]
+    command = ["-m", "acc", "mcp", str(HERE / "mcp_served_agent.py") + ":office"]
     server = StdioServerParameters(
-        command=sys.executable, args=words, cwd=str(tmp_path), env=ENVIRONMENT
+        command=sys.executable, args=command, cwd=str(tmp_path), env=ENVIRONMENT
     )
     async with Client(server) as client:
-        spoken_text = await client.call_tool("office", {"message": "やあ"})
-    assert text(spoken_text).startswith("言いました: やあ")
+        greeting = await client.call_tool("office", {"message": "やあ"})
+    assert text(greeting).startswith("言いました: やあ")
 
 
 def test_command_rejects_unusable_model(
@@ -228,5 +245,5 @@ def test_command_rejects_unusable_model(
 
 
 def test_port_requires_http(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["mcp", "office:office", "--port", "8123"]) == 2
+    assert run(["mcp", "sample_agents:office", "--port", "8123"]) == 2
     assert "--port needs --http: on standard input there is no port" in capsys.readouterr().err

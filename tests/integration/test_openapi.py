@@ -1,4 +1,4 @@
-"""Schemathesis reads /openapi.json and holds a running server to it."""
+"""Schemathesis checks a running server against /openapi.json."""
 
 import json
 import subprocess
@@ -10,16 +10,16 @@ from server_process import ALICE, Server, head, tokens_file
 
 pytest.importorskip("schemathesis")
 
-#: Much of what fits the description must still be refused: an agent does not read every media
-#: type, a message id counts once, a push URL must be public.
+#: Not every request that matches the description is accepted: an agent supports some media
+#: types only, a message ID is used once, and a push URL must be public.
 NOT_PROMISED = "positive_data_acceptance"
-#: Those within a tenant are the same again; two of them stand for the rest.
+#: Paths with a tenant are equal to the others; two of them represent the rest.
 PATHS = r"^/(?!\{tenant\})|^/\{tenant\}/tasks$"
 
 
-def test_a_running_server_keeps_what_its_description_promises(tmp_path: Path) -> None:
+def test_running_server_conforms_to_openapi_document(tmp_path: Path) -> None:
     tokens = tokens_file(tmp_path)
-    # A server of 1.0 alone, since without the version header another would answer in 0.3.
+    # A server of version 1.0 only, because without the version header 0.3 would respond.
     with Server(tmp_path, "--tokens", str(tokens), "--protocol-version", "1.0") as server:
         command = [
             str(Path(sys.executable).with_name("schemathesis")),
@@ -36,15 +36,15 @@ def test_a_running_server_keeps_what_its_description_promises(tmp_path: Path) ->
             "--no-color",
             "--no-shrink",
         ]
-        ran = subprocess.run(  # noqa: S603 - our own command
+        completed = subprocess.run(  # noqa: S603 - our own command
             command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
         )
-        assert ran.returncode == 0, ran.stdout[-10_000:] + ran.stderr
+        assert completed.returncode == 0, completed.stdout[-10_000:] + completed.stderr
         assert "internal error" not in server.log
         assert "Traceback" not in server.log
 
 
-def test_the_description_names_every_path_of_the_generation(tmp_path: Path) -> None:
+def test_openapi_document_lists_every_path(tmp_path: Path) -> None:
     with Server(tmp_path) as server:
         document = server.send(head("GET", "/openapi.json", {"Host": "localhost"})).json
     assert document["openapi"] == "3.1.0"
@@ -64,6 +64,6 @@ def test_the_description_names_every_path_of_the_generation(tmp_path: Path) -> N
         "/tasks/{taskId}/pushNotificationConfigs/{configId}",
         "/extendedAgentCard",
     }
-    operations = [held for path in document["paths"].values() for held in path.values()]
-    names = [held["operationId"] for held in operations if isinstance(held, dict)]
+    operations = [operation for path in document["paths"].values() for operation in path.values()]
+    names = [operation["operationId"] for operation in operations if isinstance(operation, dict)]
     assert len(names) == len(set(names))

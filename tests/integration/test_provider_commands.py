@@ -78,10 +78,10 @@ def test_eval_is_rejected_if_the_compressor_has_no_key(
     how: tuple[str, ...], tmp_path: Path
 ) -> None:
     name = "anthropic:claude-opus-4-8"
-    given = name if how == ("--compressor",) else f"mine=acc:{name}"
-    found = acc("eval", *SMALL, *how, given, cwd=tmp_path, environment={})
-    assert found.returncode == 2
-    assert "ANTHROPIC_API_KEY" in found.stderr
+    specification = name if how == ("--compressor",) else f"mine=acc:{name}"
+    completed = acc("eval", *SMALL, *how, specification, cwd=tmp_path, environment={})
+    assert completed.returncode == 2
+    assert "ANTHROPIC_API_KEY" in completed.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -90,19 +90,19 @@ def test_eval_is_rejected_if_the_cache_cannot_be_written(
 ) -> None:
     (tmp_path / "file").write_text("in the way")
     arguments = ("eval", *SMALL, "--model", "openai:gpt-5.2", "--cache", "file")
-    found = acc(*arguments, cwd=tmp_path, environment=server.environment(KEY))
-    assert found.returncode == 2
-    assert "the answer cache file cannot be written: " in found.stderr
+    completed = acc(*arguments, cwd=tmp_path, environment=server.environment(KEY))
+    assert completed.returncode == 2
+    assert "the answer cache file cannot be written: " in completed.stderr
     assert server.count == 0
     assert not (tmp_path / "runs").exists()
 
 
 def test_eval_is_rejected_if_the_model_has_no_key(tmp_path: Path) -> None:
-    found = acc(
+    completed = acc(
         "eval", *SMALL, "--model", "anthropic:claude-opus-4-8", cwd=tmp_path, environment={}
     )
-    assert found.returncode != 0
-    assert "set the environment variable ANTHROPIC_API_KEY" in found.stderr
+    assert completed.returncode != 0
+    assert "set the environment variable ANTHROPIC_API_KEY" in completed.stderr
     assert not (tmp_path / "runs").exists()
     wrong = acc("eval", *SMALL, "--model", "gpt-5", cwd=tmp_path, environment={})
     assert "no model 'gpt-5'" in wrong.stderr
@@ -110,7 +110,7 @@ def test_eval_is_rejected_if_the_model_has_no_key(tmp_path: Path) -> None:
 
 def test_turn_fails_if_its_model_fails(server: ProviderServer, tmp_path: Path) -> None:
     server.script = [fail(400, f"bad question, key {KEY}")] * 40
-    found = acc(
+    completed = acc(
         "eval",
         *SMALL,
         "--agents",
@@ -121,20 +121,20 @@ def test_turn_fails_if_its_model_fails(server: ProviderServer, tmp_path: Path) -
         cwd=tmp_path,
         environment=server.environment(KEY),
     )
-    summary = json.loads(found.stdout)
+    summary = json.loads(completed.stdout)
     assert summary["agents"]["acc"]["failed"] == 4
-    assert KEY not in found.stdout + found.stderr
+    assert KEY not in completed.stdout + completed.stderr
 
 
 def test_run_uses_the_model_of_the_environment(server: ProviderServer, tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(AGENT)
     server.script = [use("window", service="nginx"), say("30 minutes")]
     environment = {**server.environment(KEY), "ACC_AGENT_MODEL": "google:gemini-3-pro-preview"}
-    found = acc("run", "shop.py:root", "How long?", cwd=tmp_path, environment=environment)
-    assert found.returncode == 0, found.stderr
-    assert "30 minutes" in found.stdout
+    completed = acc("run", "shop.py:root", "How long?", cwd=tmp_path, environment=environment)
+    assert completed.returncode == 0, completed.stderr
+    assert "30 minutes" in completed.stdout
     assert [request.api for request in server.requests] == ["google", "google"]
-    refused = acc(
+    rejected = acc(
         "serve",
         "shop:root",
         "--port",
@@ -142,8 +142,8 @@ def test_run_uses_the_model_of_the_environment(server: ProviderServer, tmp_path:
         cwd=tmp_path,
         environment={"ACC_AGENT_MODEL": "openai:gpt-5.2"},
     )
-    assert refused.returncode != 0
-    assert "OPENAI_API_KEY" in refused.stderr
+    assert rejected.returncode != 0
+    assert "OPENAI_API_KEY" in rejected.stderr
 
 
 @pytest.mark.parametrize("memory", ["acc", "acc:openai:gpt-5.2"])
@@ -151,10 +151,10 @@ def test_run_is_rejected_if_the_memory_has_no_key(tmp_path: Path, memory: str) -
     code = f"from acc import Agent\nroot = Agent(name='root', model='embedded', memory={memory!r})"
     (tmp_path / "desk.py").write_text(code)
     environment = {"ACC_COMPRESSOR_MODEL": "openai:gpt-5.2"} if memory == "acc" else {}
-    found = acc("run", "desk:root", "Hello.", cwd=tmp_path, environment=environment)
-    assert found.returncode == 2
-    assert "agent 'root': compressor: " in found.stderr
-    assert "OPENAI_API_KEY" in found.stderr
+    completed = acc("run", "desk:root", "Hello.", cwd=tmp_path, environment=environment)
+    assert completed.returncode == 2
+    assert "agent 'root': compressor: " in completed.stderr
+    assert "OPENAI_API_KEY" in completed.stderr
     rules = acc(
         "run", "desk:root", "Hello.", cwd=tmp_path, environment={"ACC_COMPRESSOR_MODEL": "rules"}
     )
@@ -168,7 +168,7 @@ def test_run_reports_a_memory_that_was_written_by_rules(
     name = f"acc:openai-compatible:m@{server.url}"
     code = f"from acc import Agent\nroot = Agent(name='root', model='embedded', memory={name!r})"
     (tmp_path / "desk.py").write_text(code)
-    found = acc("run", "desk:root", "Hello.", cwd=tmp_path, environment={})
-    assert found.returncode == 0
-    assert "root: rules compressed the memory instead of the model: " in found.stderr
-    assert "a key is required: set OPENAI_COMPATIBLE_API_KEY (401)" in found.stderr
+    completed = acc("run", "desk:root", "Hello.", cwd=tmp_path, environment={})
+    assert completed.returncode == 0
+    assert "root: rules compressed the memory instead of the model: " in completed.stderr
+    assert "a key is required: set OPENAI_COMPATIBLE_API_KEY (401)" in completed.stderr

@@ -270,7 +270,7 @@ async def test_oversized_response_is_an_error(
         assert "10000 bytes" in str(error)
 
 
-async def test_busy_provider_is_asked_again_after_the_wait_it_asks_for(
+async def test_busy_provider_is_retried_after_requested_delay(
     server: ProviderServer,
 ) -> None:
     server.script = [fail(429, retry_after=0.3), fail(503), say("now")]
@@ -311,7 +311,7 @@ async def test_missing_configuration_is_named(monkeypatch: pytest.MonkeyPatch) -
 
 # Settings that a model does not support
 
-#: How providers say so.
+#: Error messages of the providers for a rejected setting.
 REJECTIONS: dict[str, Callable[[str], Reply]] = {
     "openai": lambda name: fail(
         400, f"Unsupported parameter: '{name}'.", code="unsupported_parameter", param=name
@@ -332,7 +332,7 @@ SPELLINGS = {
     "openai-compatible": ("temperature", "reasoning_effort"),
     "ollama": ("temperature", "reasoning_effort"),
 }
-#: Models whose library sends both settings, so that the provider has something to reject.
+#: Models whose library sends both settings, so that the provider can reject them.
 ACCEPTING = {
     "openai": "openai:o-unknown",
     "openai-chat": "openai-chat:o-unknown",

@@ -118,8 +118,8 @@ async def test_anthropic_step_is_made_without_thinking_when_reasoning_was_lost(
     other_process = ProviderModel("anthropic:claude-haiku-4-5", **settings)
     assert (await other_process.complete(later)).text == "31"
     await other_process.aclose()
-    asked, known, lost = (request.body for request in server.requests)
-    assert asked["thinking"]["type"] == known["thinking"]["type"] == "enabled"
+    original, known, lost = (request.body for request in server.requests)
+    assert original["thinking"]["type"] == known["thinking"]["type"] == "enabled"
     assert known["messages"][1]["content"][0]["type"] == "thinking"
     assert lost.get("thinking", {"type": "disabled"})["type"] == "disabled"
 

@@ -1,4 +1,4 @@
-"""What providers answer, over their real HTTP: text, stream, tools, schemas, usage and money."""
+"""Responses of providers over HTTP: text, streams, tools, schemas, usage and cost."""
 
 import asyncio
 import json
@@ -73,7 +73,7 @@ async def test_request_has_all_texts_and_response_has_text_and_usage(
     assert answer.usage.cached_tokens == 40
     for text in ("何を覚えていますか？", "1: 期限は30分", "簡潔に", "99"):
         assert text in request.text
-    # A memory cannot close its own tag.
+    # Memory text cannot close its own tag.
     assert request.text.count("</memory>") == 1
 
 
@@ -84,12 +84,14 @@ async def test_unpaired_surrogate_is_sent_as_question_mark(
 ) -> None:
     half = "caf\udce9"
     calls = (ToolCall(id="c1", name="look", arguments={"what": half}),)
-    found = ToolResult(call_id="c1", name="look", content={"name": half})
-    said = (
+    tool_result = ToolResult(call_id="c1", name="look", content={"name": half})
+    history = (
         PromptMessage(role="agent", author="a", parts=tuple(Part(call=call) for call in calls)),
-        PromptMessage(role="tool", author="look", parts=(Part(result=found),)),
+        PromptMessage(role="tool", author="look", parts=(Part(result=tool_result),)),
     )
-    prompt = ModelRequest(query=half, memory=half, instruction=half, tools=(LOOK,), messages=said)
+    prompt = ModelRequest(
+        query=half, memory=half, instruction=half, tools=(LOOK,), messages=history
+    )
     model = model_of(provider, server, tokens_per_minute=1_000_000)
     server.script = [say("done")]
     answer = (await stream_all(model, prompt))[1] if stream else await model.complete(prompt)
@@ -203,7 +205,7 @@ async def test_messages_of_other_agents_corrections_and_files_have_their_roles(
     provider: str, server: ProviderServer
 ) -> None:
     model = model_of(provider, server)
-    said = (
+    history = (
         PromptMessage(role="agent", author="researcher", parts=text_part("It is 30.")),
         PromptMessage(role="agent", author="me", parts=text_part("{broken")),
         PromptMessage(role="user", author="system", parts=text_part("That cannot be used.")),
@@ -228,7 +230,7 @@ async def test_messages_of_other_agents_corrections_and_files_have_their_roles(
             ),
         ),
     )
-    await model.complete(ModelRequest(query="q", messages=said))
+    await model.complete(ModelRequest(query="q", messages=history))
     await model.aclose()
     messages: Any = server.requests[0].body["messages"]
     assert [message["role"] for message in messages] == [
@@ -267,8 +269,8 @@ async def test_run_sums_usage_and_cost_of_a_providers_model(server: ProviderServ
     assert (usage.input_tokens, usage.output_tokens) == (1011, 107)
     assert usage.is_priced
     assert usage.cost == pytest.approx(1011 * 1.75e-6 + 107 * 14e-6)
-    *told, total = [event.usage for event in result.events if event.usage is not None]
-    assert sum(one.cost or 0.0 for one in told) == pytest.approx(usage.cost)
+    *usages, total = [event.usage for event in result.events if event.usage is not None]
+    assert sum(item.cost or 0.0 for item in usages) == pytest.approx(usage.cost)
     assert total == usage
     assert KEY not in repr(result)
 
@@ -276,7 +278,7 @@ async def test_run_sums_usage_and_cost_of_a_providers_model(server: ProviderServ
 async def test_fifty_concurrent_streams_complete(server: ProviderServer) -> None:
     model = model_of("openai-chat", server)
 
-    async def one(number: int) -> str:
+    async def stream_one(number: int) -> str:
         pieces, answer = await stream_all(model, ModelRequest(query=f"number {number}"))
         assert "".join(pieces) == answer.text
         return answer.text
@@ -287,7 +289,7 @@ async def test_fifty_concurrent_streams_complete(server: ProviderServer) -> None
         )
     ] * 50
     async with asyncio.TaskGroup() as group:
-        running = [group.create_task(one(number)) for number in range(50)]
+        running = [group.create_task(stream_one(number)) for number in range(50)]
     await model.aclose()
     assert [task.result() for task in running] == [f"number {n} ok" for n in range(50)]
     assert server.max_open_requests == 50

@@ -1,4 +1,4 @@
-"""Real processes on one SQLite file: killed, contending, dead while they hold a session."""
+"""Several processes on one SQLite file: killed, or contending for a session."""
 
 import subprocess
 import sys
@@ -43,7 +43,7 @@ async def main():
 HOLD = """
 async def main():
     await store.open(key, holder=name)
-    print("held", flush=True)
+    print("open", flush=True)
     sys.stdin.read()
 """
 
@@ -88,7 +88,7 @@ def store_at(path: Path) -> SqliteSessionStore:
     return SqliteSessionStore(path, clock=SystemClock())
 
 
-def test_every_acknowledged_event_survives_a_kill(tmp_path: Path) -> None:
+def test_acknowledged_events_survive_kill(tmp_path: Path) -> None:
     path = tmp_path / "acc.db"
     acknowledged = 0
     for attempt in range(3):
@@ -97,7 +97,7 @@ def test_every_acknowledged_event_survives_a_kill(tmp_path: Path) -> None:
         for _ in range(40 + 7 * attempt):
             acknowledged = int(process.stdout.readline())
         process.kill()
-        # Not by communicate(), which reads past what these lines were buffered with.
+        # Not with communicate(), which does not return the lines that are already buffered.
         assert process.stderr is not None
         with process:
             rest, faults = process.stdout.read(), process.stderr.read()
@@ -109,17 +109,17 @@ def test_every_acknowledged_event_survives_a_kill(tmp_path: Path) -> None:
         session = run(store.read(KEY))
         run(store.aclose())
         assert [event.seq for event in stored] == list(range(1, len(stored) + 1))
-        # One more may have been stored whose acknowledgement never arrived.
+        # One more event may be stored whose acknowledgement was not received.
         assert len(stored) - 1 <= acknowledged <= len(stored)
         assert session is not None
         assert (session.seq, session.state["count"]) == (len(stored), len(stored))
 
 
-def test_a_holder_that_was_killed_is_put_out_at_once(tmp_path: Path) -> None:
+def test_lease_of_killed_process_is_released_at_once(tmp_path: Path) -> None:
     path = tmp_path / "acc.db"
     process = start(HOLD, path, "holder")
     assert process.stdout is not None
-    assert process.stdout.readline() == "held\n"
+    assert process.stdout.readline() == "open\n"
     store = store_at(path)
     with pytest.raises(SessionBusy):
         run(store.open(KEY, holder="me"))
@@ -131,7 +131,7 @@ def test_a_holder_that_was_killed_is_put_out_at_once(tmp_path: Path) -> None:
     run(store.aclose())
 
 
-def test_processes_that_contend_for_a_session_never_interleave(tmp_path: Path) -> None:
+def test_contending_processes_do_not_interleave(tmp_path: Path) -> None:
     path = tmp_path / "acc.db"
     processes = [start(CONTEND, path, name) for name in ("one", "two", "three")]
     for process in processes:
@@ -149,7 +149,7 @@ def test_processes_that_contend_for_a_session_never_interleave(tmp_path: Path) -
     assert session.state == {"count": len(runs), "app:last": stored[-1].author}
 
 
-def test_processes_that_make_the_same_file_at_once_do_not_disturb_each_other(
+def test_concurrent_creation_of_same_file_succeeds(
     tmp_path: Path,
 ) -> None:
     for attempt in range(4):

@@ -1,4 +1,4 @@
-"""Real processes on one SQLite file of tasks: killed, and doing the same thing at once."""
+"""Several processes on one SQLite task file: killed, or writing concurrently."""
 
 import subprocess
 import sys
@@ -98,29 +98,29 @@ def start(code: str, path: Path, name: str) -> "subprocess.Popen[str]":
     )
 
 
-def line_of(process: "subprocess.Popen[str]") -> str:
+def read_line(process: "subprocess.Popen[str]") -> str:
     assert process.stdout is not None
     return process.stdout.readline().strip()
 
 
-def say(process: "subprocess.Popen[str]", text: str) -> None:
+def write_line(process: "subprocess.Popen[str]", text: str) -> None:
     assert process.stdin is not None
     process.stdin.write(f"{text}\n")
     process.stdin.flush()
 
 
-def at_once(processes: "list[subprocess.Popen[str]]", order: str = "go") -> list[str]:
-    """Let processes that wait go on at the same moment, and return what each says then."""
+def release_all(processes: "list[subprocess.Popen[str]]", order: str = "go") -> list[str]:
+    """Release waiting processes at the same time and return the next line of each."""
     for process in processes:
-        assert line_of(process) == "ready"
+        assert read_line(process) == "ready"
     for process in processes:
-        say(process, order)
-    return [line_of(process) for process in processes]
+        write_line(process, order)
+    return [read_line(process) for process in processes]
 
 
 def end(processes: "list[subprocess.Popen[str]]") -> None:
     for process in processes:
-        assert line_of(process) == "ready"
+        assert read_line(process) == "ready"
         _, faults = process.communicate("\n", timeout=60)
         assert (process.returncode, faults) == (0, "")
 
@@ -134,50 +134,50 @@ def kill(process: "subprocess.Popen[str]") -> None:
     process.communicate()
 
 
-def test_the_active_tasks_of_a_process_that_was_killed_are_orphans(tmp_path: Path) -> None:
+def test_active_tasks_of_killed_process_are_orphans(tmp_path: Path) -> None:
     path = tmp_path / "acc.db"
     process = start(HOLD, path, "holder")
-    assert line_of(process) == "ready"
+    assert read_line(process) == "ready"
     store = store_at(path)
     assert run(store.claim_orphans()) == ()
     kill(process)
     assert run(store.claim_orphans()) == ("t0", "t1")
     assert run(store.claim_orphans()) == ()
-    found = run(store.read("t0"))
-    assert found is not None
-    assert (found.state, found.seq) == (TaskState.WORKING, 2)
+    task = run(store.read("t0"))
+    assert task is not None
+    assert (task.state, task.seq) == (TaskState.WORKING, 2)
     run(store.aclose())
 
 
-def test_each_orphan_is_taken_by_one_process(tmp_path: Path) -> None:
+def test_each_orphan_is_claimed_by_one_process(tmp_path: Path) -> None:
     path = tmp_path / "acc.db"
     holder = start(HOLD, path, "holder")
-    assert line_of(holder) == "ready"
+    assert read_line(holder) == "ready"
     kill(holder)
-    takers = [start(ORPHANS, path, str(n)) for n in range(3)]
-    taken = " ".join(at_once(takers)).split()
-    assert sorted(taken) == ["t0", "t1"]
-    for taker in takers:
-        _, faults = taker.communicate(timeout=60)
-        assert (taker.returncode, faults) == (0, "")
+    claimers = [start(ORPHANS, path, str(n)) for n in range(3)]
+    claimed = " ".join(release_all(claimers)).split()
+    assert sorted(claimed) == ["t0", "t1"]
+    for claimer in claimers:
+        _, faults = claimer.communicate(timeout=60)
+        assert (claimer.returncode, faults) == (0, "")
 
 
-def test_one_end_wins_and_a_canceled_task_stays_canceled(tmp_path: Path) -> None:
+def test_one_final_state_wins_when_two_processes_end_a_task(tmp_path: Path) -> None:
     path = tmp_path / "acc.db"
     assert start(FILE, path, "filer").communicate(timeout=60) == ("", "")
     names = ["canceled", "completed"]
     processes = [start(END, path, name) for name in names]
     winners: list[str] = []
     for number in range(ROUNDS):
-        ends = at_once(processes, f"t{number}")
+        ends = release_all(processes, f"t{number}")
         assert sorted(ends) == ["lost", "won"]
         winners.append(names[ends.index("won")])
     end(processes)
     store = store_at(path)
     for number, winner in enumerate(winners):
-        found = run(store.read(f"t{number}"))
-        assert found is not None
-        assert (found.state, found.seq) == (TaskState(winner), 2)
+        task = run(store.read(f"t{number}"))
+        assert task is not None
+        assert (task.state, task.seq) == (TaskState(winner), 2)
     counts = {
         name: run(store.list_tasks(ANN, TaskQuery(state=TaskState(name)))).total for name in names
     }
@@ -185,19 +185,19 @@ def test_one_end_wins_and_a_canceled_task_stays_canceled(tmp_path: Path) -> None
     run(store.aclose())
 
 
-def test_the_same_message_from_two_processes_at_once_files_one_task(tmp_path: Path) -> None:
+def test_same_message_from_two_processes_creates_one_task(tmp_path: Path) -> None:
     path = tmp_path / "acc.db"
     processes = [start(CREATE, path, name) for name in ("one", "two")]
-    filed: list[str] = []
+    created_ids: list[str] = []
     for _ in range(ROUNDS):
-        answers = [answer.split() for answer in at_once(processes)]
+        answers = [answer.split() for answer in release_all(processes)]
         assert sorted(is_new for _, is_new in answers) == ["0", "1"]
         ids = {task_id for task_id, _ in answers}
         assert len(ids) == 1
-        filed += ids
+        created_ids += ids
     end(processes)
     store = store_at(path)
     page = run(store.list_tasks(ANN, TaskQuery(page_size=100)))
-    assert sorted(task.id for task in page.tasks) == sorted(filed)
+    assert sorted(task.id for task in page.tasks) == sorted(created_ids)
     assert page.total == ROUNDS
     run(store.aclose())

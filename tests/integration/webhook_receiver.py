@@ -1,4 +1,4 @@
-"""A receiver of notifications, on a socket of its own."""
+"""A webhook receiver for push notifications."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """What a receiver was sent."""
+    """A received notification."""
 
     path: str
     headers: Mapping[str, str]
@@ -21,52 +21,54 @@ class Notification:
 
 @dataclass(slots=True)
 class Receiver:
-    """A webhook of our own."""
+    """A webhook with the notifications it has received."""
 
     url: str = ""
-    got: list[Notification] = field(default_factory=list)
+    notifications: list[Notification] = field(default_factory=list)
 
-    def at(self, path: str) -> list[Notification]:
-        """Return what came to a path, in the order in which it came."""
-        return [one for one in self.got if one.path == path]
+    def notifications_at(self, path: str) -> list[Notification]:
+        """Return the notifications for a path in the order of arrival."""
+        return [notification for notification in self.notifications if notification.path == path]
 
-    async def told(self, path: str, last: str) -> list[Notification]:
-        """Wait until a path has been told of a state, and return all that it was told."""
+    async def wait_for_state(self, path: str, last: str) -> list[Notification]:
+        """Wait until a path has received a state and return its notifications."""
         for _ in range(200):
-            got = self.at(path)
-            if any(state_in(json.loads(one.body)) == last for one in got):
-                return got
+            notifications = self.notifications_at(path)
+            if any(
+                state_in(json.loads(notification.body)) == last for notification in notifications
+            ):
+                return notifications
             await asyncio.sleep(0.1)
-        raise AssertionError(f"{last} was not told, only {got}")
+        raise AssertionError(f"no notification with state {last}: {notifications}")
 
 
 def state_in(notification: Mapping[str, Any]) -> str:
-    """Return the state that a notification tells of, in the words of 1.0."""
-    told = notification.get("statusUpdate", notification).get("status", {}).get("state", "")
-    return str(told).removeprefix("TASK_STATE_").replace("-", "_").upper()
+    """Return the state in a notification, with its 1.0 name."""
+    state = notification.get("statusUpdate", notification).get("status", {}).get("state", "")
+    return str(state).removeprefix("TASK_STATE_").replace("-", "_").upper()
 
 
 @contextmanager
-def receiving() -> Iterator[Receiver]:
-    """Take notifications on a free port of this machine."""
+def run_receiver() -> Iterator[Receiver]:
+    """Receive notifications on a free local port."""
     receiver = Receiver()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            receiver.got.append(Notification(self.path, dict(self.headers.items()), body))
+            receiver.notifications.append(Notification(self.path, dict(self.headers.items()), body))
             self.send_response(204)
             self.end_headers()
 
         def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
+            """Do not log."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
-        receiver.url = f"http://127.0.0.1:{listening.server_address[1]}"
-        thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.05})
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http_server:
+        receiver.url = f"http://127.0.0.1:{http_server.server_address[1]}"
+        thread = threading.Thread(target=http_server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         try:
             yield receiver
         finally:
-            listening.shutdown()
+            http_server.shutdown()
             thread.join()

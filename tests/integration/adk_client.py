@@ -1,6 +1,6 @@
-"""ADK's remote agent in a process of its own: `adk_caller.py URL TOKEN TEXT ...`.
+"""Call a remote agent with ADK in a separate process: `adk_client.py URL TOKEN TEXT ...`.
 
-It sends the texts one after the other in one session and reports each event as a line of JSON.
+The texts are sent one after the other in one session. Each event is printed as a line of JSON.
 """
 
 import asyncio
@@ -24,26 +24,26 @@ IDS = {"user_id": "ann", "session_id": "s1"}
 
 
 async def main(url: str, token: str, *texts: str) -> None:
-    """Send texts and report what comes back."""
+    """Send the texts and print the events."""
     headers = {"Authorization": f"Bearer {token}"}
     async with httpx.AsyncClient(headers=headers, timeout=60) as http:
         card = url + AGENT_CARD_WELL_KNOWN_PATH
         remote = RemoteA2aAgent(name="remote", agent_card=card, httpx_client=http)
         sessions = InMemorySessionService()
-        runner = Runner(agent=remote, app_name="witness", session_service=sessions)
-        await sessions.create_session(app_name="witness", **IDS)
+        runner = Runner(agent=remote, app_name="adk_client", session_service=sessions)
+        await sessions.create_session(app_name="adk_client", **IDS)
         for text in texts:
             sent = types.Content(role="user", parts=[types.Part(text=text)])
             async for event in runner.run_async(new_message=sent, **IDS):
                 parts = (event.content.parts if event.content else None) or []
-                found = {
-                    "asked": text,
-                    "said": "".join(part.text or "" for part in parts),
+                record = {
+                    "query": text,
+                    "text": "".join(part.text or "" for part in parts),
                     "calls": [part.function_call.args for part in parts if part.function_call],
                     "error": event.error_message,
                     "task": (event.custom_metadata or {}).get("a2a:task_id"),
                 }
-                sys.stdout.write(json.dumps(found) + "\n")
+                sys.stdout.write(json.dumps(record) + "\n")
 
 
 asyncio.run(main(*sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""Streams over real sockets: nothing is lost, nobody is held up, and nothing outlives its end."""
+"""Event streams over HTTP: completeness, slow readers and shutdown."""
 
 import json
 import threading
@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from event_streams import REST, Event, begin, get, start, state_of, subscribe, task_of
+from event_streams import (
+    REST,
+    Event,
+    get_task,
+    send_without_waiting,
+    start,
+    state_of,
+    subscribe,
+    task_of,
+)
 from server_process import Server, check_error, head, tokens_file
 
 MEGABYTE = 1024 * 1024
@@ -24,8 +33,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         assert "Traceback" not in started.log
 
 
-def shared(folder: Path, *options: str, grace: str = "0.5") -> Server:
-    """Return a server that keeps its tasks in a file of the folder."""
+def server_with_file(folder: Path, *options: str, grace: str = "0.5") -> Server:
+    """Return a server that stores its tasks in a file of the folder."""
     tokens = folder / "tokens.toml"
     if not tokens.exists():
         tokens_file(folder)
@@ -33,11 +42,11 @@ def shared(folder: Path, *options: str, grace: str = "0.5") -> Server:
     return Server(folder, "--tokens", str(tokens), "--store", store, "--grace", grace, *options)
 
 
-def settled(server: Server, task_id: str, *, within: float = 20.0) -> dict[str, Any]:
-    """Return a task once it is over."""
+def wait_until_ended(server: Server, task_id: str, *, within: float = 20.0) -> dict[str, Any]:
+    """Wait until a task has ended and return it."""
     until = time.monotonic() + within
     while True:
-        task = get(server, task_id)
+        task = get_task(server, task_id)
         if task["status"]["state"] not in ("TASK_STATE_SUBMITTED", "TASK_STATE_WORKING"):
             return task
         assert time.monotonic() < until, task["status"]
@@ -45,18 +54,18 @@ def settled(server: Server, task_id: str, *, within: float = 20.0) -> dict[str, 
 
 
 def read_until(events: Iterator[Event], number: int) -> list[Event]:
-    found = []
+    collected = []
     for event in events:
-        found.append(event)
+        collected.append(event)
         if event.number >= number:
             break
-    return found
+    return collected
 
 
-# Nothing is lost
+# Completeness
 
 
-def test_who_comes_back_to_a_task_gets_exactly_the_rest(server: Server) -> None:
+def test_resubscription_returns_remaining_events(server: Server) -> None:
     with start(server, "count 12 0.05", "comes-back") as stream:
         first = read_until(stream.events(), 5)
     with subscribe(server, task_of(first[0]), after=first[-1].number) as stream:
@@ -72,7 +81,7 @@ def test_who_comes_back_to_a_task_gets_exactly_the_rest(server: Server) -> None:
     assert "".join(pieces).split() == [str(number) for number in range(1, 13)]
 
 
-def test_who_sends_the_message_again_gets_exactly_the_rest(server: Server) -> None:
+def test_repeated_message_returns_remaining_events(server: Server) -> None:
     with start(server, "count 12 0.05", "sent-again") as stream:
         first = read_until(stream.events(), 5)
     with start(server, "count 12 0.05", "sent-again", after=first[-1].number) as stream:
@@ -80,14 +89,14 @@ def test_who_sends_the_message_again_gets_exactly_the_rest(server: Server) -> No
     assert {task_of(event) for event in (*first, *rest)} == {task_of(first[0])}
     numbers = [event.number for event in (*first, *rest)]
     assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
-    # The task is over now, and what came after the fifth event is still there.
+    # The task has ended, and the events after the fifth are still available.
     with start(server, "count 12 0.05", "sent-again", after=first[-1].number) as stream:
         assert stream.numbers() == [event.number for event in rest]
     with subscribe(server, task_of(first[0]), after=0) as stream:
         assert stream.numbers() == list(range(1, rest[-1].number + 1))
 
 
-def test_a_task_that_is_over_has_nothing_to_follow(server: Server) -> None:
+def test_subscription_to_ended_task_is_rejected(server: Server) -> None:
     with start(server, "hello", "over") as stream:
         events = list(stream.events())
     raw = head("GET", f"/tasks/{task_of(events[0])}:subscribe", REST.headers())
@@ -95,17 +104,17 @@ def test_a_task_that_is_over_has_nothing_to_follow(server: Server) -> None:
     assert error["details"][0]["reason"] == "UNSUPPORTED_OPERATION"
 
 
-def test_a_number_that_no_event_has_yet_waits_for_what_comes(server: Server) -> None:
+def test_future_event_number_waits_for_new_events(server: Server) -> None:
     with start(server, "count 8 0.1", "from-the-future") as stream:
         task_id = task_of(next(stream.events()))
         with subscribe(server, task_id, after=10**9) as other:
             assert state_of(list(other.events())[-1]) == "COMPLETED"
 
 
-# Nobody is held up
+# Slow and disconnected readers
 
 
-def test_a_slow_reader_holds_up_neither_others_nor_the_memory(server: Server) -> None:
+def test_slow_reader_does_not_delay_others_or_increase_memory(server: Server) -> None:
     with start(server, "count 1500", "slow-reader") as fast:
         task_id = task_of(next(fast.events()))
         slow = [subscribe(server, task_id, after=0, buffer=2048) for _ in range(20)]
@@ -124,21 +133,21 @@ def test_a_slow_reader_holds_up_neither_others_nor_the_memory(server: Server) ->
                 reader.connection.close()
 
 
-def test_a_client_that_leaves_does_not_stop_the_task(server: Server) -> None:
+def test_client_disconnect_does_not_stop_task(server: Server) -> None:
     with start(server, "count 10 0.05", "leaves") as stream:
         task_id = task_of(next(stream.events()))
-    task = settled(server, task_id)
+    task = wait_until_ended(server, task_id)
     assert task["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
-def test_an_idle_stream_says_that_it_still_lives(server: Server) -> None:
+def test_idle_stream_sends_keep_alive_comments(server: Server) -> None:
     with start(server, "count 1 1.5", "idle") as stream:
         lines = list(stream.lines())
     assert sum(event.number < 0 for event in lines) >= 3
     assert state_of(lines[-1]) == "COMPLETED"
 
 
-def test_clients_that_left_are_not_counted(tmp_path: Path) -> None:
+def test_disconnected_clients_do_not_count_towards_limit(tmp_path: Path) -> None:
     tokens = str(tokens_file(tmp_path))
     with Server(tmp_path, "--tokens", tokens, "--max-streams", "1") as server:
         with start(server, "count 1000 0.1", "first") as stream:
@@ -149,7 +158,7 @@ def test_clients_that_left_are_not_counted(tmp_path: Path) -> None:
         for pipelined in (b"", head("GET", "/health", {"Host": "x"}), b"POST / HT"):
             until = time.monotonic() + 5
             status = 0
-            while status != 200:  # once the server has seen that the last one left
+            while status != 200:  # until the server has noticed the last disconnect
                 assert time.monotonic() < until, pipelined
                 with subscribe(server, task_id) as stream:
                     status = stream.status
@@ -158,32 +167,32 @@ def test_clients_that_left_are_not_counted(tmp_path: Path) -> None:
                 time.sleep(0.05)
 
 
-# Ends
+# Shutdown
 
 
-def test_a_server_that_is_stopped_ends_streams_and_tasks(tmp_path: Path) -> None:
-    with shared(tmp_path) as server:
+def test_server_stop_ends_streams_and_tasks(tmp_path: Path) -> None:
+    with server_with_file(tmp_path) as server:
         with (
             start(server, "count 1000 0.1", "stopped") as stream,
-            subscribe(server, task_of(next(stream.events())), buffer=2048) as stuck,
+            subscribe(server, task_of(next(stream.events())), buffer=2048) as unread_streams,
         ):
-            task_id = task_of(next(stuck.events()))
-            waiting = begin(server, "ask what now", "waits")
-            settled(server, waiting)
+            task_id = task_of(next(unread_streams.events()))
+            waiting = send_without_waiting(server, "ask what now", "waits")
+            wait_until_ended(server, waiting)
             assert server.terminate(within=10) < 6
             assert state_of(list(stream.events())[-1]) == "FAILED"
         assert "Traceback" not in server.log
-    with shared(tmp_path) as server:
-        task = get(server, task_id)
+    with server_with_file(tmp_path) as server:
+        task = get_task(server, task_id)
         assert task["status"]["state"] == "TASK_STATE_FAILED"
         assert "interrupted" in json.dumps(task)
-        assert get(server, waiting)["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+        assert get_task(server, waiting)["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
         with subscribe(server, task_id, after=0) as stream:
             assert state_of(list(stream.events())[-1]) == "FAILED"
 
 
-def test_a_stream_is_told_to_its_end_if_the_task_ends_before_the_server(tmp_path: Path) -> None:
-    with shared(tmp_path, grace="30") as server:
+def test_stream_completes_if_task_ends_within_grace_period(tmp_path: Path) -> None:
+    with server_with_file(tmp_path, grace="30") as server:
         with start(server, "count 8 0.25", "in-time") as stream:
             next(stream.events())
             assert server.terminate(within=30) < 20
@@ -191,86 +200,88 @@ def test_a_stream_is_told_to_its_end_if_the_task_ends_before_the_server(tmp_path
         assert "Traceback" not in server.log
 
 
-def test_a_client_that_fetches_nothing_does_not_keep_a_server_from_stopping(
+def test_unread_stream_does_not_block_server_stop(
     tmp_path: Path,
 ) -> None:
-    with shared(tmp_path) as server:
-        stuck = [start(server, "count 3000", f"stuck-{number}", buffer=2048) for number in range(2)]
+    with server_with_file(tmp_path) as server:
+        unread_streams = [
+            start(server, "count 3000", f"stuck-{number}", buffer=2048) for number in range(2)
+        ]
         time.sleep(1.0)
         assert server.terminate(within=15) < 8
-        for stream in stuck:
+        for stream in unread_streams:
             stream.connection.close()
         assert "Traceback" not in server.log
 
 
-def test_a_server_that_is_killed_leaves_no_task_at_work(tmp_path: Path) -> None:
-    with shared(tmp_path) as server:
-        task_id = begin(server, "count 1000 0.1", "killed")
-        assert get(server, task_id)["status"]["state"] in (
+def test_tasks_of_killed_server_are_not_active_after_restart(tmp_path: Path) -> None:
+    with server_with_file(tmp_path) as server:
+        task_id = send_without_waiting(server, "count 1000 0.1", "killed")
+        assert get_task(server, task_id)["status"]["state"] in (
             "TASK_STATE_SUBMITTED",
             "TASK_STATE_WORKING",
         )
         server.kill()
-    with shared(tmp_path) as server:
-        task = settled(server, task_id)
+    with server_with_file(tmp_path) as server:
+        task = wait_until_ended(server, task_id)
         assert task["status"]["state"] == "TASK_STATE_FAILED"
         with subscribe(server, task_id, after=0) as stream:
             last = list(stream.events())[-1]
         assert last.data["statusUpdate"]["metadata"]["code"] == "interrupted"
-        # The same message again is the same task; a new one begins anew.
-        assert begin(server, "count 1000 0.1", "killed") == task_id
+        # The same message returns the same task; a new message starts a new task.
+        assert send_without_waiting(server, "count 1000 0.1", "killed") == task_id
 
 
-# Two servers, one file
+# Two servers with one file
 
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Server]]:
     folder = tmp_path_factory.mktemp("pair")
-    with shared(folder) as one, shared(folder) as other:
+    with server_with_file(folder) as one, server_with_file(folder) as other:
         yield one, other
         for server in (one, other):
             assert "internal error" not in server.log
             assert "Traceback" not in server.log
 
 
-def test_a_task_is_followed_from_another_process(pair: tuple[Server, Server]) -> None:
+def test_task_can_be_streamed_from_another_process(pair: tuple[Server, Server]) -> None:
     one, other = pair
     with (
         start(one, "count 15 0.1", "followed") as here,
         subscribe(other, task_of(next(here.events())), after=0) as there,
     ):
-        seen = list(there.events())
-        assert state_of(seen[-1]) == "COMPLETED"
-        assert [event.number for event in seen] == list(range(1, seen[-1].number + 1))
-        assert [event.number for event in here.events()][-1] == seen[-1].number
+        received = list(there.events())
+        assert state_of(received[-1]) == "COMPLETED"
+        assert [event.number for event in received] == list(range(1, received[-1].number + 1))
+        assert [event.number for event in here.events()][-1] == received[-1].number
 
 
-def test_a_task_is_canceled_from_another_process(pair: tuple[Server, Server]) -> None:
+def test_task_can_be_canceled_from_another_process(pair: tuple[Server, Server]) -> None:
     one, other = pair
     with start(one, "count 1000 0.05", "canceled") as stream:
         first = next(stream.events())
         reply = other.send(REST.post(b"", path=f"/tasks/{task_of(first)}:cancel"))
         assert reply.json["status"]["state"] == "TASK_STATE_CANCELED"
         assert state_of(list(stream.events())[-1]) == "CANCELED"
-    before = get(one, task_of(first))
+    before = get_task(one, task_of(first))
     time.sleep(0.5)
-    assert get(one, task_of(first)) == before
-    assert get(other, task_of(first)) == before
+    assert get_task(one, task_of(first)) == before
+    assert get_task(other, task_of(first)) == before
 
 
-def test_one_message_sent_to_both_at_once_is_one_task(pair: tuple[Server, Server]) -> None:
+def test_same_message_sent_to_two_servers_creates_one_task(pair: tuple[Server, Server]) -> None:
     for number in range(10):
-        found: list[str] = []
+        task_ids: list[str] = []
 
-        def send(server: Server, number: int = number, found: list[str] = found) -> None:
-            found.append(begin(server, "count 3 0.01", f"both-{number}"))
+        def send(server: Server, number: int = number, task_ids: list[str] = task_ids) -> None:
+            task_ids.append(send_without_waiting(server, "count 3 0.01", f"both-{number}"))
 
         threads = [threading.Thread(target=send, args=(server,)) for server in pair for _ in "ab"]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        assert len(found) == 4
-        assert len(set(found)) == 1
-        assert settled(pair[0], found[0])["status"]["state"] == "TASK_STATE_COMPLETED"
+        assert len(task_ids) == 4
+        assert len(set(task_ids)) == 1
+        assert wait_until_ended(pair[0], task_ids[0])["status"]["state"] == "TASK_STATE_COMPLETED"

@@ -1,4 +1,4 @@
-"""`acc judge check` with a model behind real HTTP: what it costs, and where it stops."""
+"""`acc judge check` with a provider server over HTTP: cost and limits."""
 
 import json
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import pytest
 from acc.cli import execute as acc
 from acc.testing.providers import ProviderRequest, ProviderServer, Reply, example_for, fail, say
 
-# The tokenizer's package reads its vocabulary in a way that Python 3.11 warns of.
+# On Python 3.11 the tokenizer package causes a warning when it reads its vocabulary.
 pytestmark = pytest.mark.filterwarnings("ignore:open_binary is deprecated:DeprecationWarning")
 
 CASE = """
@@ -30,7 +30,7 @@ METRICS = ("relevance", "answer_quality", "instruction_following", "coherence")
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ProviderServer]:
-    """Return a stand-in that everything here asks."""
+    """Start a provider server and direct all models to it."""
     with ProviderServer() as running:
         for name, value in running.environment("a-key").items():
             monkeypatch.setenv(name, value)
@@ -41,9 +41,9 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Provider
         yield running
 
 
-def judged(asked: ProviderRequest) -> Reply:
-    """Return an answer that can be used: nothing was stated, nothing claimed, sevens for all."""
-    answer = example_for(asked.body["response_format"]["json_schema"]["schema"])
+def respond(request: ProviderRequest) -> Reply:
+    """Return a valid response: no facts, no claims, and a score of 7 for every metric."""
+    answer = example_for(request.body["response_format"]["json_schema"]["schema"])
     if "scores" in answer:
         answer = {"scores": [{"answer": "Answer 1", **dict.fromkeys(METRICS, 7)}]}
     else:
@@ -51,19 +51,19 @@ def judged(asked: ProviderRequest) -> Reply:
     return say(json.dumps(answer))
 
 
-def test_a_check_tells_what_it_cost_and_asks_nothing_again_that_it_has_kept(
+def test_check_reports_cost_and_reuses_cached_responses(
     server: ProviderServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server.script = [judged] * 20
+    server.script = [respond] * 20
     model = f"openai-compatible:judge@{server.url}"
-    words = ["judge", "check", "mine.toml", "--judge", f"model:{model}"]
-    words += ["--price", f"{model}=100/0", "--cache", "kept"]
-    assert acc(words) == 0
+    command = ["judge", "check", "mine.toml", "--judge", f"model:{model}"]
+    command += ["--price", f"{model}=100/0", "--cache", "cache"]
+    assert acc(command) == 0
     first = capsys.readouterr()
-    # Two readings, an audit and scores for each case, 11 tokens read by each call.
+    # Two readings, one audit and one scoring for each case, with 11 input tokens each.
     assert len(server.requests) == 8
     assert "$0.0088 spent (judge $0.0088; 88 tokens in, 56 out)" in first.err
-    assert acc(words) == 0
+    assert acc(command) == 0
     second = capsys.readouterr()
     assert len(server.requests) == 8
     assert second.out == first.out
@@ -71,20 +71,20 @@ def test_a_check_tells_what_it_cost_and_asks_nothing_again_that_it_has_kept(
 
 
 @pytest.mark.parametrize(("status", "why"), [(401, "key"), (404, "the model does not exist")])
-def test_a_model_that_will_never_answer_is_asked_once(
+def test_permanent_model_error_is_not_retried(
     server: ProviderServer, capsys: pytest.CaptureFixture[str], status: int, why: str
 ) -> None:
     server.script = [fail(status, "no")] * 300
     model = f"openai-compatible:judge@{server.url}"
     assert acc(["judge", "check", "--judge", f"model:{model}"]) == 1
-    shown = capsys.readouterr()
+    output = capsys.readouterr()
     assert len(server.requests) == 1
-    assert shown.out == ""
-    assert why in shown.err
-    assert "spent" not in shown.err
+    assert output.out == ""
+    assert why in output.err
+    assert "spent" not in output.err
 
 
-def test_a_missing_key_is_told_before_anybody_is_asked(
+def test_missing_key_is_reported_before_first_call(
     server: ProviderServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY")
@@ -94,43 +94,43 @@ def test_a_missing_key_is_told_before_anybody_is_asked(
 
 
 @pytest.mark.parametrize("option", [("--price", "x=1/1"), ("--max-cost", "1")])
-def test_money_for_a_judge_without_a_model_is_refused(
+def test_price_or_limit_without_judge_model_is_rejected(
     server: ProviderServer, capsys: pytest.CaptureFixture[str], option: tuple[str, str]
 ) -> None:
     assert acc(["judge", "check", *option]) == 2
     assert f"{option[0]} requires a model judge" in capsys.readouterr().err
 
 
-def test_a_check_stops_when_its_money_is_spent_and_goes_on_with_more(
+def test_check_stops_at_cost_limit_and_resumes_with_higher_limit(
     server: ProviderServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server.script = [judged] * 20
+    server.script = [respond] * 20
     model = f"openai-compatible:judge@{server.url}"
-    words = ["judge", "check", "mine.toml", "--judge", f"model:{model}"]
-    assert acc([*words, "--max-cost", "0.001"]) == 2
+    command = ["judge", "check", "mine.toml", "--judge", f"model:{model}"]
+    assert acc([*command, "--max-cost", "0.001"]) == 2
     assert f"the price of {model}" in capsys.readouterr().err
-    words += ["--price", f"{model}=100/0", "--cache", "kept"]
-    assert acc([*words, "--max-cost", "0.001"]) == 4
-    shown = capsys.readouterr()
+    command += ["--price", f"{model}=100/0", "--cache", "cache"]
+    assert acc([*command, "--max-cost", "0.001"]) == 4
+    output = capsys.readouterr()
     assert len(server.requests) == 4
-    assert "the cost of $0.0044 has reached --max-cost $0.0010" in shown.err
-    assert "1 cases were not judged" in shown.err
-    assert acc([*words, "--max-cost", "0.0044"]) == 0
+    assert "the cost of $0.0044 has reached --max-cost $0.0010" in output.err
+    assert "1 cases were not judged" in output.err
+    assert acc([*command, "--max-cost", "0.0044"]) == 0
     assert len(server.requests) == 8
 
 
-def test_a_file_that_is_no_toml_is_told_what_is_wanted(
+def test_invalid_toml_error_names_expected_format(
     server: ProviderServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "x.jsonl").write_text('{"id": "a"}\n', encoding="utf-8")
     assert acc(["judge", "check", "x.jsonl"]) == 2
-    shown = capsys.readouterr().err
-    assert "x.jsonl" in shown
-    assert "is not valid TOML" in shown
-    assert "docs/calibration.md" in shown
+    output = capsys.readouterr().err
+    assert "x.jsonl" in output
+    assert "is not valid TOML" in output
+    assert "docs/calibration.md" in output
 
 
-def test_nothing_in_a_file_of_examples_steers_the_terminal(
+def test_control_characters_in_example_file_are_escaped(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

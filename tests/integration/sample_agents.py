@@ -1,4 +1,4 @@
-"""Agents that the tests serve; their models are scripted, so answers are known."""
+"""Agents with scripted models that the tests serve."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ def pay(payee: str, amount: int) -> str:
     return f"paid {amount} yen to {payee}"
 
 
-def _clerk(prompt: ModelRequest) -> ToolCall | str:
+def respond(prompt: ModelRequest) -> ToolCall | str:
     if not prompt.messages:
         amounts = re.findall(r"\d+", prompt.query)
         if not amounts:
@@ -27,15 +27,15 @@ def _clerk(prompt: ModelRequest) -> ToolCall | str:
 payment = Agent(
     name="payment",
     description="Pays invoices; large ones need approval. 支払いを処理します。",
-    model=ScriptedModel(_clerk, repeat=True),
+    model=ScriptedModel(respond, repeat=True),
     instruction="You process payments.",
     tools=[pay],
 )
 
 
 @dataclass(kw_only=True, eq=False)
-class Everything(BaseAgent):
-    """Does what the message says, one word at a time."""
+class CommandAgent(BaseAgent):
+    """An agent that executes the command in the first word of the message."""
 
     input_modes = ("*/*",)
     output_modes = ("text/plain", "application/json")
@@ -58,8 +58,11 @@ class Everything(BaseAgent):
             await asyncio.sleep(float(rest or 60))
             return "awake"
         if verb == "parts":
-            told = [json.dumps(_told(part), ensure_ascii=False) for part in ctx.run.request.message]
-            return "\n".join(told)
+            descriptions = [
+                json.dumps(describe_part(part), ensure_ascii=False)
+                for part in ctx.run.request.message
+            ]
+            return "\n".join(descriptions)
         return f"echo: {ctx.message}"
 
     async def _count(self, ctx: RunContext, upto: str, pause: str = "0") -> str:
@@ -78,7 +81,7 @@ class Everything(BaseAgent):
         return "four files"
 
 
-def _told(part: Part) -> object:
+def describe_part(part: Part) -> object:
     if part.raw is not None:
         return {"raw": len(part.raw), "type": part.media_type, "name": part.filename}
     if part.url is not None:
@@ -86,4 +89,4 @@ def _told(part: Part) -> object:
     return part.text if part.text is not None else part.data
 
 
-everything = Everything(name="everything", description="Does what it is told.")
+everything = CommandAgent(name="everything", description="Executes the command in a message.")

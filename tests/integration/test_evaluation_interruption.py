@@ -1,4 +1,4 @@
-"""Evaluations that are killed or ended while a model is asked, and go on where they were."""
+"""Evaluations that are killed or stopped during a model call, and resumed."""
 
 import json
 import os
@@ -20,7 +20,7 @@ ANSWER = "The rollback window is 30 minutes."
 @pytest.fixture
 def server() -> Iterator[ProviderServer]:
     with ProviderServer(record=False) as running:
-        # Slow from the second turn on, so that there is time to end it there.
+        # Slow from the second turn on, so that the run can be stopped there.
         running.script = [*[say(ANSWER)] * 4, *[say(ANSWER, delay=3)] * 100]
         yield running
 
@@ -36,25 +36,25 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
-def run_to_its_end(server: ProviderServer, run: Path) -> dict[str, bytes]:
-    """Return the records of a run that nobody disturbs any more."""
-    done = subprocess.run(  # noqa: S603 - our own command
+def complete_run(server: ProviderServer, run: Path) -> dict[str, bytes]:
+    """Complete a run and return its records."""
+    completed = subprocess.run(  # noqa: S603 - our own command
         command(server, run), env=environment(), timeout=120, capture_output=True, check=False
     )
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
     return {path.name: path.read_bytes() for path in (run / "episodes").iterdir()}
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_run_with_workers_that_is_ended_during_a_call_goes_on_to_the_same_bytes(
+def test_run_stopped_during_call_resumes_to_identical_records(
     server: ProviderServer, tmp_path: Path, number: signal.Signals
 ) -> None:
-    cut = tmp_path / "cut"
+    interrupted = tmp_path / "cut"
     process = subprocess.Popen(  # noqa: S603 - our own command
-        command(server, cut), env=environment(), stderr=subprocess.PIPE, text=True
+        command(server, interrupted), env=environment(), stderr=subprocess.PIPE, text=True
     )
     deadline = time.monotonic() + 60
-    # Turns are behind them, and both workers wait for answers.
+    # Some turns are complete, and both workers wait for responses.
     while server.count < 6 or server.open_requests < 4:
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -67,18 +67,18 @@ def test_a_run_with_workers_that_is_ended_during_a_call_goes_on_to_the_same_byte
     if number == signal.SIGTERM:
         assert process.returncode == 130
         assert "repeat the command to continue" in errors
-        assert (cut / "report.html").exists()
-    for path in (cut / "episodes").iterdir():
+        assert (interrupted / "report.html").exists()
+    for path in (interrupted / "episodes").iterdir():
         for line in path.read_text().splitlines():
             assert [agent.get("error", "") for agent in json.loads(line)["agents"]] == ["", ""]
-    assert run_to_its_end(server, cut) == run_to_its_end(server, tmp_path / "whole")
+    assert complete_run(server, interrupted) == complete_run(server, tmp_path / "whole")
 
 
-def test_a_run_whose_judge_stands_in_a_long_line_tells_so_and_can_be_stopped(
+def test_run_waiting_for_rate_limit_logs_it_and_can_be_stopped(
     tmp_path: Path,
 ) -> None:
     with ProviderServer() as server:
-        # One call of each worker goes out at once, and the next in almost an hour.
+        # Each worker makes one call at once. The rate limit delays the next one by almost an hour.
         judge = f"model:openai-compatible:j@{server.url}?requests_per_minute=0.02"
         options = ["--scenario", "it-operations", "--episodes", "3", "--workers", "3"]
         options += ["--agents", "baseline,acc", "--judge", judge, "--out", str(tmp_path / "run")]
@@ -90,12 +90,12 @@ def test_a_run_whose_judge_stands_in_a_long_line_tells_so_and_can_be_stopped(
         )
         with process:
             assert process.stderr is not None
-            told = next(line for line in process.stderr if "rate limit of" in line)
+            log_line = next(line for line in process.stderr if "rate limit of" in line)
             began = time.monotonic()
             process.send_signal(signal.SIGINT)
             _, errors = process.communicate(timeout=60)
-            took = time.monotonic() - began
-    assert re.search(r"rate limit of .*: a call waits (29\d\d|3000) s", told)
+            elapsed = time.monotonic() - began
+    assert re.search(r"rate limit of .*: a call waits (29\d\d|3000) s", log_line)
     assert process.returncode == 130
     assert "repeat the command to continue" in errors
-    assert took < 14  # and not five seconds for each worker
+    assert elapsed < 14  # the shutdown must not take five seconds for each worker

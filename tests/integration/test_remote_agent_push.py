@@ -1,4 +1,4 @@
-"""A remote agent that is followed by its notifications, over real sockets."""
+"""A remote agent in push mode, with notifications over real sockets."""
 
 import time
 from pathlib import Path
@@ -15,36 +15,40 @@ SECRET = "shared by server and receiver"
 HERE = ("127.0.0.1",)
 
 
-async def asked(agent: RemoteAgent, text: str) -> str:
-    done = await Runner(agent).run(user_id="u", session_id="s", message=text)
-    return done.text
+async def run_text(agent: RemoteAgent, text: str) -> str:
+    result = await Runner(agent).run(user_id="u", session_id="s", message=text)
+    return result.text
 
 
 def remote(server: Server, **fields: Any) -> RemoteAgent:
-    given = {"name": "shop", "url": server.url, "description": "d", "allow": HERE, "mode": "push"}
-    return RemoteAgent(**{**given, **fields})
+    settings = {
+        "name": "shop",
+        "url": server.url,
+        "description": "d",
+        "allow": HERE,
+        "mode": "push",
+    }
+    return RemoteAgent(**{**settings, **fields})
 
 
 @pytest.mark.parametrize("protocol_version", ["1.0", "0.3"])
-async def test_an_agent_is_looked_at_when_its_server_says_that_there_is_news(
-    tmp_path: Path, protocol_version: str
-) -> None:
+async def test_notification_triggers_task_poll(tmp_path: Path, protocol_version: str) -> None:
     options = ["--allow", "127.0.0.1", "--protocol-version", protocol_version]
     with Server(tmp_path, *options, ACC_PUSH_SECRET=SECRET) as server:
         async with receive_notifications(secret=SECRET) as receiver:
             began = time.monotonic()
             agent = remote(server, receiver=receiver)
-            assert await asked(agent, "sleep 1.5") == "awake"
-            # Without a notification it would have been looked at after a minute.
+            assert await run_text(agent, "sleep 1.5") == "awake"
+            # Without a notification the task would be polled after a minute.
             assert 1.5 <= time.monotonic() - began < 20
         async with receive_notifications(secret="another secret altogether") as receiver:
             with pytest.raises(RemoteFailed, match="within 3 seconds"):
-                await asked(remote(server, receiver=receiver, timeout=3), "sleep 1")
+                await run_text(remote(server, receiver=receiver, timeout=3), "sleep 1")
         server.terminate(within=30)
         assert "Traceback" not in server.log
 
 
-async def test_a_receiver_checks_the_signatures_of_a_key_pair(tmp_path: Path) -> None:
+async def test_receiver_verifies_key_pair_signatures(tmp_path: Path) -> None:
     key = generate_key()
     path = tmp_path / "key.pem"
     path.write_bytes(key.as_pem(private=True))
@@ -54,15 +58,15 @@ async def test_a_receiver_checks_the_signatures_of_a_key_pair(tmp_path: Path) ->
         own = {**public_key_set([key])["keys"][0], "kid": key.thumbprint()}
         async with receive_notifications(keys={"keys": [own]}) as receiver:
             began = time.monotonic()
-            assert await asked(remote(server, receiver=receiver), "sleep 1") == "awake"
+            assert await run_text(remote(server, receiver=receiver), "sleep 1") == "awake"
             assert time.monotonic() - began < 20
         async with receive_notifications(keys=public_key_set([generate_key()])) as receiver:
             with pytest.raises(RemoteFailed, match="within 3 seconds"):
-                await asked(remote(server, receiver=receiver, timeout=3), "sleep 1")
+                await run_text(remote(server, receiver=receiver, timeout=3), "sleep 1")
 
 
-async def test_a_server_that_may_not_call_here_says_so(tmp_path: Path) -> None:
+async def test_callback_outside_allow_list_is_an_error(tmp_path: Path) -> None:
     with Server(tmp_path) as server:
         async with receive_notifications() as receiver:
             with pytest.raises(RemoteFailed, match="allow-list"):
-                await asked(remote(server, receiver=receiver), "hello")
+                await run_text(remote(server, receiver=receiver), "hello")

@@ -1,4 +1,4 @@
-"""Evaluations with a key, a name or a library that is wrong: ended at once, and mended."""
+"""Evaluations with an invalid key, name or price end early and can be resumed."""
 
 import json
 import shutil
@@ -10,7 +10,7 @@ import pytest
 from acc.cli import execute as acc
 from acc.testing.providers import ProviderServer, fail, say
 
-# The tokenizer's package reads its vocabulary in a way that Python 3.11 warns of.
+# On Python 3.11 the tokenizer package causes a warning when it reads its vocabulary.
 pytestmark = pytest.mark.filterwarnings("ignore:open_binary is deprecated:DeprecationWarning")
 
 SMALL = ("--scenario", "it-operations", "--turns", "3", "--episodes", "2", "--agents", "acc")
@@ -32,7 +32,7 @@ def turns(run: str = "run") -> int:
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 @pytest.mark.parametrize("part", ["--model", "--compressor", "--judge"])
-def test_a_refused_key_ends_a_run_at_once_and_with_the_right_one_it_goes_on(
+def test_rejected_key_ends_run_and_valid_key_resumes_it(
     server: ProviderServer, capsys: pytest.CaptureFixture[str], part: str, workers: str
 ) -> None:
     name = f"openai-compatible:m@{server.url}"
@@ -40,10 +40,10 @@ def test_a_refused_key_ends_a_run_at_once_and_with_the_right_one_it_goes_on(
     command = ["eval", *SMALL, part, chosen, "--out", "run", "--workers", workers]
     server.script = [fail(401, "no such key")] * 100
     assert acc(command) == 1
-    told = capsys.readouterr()
-    assert "a key is required: set OPENAI_COMPATIBLE_API_KEY (401)" in told.err
-    assert "repeat the command to continue" in told.err
-    assert "$0.0000" not in told.out
+    output = capsys.readouterr()
+    assert "a key is required: set OPENAI_COMPATIBLE_API_KEY (401)" in output.err
+    assert "repeat the command to continue" in output.err
+    assert "$0.0000" not in output.out
     assert turns() == 0
     assert server.count <= 4 * int(workers)
     server.script = []
@@ -52,7 +52,7 @@ def test_a_refused_key_ends_a_run_at_once_and_with_the_right_one_it_goes_on(
     assert not json.loads(Path("run/summary.json").read_text())["errors"]
 
 
-def test_what_was_recorded_before_a_mistake_stays(
+def test_records_before_an_error_are_preserved(
     server: ProviderServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name = f"openai-compatible:m@{server.url}"
@@ -67,18 +67,18 @@ def test_what_was_recorded_before_a_mistake_stays(
     assert turns() == 6
 
 
-def test_a_missing_key_ends_a_run_whose_cache_does_not_hold_the_answers(
+def test_missing_key_ends_run_if_cache_lacks_responses(
     server: ProviderServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-    command = ["eval", *SMALL, "--model", "openai:gpt-5.2", "--cache", "kept", "--out", "run"]
+    command = ["eval", *SMALL, "--model", "openai:gpt-5.2", "--cache", "cache", "--out", "run"]
     assert acc([*command, "--workers", "1", "--quiet"]) == 1
     assert "OPENAI_API_KEY" in capsys.readouterr().err
     assert turns() == 0
 
 
-def test_a_run_without_any_score_is_not_a_success(
+def test_run_without_scores_fails(
     server: ProviderServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.script = [fail(400, "this server takes no questions")] * 100
@@ -89,7 +89,7 @@ def test_a_run_without_any_score_is_not_a_success(
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_cost_that_cannot_be_kept_ends_a_run_and_is_no_agents_fault(
+def test_unreadable_cost_record_ends_run_without_agent_error(
     server: ProviderServer, capsys: pytest.CaptureFixture[str], workers: str
 ) -> None:
     name = f"openai-compatible:m@{server.url}"
@@ -97,13 +97,13 @@ def test_a_cost_that_cannot_be_kept_ends_a_run_and_is_no_agents_fault(
     server.script = [fail(401, "no such key")] * 100
     assert acc(command) == 1
     server.script = []
-    place = Path("run/spending")
-    if place.exists():
-        shutil.rmtree(place)
-    place.write_text("no folder")
+    spending_path = Path("run/spending")
+    if spending_path.exists():
+        shutil.rmtree(spending_path)
+    spending_path.write_text("no folder")
     assert acc(command) == 1
     assert "run/spending/it-operations.000000.jsonl cannot be read" in capsys.readouterr().err
     assert turns() == 0
-    place.unlink()
+    spending_path.unlink()
     assert acc(command) == 0
     assert turns() == 6

@@ -1,4 +1,4 @@
-"""`acc token`, and what `acc serve` refuses before it serves anything."""
+"""`acc token`, and the checks of `acc serve` before it starts."""
 
 import json
 import stat
@@ -18,15 +18,15 @@ from acc.cli import execute as run
 from acc.testing import ScriptedModel
 
 
-async def test_a_new_token_is_printed_once_and_known_from_then_on(
+async def test_new_token_is_printed_once_and_accepted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "tokens.toml"
     assert run(["token", "add", str(file), "--caller", "billing"]) == 0
     first = capsys.readouterr()
-    words = ["token", "add", str(file), "--caller", '鈴木 "様"', "--tenant", "acme"]
-    words += ["--permission", "pay", "--permission", "tasks:send", "--expires-days", "2"]
-    assert run(words) == 0
+    arguments = ["token", "add", str(file), "--caller", '鈴木 "様"', "--tenant", "acme"]
+    arguments += ["--permission", "pay", "--permission", "tasks:send", "--expires-days", "2"]
+    assert run(arguments) == 0
     second = capsys.readouterr()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert first.out.strip() not in file.read_text(encoding="utf-8")
@@ -43,23 +43,21 @@ async def test_a_new_token_is_printed_once_and_known_from_then_on(
     assert await later.verify(first.out.strip()) is not None
 
 
-def test_what_stands_in_a_file_of_tokens_stays(
+def test_token_file_content_is_preserved(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "tokens.toml"
-    kept = f'# ours\n[[token]] # the first\nsha256 = "{"0" * 64}"\ncaller = "one"'
-    file.write_text(kept, encoding="utf-8")
+    original = f'# ours\n[[token]] # the first\nsha256 = "{"0" * 64}"\ncaller = "one"'
+    file.write_text(original, encoding="utf-8")
     assert run(["token", "add", str(file), "--caller", "two"]) == 0
-    assert file.read_text(encoding="utf-8").startswith(kept)
+    assert file.read_text(encoding="utf-8").startswith(original)
     capsys.readouterr()
     assert run(["token", "list", str(file), "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [(row["caller"], row["expires"]) for row in rows] == [("one", None), ("two", None)]
 
 
-def test_whose_tokens_there_are_is_shown(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_token_list_shows_callers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "tokens.toml"
     file.write_text(
         f'[[token]]\nsha256 = "{"a" * 64}"\ncaller = "[bold]old"\nexpires = 2020-01-01T00:00:00Z\n'
@@ -67,14 +65,14 @@ def test_whose_tokens_there_are_is_shown(
         encoding="utf-8",
     )
     assert run(["token", "list", str(file)]) == 0
-    shown = capsys.readouterr().out
+    output = capsys.readouterr().out
     for text in ("[bold]old", "(expired)", "aaaaaaaaaaaa", "never", "read", "all"):
-        assert text in shown
-    assert "a" * 64 not in shown
+        assert text in output
+    assert "a" * 64 not in output
 
 
 @pytest.mark.parametrize(
-    ("words", "advice"),
+    ("arguments", "advice"),
     [
         (["--caller", " "], "caller"),
         (["--caller", "a\nb"], "printable"),
@@ -83,20 +81,18 @@ def test_whose_tokens_there_are_is_shown(
         (["--caller", "a", "--permission", ""], "permissions"),
     ],
 )
-def test_a_token_that_would_be_no_use_is_not_added(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], advice: str
+def test_unusable_token_is_not_added(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], advice: str
 ) -> None:
     file = tmp_path / "tokens.toml"
-    assert run(["token", "add", str(file), *words]) == 2
-    told = capsys.readouterr()
-    assert advice in told.err
-    assert told.out == ""
+    assert run(["token", "add", str(file), *arguments]) == 2
+    output = capsys.readouterr()
+    assert advice in output.err
+    assert output.out == ""
     assert not file.exists()
 
 
-def test_a_file_that_is_none_of_ours_is_left_alone(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_foreign_file_is_not_modified(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "other.toml"
     for content in ('name = "x"\n', "not toml", "[[token]]\n"):
         file.write_text(content, encoding="utf-8")
@@ -110,7 +106,7 @@ def test_a_file_that_is_none_of_ours_is_left_alone(
 
 
 @pytest.mark.parametrize(
-    ("words", "advice"),
+    ("arguments", "advice"),
     [
         (["--host", "0.0.0.0"], "--tokens"),  # noqa: S104 - which is refused
         (["--max-body", "much"], "--max-body"),
@@ -138,15 +134,15 @@ def test_a_file_that_is_none_of_ours_is_left_alone(
         (["--push-signing", "md5"], "md5"),
     ],
 )
-def test_a_server_that_cannot_be_as_asked_is_not_started(
-    capsys: pytest.CaptureFixture[str], words: list[str], advice: str
+def test_invalid_options_prevent_start(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], advice: str
 ) -> None:
-    assert run(["serve", "office:payment", "--port", "0", *words]) == 2
-    told = capsys.readouterr()
-    assert advice in told.err + told.out
+    assert run(["serve", "sample_agents:payment", "--port", "0", *arguments]) == 2
+    output = capsys.readouterr()
+    assert advice in output.err + output.out
 
 
-def test_a_key_that_cannot_sign_is_named(
+def test_unusable_signing_key_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "key.pem"
@@ -156,11 +152,11 @@ def test_a_key_that_cannot_sign_is_named(
     ):
         path.write_bytes(content)
         for option in ("--sign-card", "--push-key"):
-            assert run(["serve", "office:payment", "--port", "0", option, str(path)]) == 2
+            assert run(["serve", "sample_agents:payment", "--port", "0", option, str(path)]) == 2
             assert advice in capsys.readouterr().err
 
 
-async def test_a_server_lives_with_the_application_that_it_is_mounted_in() -> None:
+async def test_mounted_server_follows_application_lifespan() -> None:
     agent = Agent(name="desk", description="Answers.", model=ScriptedModel("here", repeat=True))
     options = ServeOptions(public_url="http://test/agents/desk", hosts=None)
     server = make_server(agent, options)
@@ -183,7 +179,7 @@ async def test_a_server_lives_with_the_application_that_it_is_mounted_in() -> No
 
 
 @pytest.mark.parametrize("place", ["/agents/desk", "/窓口/案内", "/a b"])
-async def test_a_server_answers_wherever_it_is_mounted(place: str) -> None:
+async def test_mounted_server_responds_under_its_prefix(place: str) -> None:
     agent = Agent(name="desk", description="Answers.", model=ScriptedModel("here", repeat=True))
     server = make_server(agent, ServeOptions(public_url="http://test", hosts=None))
     site = Starlette(routes=[Mount(place, app=server)], lifespan=server.lifespan)

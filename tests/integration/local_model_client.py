@@ -1,4 +1,4 @@
-"""A process of its own that uses the local model: `local_user.py MODEL answer|stream`."""
+"""Use the local model in a separate process: `local_model_client.py MODEL answer|stream`."""
 
 import asyncio
 import json
@@ -8,25 +8,25 @@ from typing import Any
 from acc import ModelRequest
 from acc.bootstrap.models import make_model
 
-NAME, WHAT = sys.argv[1:3]
+NAME, COMMAND = sys.argv[1:3]
 
 
-def tell(**found: Any) -> None:
-    """Report to whoever started this process."""
-    sys.stdout.write(json.dumps(found) + "\n")
+def print_line(**fields: Any) -> None:
+    """Print a JSON line for the parent process."""
+    sys.stdout.write(json.dumps(fields) + "\n")
     sys.stdout.flush()
 
 
 async def main() -> None:
     model: Any = make_model(NAME)
-    if WHAT == "answer":
+    if COMMAND == "answer":
         answer = await model.complete(ModelRequest(query="Say hello."))
-        tell(text=answer.text, url=model._lease.address().url)
+        print_line(text=answer.text, url=model._lease.address().url)
         sys.stdin.readline()
         return
     async for piece in model.stream(ModelRequest(query="Count from one to one hundred.")):
         if isinstance(piece, str):
-            tell(piece=piece, url=model._lease.address().url)
+            print_line(piece=piece, url=model._lease.address().url)
 
 
 asyncio.run(main())

@@ -1,6 +1,6 @@
-"""What an evaluation costs: counted, shown, limited, estimated; against a stand-in's real HTTP.
+"""Cost of evaluations: counting, limits and estimates, with a provider server over HTTP.
 
-The stand-in says that every call read 11 tokens and wrote 7.
+The server reports 11 input tokens and 7 output tokens for every call.
 """
 
 import json
@@ -20,12 +20,12 @@ from acc.bootstrap.memory import token_counter
 from acc.cli import execute as acc
 from acc.testing.providers import ProviderRequest, ProviderServer, Reply, example_for, fail, say
 
-# The tokenizer's package reads its vocabulary in a way that Python 3.11 warns of.
+# On Python 3.11 the tokenizer package causes a warning when it reads its vocabulary.
 pytestmark = pytest.mark.filterwarnings("ignore:open_binary is deprecated:DeprecationWarning")
 
 SMALL = ("--scenario", "it-operations", "--turns", "2", "--episodes", "2")
 ALONE = ("--workers", "1")
-#: For 11 tokens read and 7 written, by the prices that the tests give.
+#: Cost of 11 input and 7 output tokens with the prices of these tests.
 AGENT_CALL = 11 * 2.0e-6 + 7 * 10.0e-6
 COMPRESSOR_CALL = 11 * 1.0e-6 + 7 * 1.0e-6
 JUDGE_CALL = 11 * 100.0e-6 + 7 * 0.0
@@ -36,7 +36,7 @@ def root():
     return SequentialAgent(
         name="desk",
         sub_agents=[
-            Agent(name="first", model=ProviderModel("openai:held", api_key_env="TEAM_KEY")),
+            Agent(name="first", model=ProviderModel("openai:direct", api_key_env="TEAM_KEY")),
             Agent(name="second", model="openai:named", memory="acc:anthropic:writer"),
         ],
     )
@@ -49,7 +49,7 @@ class Other:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ProviderServer]:
-    """Return a stand-in that everything here asks."""
+    """Start a provider server and direct all models to it."""
     with ProviderServer() as running:
         for name, value in running.environment("a-key").items():
             monkeypatch.setenv(name, value)
@@ -60,69 +60,71 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Provider
         yield running
 
 
-def names(server: ProviderServer) -> dict[str, str]:
-    """Return the models of the three parts, each with a server's model of its own."""
+def model_names(server: ProviderServer) -> dict[str, str]:
+    """Return the model names of agent, compressor and judge on the server."""
     return {
         part: f"openai-compatible:{part}@{server.url}" for part in ("agent", "compressor", "judge")
     }
 
 
-def parts_of(server: ProviderServer) -> tuple[str, ...]:
-    """Return the arguments for a run with a model in every part, each with its price."""
-    found = names(server)
+def role_arguments(server: ProviderServer) -> tuple[str, ...]:
+    """Return the arguments for a run with a priced model for each role."""
+    models = model_names(server)
     return (
-        *("--agents", "baseline,acc", "--model", found["agent"]),
-        *("--compressor", found["compressor"], "--judge", f"model:{found['judge']}"),
-        *("--price", f"{found['agent']}=2/10", "--price", f"{found['compressor']}=1/1"),
+        *("--agents", "baseline,acc", "--model", models["agent"]),
+        *("--compressor", models["compressor"], "--judge", f"model:{models['judge']}"),
+        *("--price", f"{models['agent']}=2/10", "--price", f"{models['compressor']}=1/1"),
         *("--price", "openai-compatible:judge=100/0"),
     )
 
 
-def spent(summary: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def cost_rows(summary: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {f"{row['category']} {row['agent']}".strip(): row for row in summary["cost"]["spent"]}
 
 
-def asked_of(server: ProviderServer) -> dict[str, int]:
+def calls_by_model(server: ProviderServer) -> dict[str, int]:
     counts: dict[str, int] = {}
-    for asked in server.requests:
-        counts[asked.model] = counts.get(asked.model, 0) + 1
+    for request in server.requests:
+        counts[request.model] = counts.get(request.model, 0) + 1
     return counts
 
 
-def scored(asked: ProviderRequest) -> Reply:
-    """Return a usable answer of every part: facts out of the query, a sheet of all answers."""
-    schema = asked.body.get("response_format", {}).get("json_schema", {}).get("schema")
+def respond(request: ProviderRequest) -> Reply:
+    """Return a valid response for each role: facts from the query, or scores of all answers."""
+    schema = request.body.get("response_format", {}).get("json_schema", {}).get("schema")
     if schema is None:
         return say("The rollback window is 30 minutes, as was said. " * 6)
     answer = example_for(schema)
-    if "facts" in answer and "That cannot be used" not in asked.text:
-        text = "\n".join(_texts(asked.body))
+    if "facts" in answer and "That cannot be used" not in request.text:
+        text = "\n".join(_texts(request.body))
         query = re.findall(r"<<\w+ query>>\n(.*?)\n<<\w+ end>>", text, re.S)[-1]
-        said = [part for part in re.split(r"(?<=[.!?])\s+", query) if len(part) > 20]
-        answer["facts"] = [{**fitting_fact(schema), "text": one, "quote": one} for one in said]
+        sentences = [part for part in re.split(r"(?<=[.!?])\s+", query) if len(part) > 20]
+        answer["facts"] = [
+            {**example_fact(schema), "text": sentence, "quote": sentence} for sentence in sentences
+        ]
     if "scores" in answer:
-        letters = sorted(set(re.findall(r"Answer [A-Z]", asked.text)))
+        letters = sorted(set(re.findall(r"Answer [A-Z]", request.text)))
         metrics = ("relevance", "answer_quality", "instruction_following", "coherence")
         answer = {"scores": [{"answer": a, **dict.fromkeys(metrics, 7)} for a in letters]}
     return say(json.dumps(answer))
 
 
-def fitting_fact(schema: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = example_for(schema["properties"]["facts"]["items"], schema)
-    return found
+def example_fact(schema: dict[str, Any]) -> dict[str, Any]:
+    fact: dict[str, Any] = example_for(schema["properties"]["facts"]["items"], schema)
+    return fact
 
 
-def test_tokens_and_money_are_split_by_agent_compressor_and_judge(
+def test_tokens_and_cost_are_reported_by_role(
     server: ProviderServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server.script = [scored] * 100
+    server.script = [respond] * 100
     out = tmp_path / "run"
-    assert acc(["eval", *SMALL, *ALONE, *parts_of(server), "--out", str(out)]) == 0
-    shown = capsys.readouterr()
-    counts = asked_of(server)
+    assert acc(["eval", *SMALL, *ALONE, *role_arguments(server), "--out", str(out)]) == 0
+    output = capsys.readouterr()
+    counts = calls_by_model(server)
     assert counts == {"agent": 8, "compressor": 4, "judge": 4 * (1 + 2 + 1)}
     summary = json.loads((out / "summary.json").read_text())
-    rows = spent(summary)
+    rows = cost_rows(summary)
     assert rows.keys() == {"agent baseline", "agent acc", "compressor acc", "judge"}
     assert rows["agent acc"]["calls"] == 4
     assert rows["agent acc"]["input_tokens"] == 4 * 11
@@ -132,10 +134,10 @@ def test_tokens_and_money_are_split_by_agent_compressor_and_judge(
     assert rows["judge"]["cost"] == pytest.approx(16 * JUDGE_CALL)
     total = 8 * AGENT_CALL + 4 * COMPRESSOR_CALL + 16 * JUDGE_CALL
     assert summary["cost"]["total"]["cost"] == pytest.approx(total)
-    assert re.search(r"compressor of acc +4 +44 +28 +under \$0.0001", shown.out)
-    assert re.search(rf"total +28 +308 +196 +\${total:.4f}", shown.out)
-    assert "4/4 turns" in shown.err
-    assert f"${total:.4f} spent (agents $0.0007; compressors under $0.0001; judge $" in shown.err
+    assert re.search(r"compressor of acc +4 +44 +28 +under \$0.0001", output.out)
+    assert re.search(rf"total +28 +308 +196 +\${total:.4f}", output.out)
+    assert "4/4 turns" in output.err
+    assert f"${total:.4f} spent (agents $0.0007; compressors under $0.0001; judge $" in output.err
     page = (out / "report.html").read_text()
     assert 'id="cost"' in page
     assert f"${total:.4f}" in page
@@ -143,22 +145,29 @@ def test_tokens_and_money_are_split_by_agent_compressor_and_judge(
     assert f"${total:.4f}" in capsys.readouterr().out
 
 
-def test_answers_from_the_cache_cost_nothing_and_no_part_asks_again(
+def test_cached_responses_cost_nothing(
     server: ProviderServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server.script = [scored] * 100
-    arguments = ["eval", *SMALL, *ALONE, *parts_of(server), "--cache", str(tmp_path / "cache")]
+    server.script = [respond] * 100
+    arguments = [
+        "eval",
+        *SMALL,
+        *ALONE,
+        *role_arguments(server),
+        "--cache",
+        str(tmp_path / "cache"),
+    ]
     assert acc([*arguments, "--out", str(tmp_path / "one"), "--json"]) == 0
-    one = json.loads(capsys.readouterr().out)
-    first = one["cost"]["total"]
-    asked = server.count
-    # Where both agents said the same, the judge was asked about it once.
-    calls = asked + first["from_cache"]
+    first_summary = json.loads(capsys.readouterr().out)
+    first = first_summary["cost"]["total"]
+    previous_count = server.count
+    # The judge is called once if both agents give the same answer.
+    calls = previous_count + first["from_cache"]
     assert acc([*arguments, "--out", str(tmp_path / "two"), "--json"]) == 0
-    two = json.loads(capsys.readouterr().out)
-    assert server.count == asked == first["calls"]
+    second_summary = json.loads(capsys.readouterr().out)
+    assert server.count == previous_count == first["calls"]
     assert first["from_cache"] > 0
-    total = two["cost"]["total"]
+    total = second_summary["cost"]["total"]
     assert (total["calls"], total["from_cache"], total["input_tokens"]) == (0, calls, 0)
     assert total["cost"] == 0.0
     for path in sorted((tmp_path / "one" / "episodes").iterdir()):
@@ -167,7 +176,7 @@ def test_answers_from_the_cache_cost_nothing_and_no_part_asks_again(
     assert re.search(rf"total +0 +{calls} +0 +0 +\$0.0000", capsys.readouterr().out)
 
 
-def test_a_run_stops_at_its_limit_and_goes_on_with_a_higher_one(
+def test_run_stops_at_cost_limit_and_resumes_with_higher_limit(
     server: ProviderServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = f"openai-compatible:q@{server.url}"
@@ -175,13 +184,13 @@ def test_a_run_stops_at_its_limit_and_goes_on_with_a_higher_one(
     arguments += ["--price", "openai-compatible:q=2/10"]
     turn = 2 * AGENT_CALL
     out = tmp_path / "limited"
-    # The limit is passed within the second turn, which is finished, and no third is begun.
+    # The limit is exceeded in the second turn. That turn completes and no third turn starts.
     limit = f"{1.5 * turn:.7f}"
     assert acc([*arguments, "--out", str(out), "--max-cost", limit]) == 4
-    told = capsys.readouterr()
+    output = capsys.readouterr()
     assert server.count == 4
-    assert "stopped: the cost of $0.0004 has reached --max-cost $0.0003" in told.err
-    assert "repeat the command with a higher limit to continue" in told.err
+    assert "stopped: the cost of $0.0004 has reached --max-cost $0.0003" in output.err
+    assert "repeat the command with a higher limit to continue" in output.err
     assert acc([*arguments, "--out", str(out), "--max-cost", limit]) == 4
     assert server.count == 4, "what was spent before counts"
     capsys.readouterr()
@@ -195,9 +204,7 @@ def test_a_run_stops_at_its_limit_and_goes_on_with_a_higher_one(
         assert path.read_bytes() == (out / "episodes" / path.name).read_bytes()
 
 
-def test_a_limit_that_the_last_turn_reaches_does_not_make_a_whole_run_an_unfinished_one(
-    server: ProviderServer, tmp_path: Path
-) -> None:
+def test_run_completes_if_last_turn_reaches_limit(server: ProviderServer, tmp_path: Path) -> None:
     model = f"openai-compatible:q@{server.url}"
     arguments = ["eval", *SMALL, *ALONE, "--agents", "acc", "--model", model, "--out", "run"]
     arguments += ["--price", f"{model}=2/10", "--max-cost", f"{3.5 * AGENT_CALL:.7f}"]
@@ -205,15 +212,15 @@ def test_a_limit_that_the_last_turn_reaches_does_not_make_a_whole_run_an_unfinis
     assert server.count == 4
 
 
-def test_workers_stop_at_the_limit_together(server: ProviderServer, tmp_path: Path) -> None:
+def test_all_workers_stop_at_cost_limit(server: ProviderServer, tmp_path: Path) -> None:
     model = f"openai-compatible:q@{server.url}"
     command = [sys.executable, "-m", "acc", "eval", "--scenario", "it-operations"]
     command += ["--episodes", "4", "--turns", "20", "--workers", "2", "--agents", "acc"]
     command += ["--model", model, "--price", f"{model}=2/10", "--out", str(tmp_path / "run")]
     command += ["--max-cost", f"{10 * AGENT_CALL:.7f}", "--quiet"]
-    found = subprocess.run(command, timeout=120, check=False, env=environment())  # noqa: S603
-    assert found.returncode == 4
-    # Each worker ends the turn that it is in when it hears of it, which takes it a moment.
+    completed = subprocess.run(command, timeout=120, check=False, env=environment())  # noqa: S603
+    assert completed.returncode == 4
+    # Each worker completes its current turn, so the stop is not immediate.
     assert 10 <= server.count < 80
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["cost"]["total"]["calls"] == server.count
@@ -224,13 +231,13 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
-def test_what_was_spent_survives_a_kill_in_the_middle_of_a_turn(
+def test_cost_is_complete_after_kill_within_turn(
     server: ProviderServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = f"openai-compatible:q@{server.url}"
     arguments = ["eval", *SMALL, *ALONE, "--agents", "baseline,acc", "--model", model]
     arguments += ["--price", f"{model}=2/10", "--out", str(tmp_path / "run")]
-    # The second turn: one agent is answered, the other one waits.
+    # In the second turn, one agent has a response and the other one is waiting.
     server.script = [say("a"), say("b"), say("c"), Reply(text="d", delay=60)]
     process = subprocess.Popen(  # noqa: S603 - our own command
         [sys.executable, "-m", "acc", *arguments, "--quiet"], env=environment()
@@ -242,28 +249,28 @@ def test_what_was_spent_survives_a_kill_in_the_middle_of_a_turn(
     server.script = []
     assert acc([*arguments, "--json"]) == 0
     summary = json.loads(capsys.readouterr().out)
-    # Three answers before the kill, one of them in a turn that was lost; six calls after it.
+    # Three responses before the kill, one of them in a lost turn, and six calls after it.
     assert server.count == 4 + 6
     assert summary["cost"]["total"]["calls"] == 3 + 6
     assert summary["cost"]["total"]["cost"] == pytest.approx(9 * AGENT_CALL)
 
 
-def wait_for(is_so: Callable[[], bool], timeout: float = 60) -> None:
+def wait_for(condition: Callable[[], bool], timeout: float = 60) -> None:
     deadline = time.monotonic() + timeout
-    while not is_so():
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
 
-def test_a_limit_that_could_not_be_kept_is_refused_with_what_to_do(
+def test_unenforceable_limit_is_rejected_with_advice(
     server: ProviderServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = f"openai-compatible:q@{server.url}"
     arguments = ["eval", *SMALL, "--model", model]
     assert acc([*arguments, "--max-cost", "1"]) == 2
-    told = capsys.readouterr().err.replace("\n", " ")
-    assert f"the price of {model}" in told
-    assert f"--price {model}=IN/OUT" in told
+    output = capsys.readouterr().err.replace("\n", " ")
+    assert f"the price of {model}" in output
+    assert f"--price {model}=IN/OUT" in output
     assert acc([*arguments, "--max-cost", "0", "--price", f"{model}=1/1"]) == 2
     for amount in ("-1", "nan", "inf"):
         assert acc([*arguments, f"--max-cost={amount}", "--dry-run"]) == 2
@@ -276,7 +283,7 @@ def test_a_limit_that_could_not_be_kept_is_refused_with_what_to_do(
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_call_without_a_price_ends_a_run_with_a_limit(
+def test_unpriced_call_ends_run_with_limit(
     server: ProviderServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = f"openai-compatible:q@{server.url}"
@@ -287,7 +294,7 @@ def test_a_call_without_a_price_ends_a_run_with_a_limit(
     assert server.count == 1
 
 
-def test_a_price_that_is_not_known_is_told_and_a_failed_call_is_counted(
+def test_unknown_price_is_reported_and_failed_call_is_counted(
     server: ProviderServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.script = [fail(400, "no"), say("yes")]
@@ -296,7 +303,7 @@ def test_a_price_that_is_not_known_is_told_and_a_failed_call_is_counted(
     assert re.search(r"acc +4 +1 +33 +21 +price not known", capsys.readouterr().out)
 
 
-def test_agents_of_your_own_are_counted_down_to_the_models_they_hold(
+def test_models_of_custom_agents_are_counted(
     server: ProviderServer,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -307,13 +314,13 @@ def test_agents_of_your_own_are_counted_down_to_the_models_they_hold(
     monkeypatch.setenv("TEAM_KEY", "another")
     agents = "desk=python:cost_tree:root,other=python:cost_tree:Other"
     arguments = ["eval", *SMALL, *ALONE, "--agents", agents, "--out", "run", "--json"]
-    arguments += ["--price", "openai:held=2/10", "--price", "named=1/1", "--price", "writer=1/1"]
+    arguments += ["--price", "openai:direct=2/10", "--price", "named=1/1", "--price", "writer=1/1"]
     assert acc([*arguments, "--max-cost", "1"]) == 0
-    told = capsys.readouterr()
-    assert "--max-cost does not include the cost of other" in told.err
-    summary = json.loads(told.out)
-    rows = spent(summary)
-    assert rows["agent desk"]["models"] == ["openai:held", "openai:named"]
+    output = capsys.readouterr()
+    assert "--max-cost does not include the cost of other" in output.err
+    summary = json.loads(output.out)
+    rows = cost_rows(summary)
+    assert rows["agent desk"]["models"] == ["openai:direct", "openai:named"]
     assert rows["agent desk"]["cost"] == pytest.approx(4 * (AGENT_CALL + COMPRESSOR_CALL))
     assert rows["compressor desk"]["models"] == ["anthropic:writer"]
     assert rows["compressor desk"]["calls"] >= 4
@@ -325,17 +332,17 @@ def test_agents_of_your_own_are_counted_down_to_the_models_they_hold(
     assert plan["cost"] is None
 
 
-def test_a_model_of_your_own_that_judges_is_counted_too(
+def test_custom_judge_model_is_counted(
     server: ProviderServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["eval", *SMALL, *ALONE, "--agents", "acc", "--out", "run", "--json"]
     acc([*arguments, "--judge", "python:acc.testing:ScriptedModel"])
-    judge = spent(json.loads(capsys.readouterr().out))["judge"]
+    judge = cost_rows(json.loads(capsys.readouterr().out))["judge"]
     assert judge["models"] == ["python:acc.testing:ScriptedModel"]
     assert judge["calls"] >= 4
 
 
-def test_a_dry_run_asks_nobody_writes_nothing_and_needs_no_key(
+def test_dry_run_makes_no_call_writes_no_file_and_needs_no_key(
     server: ProviderServer,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -344,13 +351,13 @@ def test_a_dry_run_asks_nobody_writes_nothing_and_needs_no_key(
     monkeypatch.delenv("OPENAI_API_KEY")
     arguments = ["eval", *SMALL, "--model", "openai:gpt-5.2", "--judge", "model:openai:gpt-5.2"]
     assert acc([*arguments, "--dry-run", "--max-cost", "1000"]) == 0
-    shown = capsys.readouterr().out
-    assert "turns:     4" in shown
-    assert re.search(r"baseline +openai:gpt-5.2 +4 +[\d,]+ to [\d,]+ +120 to 1,000 +\$", shown)
-    assert re.search(r"judge +openai:gpt-5.2 +24 to 48 ", shown)
-    assert "--max-cost $1,000.00 is sufficient" in shown
-    assert "Assumptions: " in shown
-    assert "Nothing was called and nothing was written." in shown
+    output = capsys.readouterr().out
+    assert "turns:     4" in output
+    assert re.search(r"baseline +openai:gpt-5.2 +4 +[\d,]+ to [\d,]+ +120 to 1,000 +\$", output)
+    assert re.search(r"judge +openai:gpt-5.2 +24 to 48 ", output)
+    assert "--max-cost $1,000.00 is sufficient" in output
+    assert "Assumptions: " in output
+    assert "Nothing was called and nothing was written." in output
     assert acc(["eval", *SMALL, "--dry-run"]) == 0
     assert "No model is called that costs money." in capsys.readouterr().out
     assert server.count == 0
@@ -358,22 +365,22 @@ def test_a_dry_run_asks_nobody_writes_nothing_and_needs_no_key(
 
 
 @pytest.mark.parametrize("turns", ["6", "24"])
-def test_what_is_really_sent_lies_within_the_estimate(
+def test_sent_tokens_are_within_estimate(
     turns: str, server: ProviderServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = names(server)
+    models = model_names(server)
     arguments = ["eval", "--scenario", "it-operations", "--episodes", "1", "--turns", turns]
-    arguments += [*ALONE, "--model", found["agent"], "--compressor", found["compressor"]]
-    arguments += ["--judge", f"model:{found['judge']}", "--out", "run", "--json"]
+    arguments += [*ALONE, "--model", models["agent"], "--compressor", models["compressor"]]
+    arguments += ["--judge", f"model:{models['judge']}", "--out", "run", "--json"]
     assert acc([*arguments, "--dry-run"]) == 0
     plan = json.loads(capsys.readouterr().out)
-    server.script = [scored] * 10_000
+    server.script = [respond] * 10_000
     assert acc(arguments) == 0
     count = token_counter().count
-    sent = dict.fromkeys(found, 0)
-    for asked in server.requests:
-        sent[asked.model] += sum(count(text) for text in _texts(asked.body))
-    calls = asked_of(server)
+    sent = dict.fromkeys(models, 0)
+    for request in server.requests:
+        sent[request.model] += sum(count(text) for text in _texts(request.body))
+    calls = calls_by_model(server)
     for part, agent_parts in _by_part(plan).items():
         low, high = (sum(p["input_tokens"][end] for p in agent_parts) for end in ("low", "high"))
         assert low <= sent[part] <= high, f"{part}: {low} {sent[part]} {high}"
@@ -382,14 +389,14 @@ def test_what_is_really_sent_lies_within_the_estimate(
 
 
 def _by_part(plan: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = {}
+    by_part: dict[str, list[dict[str, Any]]] = {}
     for part in plan["parts"]:
-        found.setdefault(part["category"], []).append(part)
-    return found
+        by_part.setdefault(part["category"], []).append(part)
+    return by_part
 
 
 def _texts(body: Any) -> Iterator[str]:
-    """Yield what a model reads: messages, and the schema."""
+    """Yield the texts that a model reads: messages and schema."""
     for message in body["messages"]:
         content = message["content"]
         yield from [content] if isinstance(content, str) else [part["text"] for part in content]
@@ -397,7 +404,7 @@ def _texts(body: Any) -> Iterator[str]:
         yield json.dumps(body["response_format"]["json_schema"]["schema"])
 
 
-def test_a_plan_of_a_run_that_was_begun_is_of_what_is_left(
+def test_dry_run_of_started_run_covers_remaining_turns(
     server: ProviderServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = f"openai-compatible:q@{server.url}"
@@ -414,12 +421,12 @@ def test_a_plan_of_a_run_that_was_begun_is_of_what_is_left(
     assert "seed: 0 recorded, 5 requested" in capsys.readouterr().err
 
 
-def test_a_run_without_a_model_of_a_provider_says_nothing_of_cost(
+def test_run_without_provider_model_reports_no_cost(
     server: ProviderServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert acc(["eval", *SMALL, *ALONE, "--max-cost", "1", "--out", "run"]) == 0
-    shown = capsys.readouterr()
-    assert "spent" not in shown.out + shown.err
+    output = capsys.readouterr()
+    assert "spent" not in output.out + output.err
     assert "cost" not in json.loads((tmp_path / "run/summary.json").read_text())
     assert not (tmp_path / "run" / "spending").exists()
     assert 'href="#cost"' not in (tmp_path / "run" / "report.html").read_text()
