@@ -4,20 +4,20 @@ import asyncio
 from typing import Any
 
 import pytest
-from serving_world import (
+from server_harness import (
     ANN,
-    Doer,
+    CommandAgent,
     S,
-    World,
+    ServerHarness,
     cancel,
     get,
-    listed,
-    note_of,
-    said,
+    list_tasks,
     send,
-    settled,
+    send_request,
     start,
-    until,
+    status_text,
+    wait_for_state,
+    wait_until,
 )
 
 from acc.application.a2a.projection import ProjectionOptions
@@ -49,28 +49,28 @@ class Fragile:
 
 
 @pytest.fixture
-def fragile(world: World) -> Any:
-    return Fragile(world.tasks)
+def fragile(harness: ServerHarness) -> Any:
+    return Fragile(harness.tasks)
 
 
 async def test_a_run_whose_events_cannot_be_stored_fails_its_task(
-    world: World, doer: Doer, fragile: Any
+    harness: ServerHarness, agent_under_test: CommandAgent, fragile: Any
 ) -> None:
-    async with world.open(doer, store=fragile) as serve:
+    async with harness.open(agent_under_test, store=fragile) as serve:
         task = await start(serve, "wait")
-        await settled(serve, task, S.WORKING)
+        await wait_for_state(serve, task, S.WORKING)
         fragile.fails["append"] = 1
-        doer.gate.set()
-        done = await settled(serve, task, S.FAILED)
+        agent_under_test.gate.set()
+        done = await wait_for_state(serve, task, S.FAILED)
         assert done.metadata["code"] == "storage_failed"
-        assert "disk" not in note_of(done)
+        assert "disk" not in status_text(done)
         assert (await send(serve, "hello", context=task.context_id)).state is S.COMPLETED
 
 
 async def test_a_task_that_cannot_be_ended_is_an_orphan_later(
-    world: World, doer: Doer, fragile: Any
+    harness: ServerHarness, agent_under_test: CommandAgent, fragile: Any
 ) -> None:
-    async with world.open(doer, store=fragile) as serve:
+    async with harness.open(agent_under_test, store=fragile) as serve:
         fragile.fails["append"] = 1
         task = await send(serve, "count 3")
         assert task.state is S.FAILED
@@ -79,48 +79,52 @@ async def test_a_task_that_cannot_be_ended_is_an_orphan_later(
         fragile.fails["append"] = 0
         assert task.state is S.SUBMITTED
         assert (await send(serve, "hello")).state is S.COMPLETED
-    world.clock.time += 31
-    async with world.open(doer) as serve:
-        await settled(serve, task, S.FAILED)
+    harness.clock.time += 31
+    async with harness.open(agent_under_test) as serve:
+        await wait_for_state(serve, task, S.FAILED)
 
 
 async def test_a_fault_of_the_store_stops_no_other_task(
-    world: World, doer: Doer, fragile: Any
+    harness: ServerHarness, agent_under_test: CommandAgent, fragile: Any
 ) -> None:
-    async with world.open(doer, store=fragile) as serve:
+    async with harness.open(agent_under_test, store=fragile) as serve:
         other = await start(serve, "wait")
-        await until(lambda: doer.log == ["wait"])
+        await wait_until(lambda: agent_under_test.log == ["wait"])
         fragile.fault = RuntimeError("a bug")
         fragile.fails["append"] = 1
         assert (await send(serve, "hello")).state is S.FAILED
-        doer.gate.set()
-        await settled(serve, other, S.COMPLETED)
+        agent_under_test.gate.set()
+        await wait_for_state(serve, other, S.COMPLETED)
 
 
 async def test_a_stop_that_cannot_be_stored_ends_all_the_same(
-    world: World, doer: Doer, fragile: Any
+    harness: ServerHarness, agent_under_test: CommandAgent, fragile: Any
 ) -> None:
-    async with world.open(doer, store=fragile) as serve:
+    async with harness.open(agent_under_test, store=fragile) as serve:
         task = await start(serve, "wait")
-        await until(lambda: doer.log == ["wait"])
+        await wait_until(lambda: agent_under_test.log == ["wait"])
         fragile.fails["append"] = 5
-    found = await world.tasks.read(task.id)
+    found = await harness.tasks.read(task.id)
     assert found is not None
     assert found.state is S.WORKING
 
 
-async def test_housekeeping_goes_on_after_a_fault(world: World, doer: Doer, fragile: Any) -> None:
+async def test_housekeeping_goes_on_after_a_fault(
+    harness: ServerHarness, agent_under_test: CommandAgent, fragile: Any
+) -> None:
     fragile.fails["claim_orphans"] = 1
-    async with world.open(doer, store=fragile) as serve:
-        await until(lambda: not fragile.fails["claim_orphans"])
+    async with harness.open(agent_under_test, store=fragile) as serve:
+        await wait_until(lambda: not fragile.fails["claim_orphans"])
         assert (await send(serve, "hello")).state is S.COMPLETED
 
 
-async def test_orphans_that_others_ended_are_let_be(world: World, doer: Doer, fragile: Any) -> None:
-    async with world.open(doer, store=fragile) as serve:
+async def test_orphans_that_others_ended_are_let_be(
+    harness: ServerHarness, agent_under_test: CommandAgent, fragile: Any
+) -> None:
+    async with harness.open(agent_under_test, store=fragile) as serve:
         task = await start(serve, "wait")
-        await until(lambda: doer.log == ["wait"])
-        world.clock.time += 31
+        await wait_until(lambda: agent_under_test.log == ["wait"])
+        harness.clock.time += 31
         assert await serve._maintenance.fail_orphans() == 0  # it is ours
         await cancel(serve, task)
 
@@ -128,28 +132,28 @@ async def test_orphans_that_others_ended_are_let_be(world: World, doer: Doer, fr
             return (task.id, "gone")
 
         fragile.claim_orphans = orphans
-        await until(lambda: not serve._executor.running)
+        await wait_until(lambda: not serve._executor.running)
         assert await serve._maintenance.fail_orphans() == 2
         assert (await get(serve, task)).state is S.CANCELED
 
 
 async def test_a_task_that_was_dropped_under_its_run_is_let_go(
-    world: World, doer: Doer, fragile: Any
+    harness: ServerHarness, agent_under_test: CommandAgent, fragile: Any
 ) -> None:
-    async with world.open(doer, store=fragile) as serve:
-        stream = await serve.stream(ANN, said("wait"))
-        await until(lambda: doer.log == ["wait"])
+    async with harness.open(agent_under_test, store=fragile) as serve:
+        stream = await serve.stream(ANN, send_request("wait"))
+        await wait_until(lambda: agent_under_test.log == ["wait"])
         fragile.fault = TaskNotFound("gone")
         fragile.fails["append"] = 1
-        doer.gate.set()
-        await until(lambda: not serve._executor.running)
+        agent_under_test.gate.set()
+        await wait_until(lambda: not serve._executor.running)
         stream.close()
 
 
 async def test_a_waiting_run_that_cannot_be_given_up_is_canceled_all_the_same(
-    world: World, doer: Doer
+    harness: ServerHarness, agent_under_test: CommandAgent
 ) -> None:
-    async with world.open(doer) as serve:
+    async with harness.open(agent_under_test) as serve:
         task = await send(serve, "ask")
 
         async def busy(**_: Any) -> None:
@@ -159,48 +163,52 @@ async def test_a_waiting_run_that_cannot_be_given_up_is_canceled_all_the_same(
         assert (await cancel(serve, task)).state is S.CANCELED
 
 
-async def test_an_abandoned_run_is_no_reason_not_to_cancel(world: World, doer: Doer) -> None:
-    async with world.open(doer) as serve:
+async def test_an_abandoned_run_is_no_reason_not_to_cancel(
+    harness: ServerHarness, agent_under_test: CommandAgent
+) -> None:
+    async with harness.open(agent_under_test) as serve:
         task = await send(serve, "ask")
         await serve.runner.abandon(user_id="ann", session_id=task.context_id)
         assert (await cancel(serve, task)).state is S.CANCELED
 
 
-async def test_work_that_others_took_over_is_stopped_once(shared: World, doer: Doer) -> None:
-    async with shared.open(doer) as serve:
+async def test_work_that_others_took_over_is_stopped_once(
+    sqlite_harness: ServerHarness, agent_under_test: CommandAgent
+) -> None:
+    async with sqlite_harness.open(agent_under_test) as serve:
         task = await start(serve, "stubborn")
-        await until(lambda: doer.log == ["stubborn"])
+        await wait_until(lambda: agent_under_test.log == ["stubborn"])
         failed = StatusUpdate(status=TaskStatus(state=S.FAILED, at=2.0))
-        await shared.tasks.append(task.id, [failed])
+        await sqlite_harness.tasks.append(task.id, [failed])
         work = serve._executor.find(task.id)
         assert work is not None
-        await until(lambda: work.superseded)
+        await wait_until(lambda: work.superseded)
         work.stop()  # as often as others are seen to have moved it on
-        await until(lambda: doer.log[-1] == "done")
-        assert doer.log.count("swallowed") == 1
-        await until(lambda: not serve._executor.running)
+        await wait_until(lambda: agent_under_test.log[-1] == "done")
+        assert agent_under_test.log.count("swallowed") == 1
+        await wait_until(lambda: not serve._executor.running)
         assert (await get(serve, task)).state is S.FAILED
 
 
 async def test_what_others_add_to_a_task_at_work_is_no_reason_to_stop(
-    shared: World, doer: Doer
+    sqlite_harness: ServerHarness, agent_under_test: CommandAgent
 ) -> None:
-    async with shared.open(doer) as serve:
+    async with sqlite_harness.open(agent_under_test) as serve:
         task = await start(serve, "wait")
-        await settled(serve, task, S.WORKING)
+        await wait_for_state(serve, task, S.WORKING)
         working = StatusUpdate(status=TaskStatus(state=S.WORKING, at=2.0))
-        await shared.tasks.append(task.id, [working])
+        await sqlite_harness.tasks.append(task.id, [working])
         await asyncio.sleep(0.45)
         assert list(serve._executor.running) == [task.id]
-        doer.gate.set()
-        await settled(serve, task, S.COMPLETED)
+        agent_under_test.gate.set()
+        await wait_for_state(serve, task, S.COMPLETED)
 
 
 async def test_a_sender_that_left_is_worked_for_where_the_store_allows(
-    world: World, doer: Doer, fragile: Any
+    harness: ServerHarness, agent_under_test: CommandAgent, fragile: Any
 ) -> None:
-    async with world.open(doer, store=fragile) as serve:
-        message = said("hello").message
+    async with harness.open(agent_under_test, store=fragile) as serve:
+        message = send_request("hello").message
 
         def adopt(task_id: str) -> None:
             serve._executor.start_detached(task_id, ANN, message, options=ProjectionOptions())
@@ -211,32 +219,32 @@ async def test_a_sender_that_left_is_worked_for_where_the_store_allows(
         done = await send(serve, "hello")
         adopt(done.id)
         await asyncio.sleep(0.02)
-        assert doer.log == ["hello"]
+        assert agent_under_test.log == ["hello"]
         created = Task(id="t1", context_id="c1", status=_AT)
-        await world.tasks.create(created, owner=ANN.owner, message=said("hello").message)
+        await harness.tasks.create(created, owner=ANN.owner, message=send_request("hello").message)
         adopt("t1")
-        await settled(serve, created, S.COMPLETED)
-        assert doer.log == ["hello", "hello"]
+        await wait_for_state(serve, created, S.COMPLETED)
+        assert agent_under_test.log == ["hello", "hello"]
         late = Task(id="t3", context_id="c3", status=_AT)
-        await world.tasks.create(late, owner=ANN.owner, message=said("hello").message)
+        await harness.tasks.create(late, owner=ANN.owner, message=send_request("hello").message)
         adopt("t3")
         group, serve._executor._group = serve._executor._group, None
-        await settled(serve, late, S.FAILED)
+        await wait_for_state(serve, late, S.FAILED)
         adopt("t1")
-        assert (await cancel(serve, await _filed(world))).state is S.CANCELED
+        assert (await cancel(serve, await _filed(harness))).state is S.CANCELED
         serve._executor._group = group
 
 
-async def _filed(world: World) -> Task:
+async def _filed(harness: ServerHarness) -> Task:
     task = Task(id="t2", context_id="c2", status=_AT)
-    await world.tasks.create(task, owner=ANN.owner, message=said("hello").message)
+    await harness.tasks.create(task, owner=ANN.owner, message=send_request("hello").message)
     return task
 
 
 async def test_a_task_that_was_filed_for_someone_who_left_is_worked_on(
-    world: World, doer: Doer, fragile: Any
+    harness: ServerHarness, agent_under_test: CommandAgent, fragile: Any
 ) -> None:
-    create, filed = world.tasks.create, asyncio.Event()
+    create, filed = harness.tasks.create, asyncio.Event()
 
     async def slow(*arguments: Any, **fields: Any) -> Any:
         await create(*arguments, **fields)
@@ -244,28 +252,28 @@ async def test_a_task_that_was_filed_for_someone_who_left_is_worked_on(
         await asyncio.sleep(60)
 
     fragile.create = slow
-    async with world.open(doer, store=fragile) as serve:
+    async with harness.open(agent_under_test, store=fragile) as serve:
         for verb in (serve.send, serve.stream):
             filed.clear()
             async with asyncio.TaskGroup() as group:
-                sender: asyncio.Task[Any] = group.create_task(verb(ANN, said("hello")))
+                sender: asyncio.Task[Any] = group.create_task(verb(ANN, send_request("hello")))
                 await filed.wait()
                 sender.cancel()
-            (task, *_) = await listed(serve)
-            await settled(serve, task, S.COMPLETED)
-        assert doer.log == ["hello", "hello"]
+            (task, *_) = await list_tasks(serve)
+            await wait_for_state(serve, task, S.COMPLETED)
+        assert agent_under_test.log == ["hello", "hello"]
 
 
 async def test_an_agent_whose_task_was_canceled_behind_its_back_is_stopped_when_it_speaks(
-    world: World, doer: Doer
+    harness: ServerHarness, agent_under_test: CommandAgent
 ) -> None:
-    async with world.open(doer) as serve:
+    async with harness.open(agent_under_test) as serve:
         task = await start(serve, "slowly")
-        await until(lambda: doer.log == ["slowly"])
+        await wait_until(lambda: agent_under_test.log == ["slowly"])
         gone = StatusUpdate(status=TaskStatus(state=S.CANCELED, at=1.0))
-        await world.tasks.append(task.id, [gone])
-        doer.gate.set()
-        await until(lambda: not serve._executor.running)
+        await harness.tasks.append(task.id, [gone])
+        agent_under_test.gate.set()
+        await wait_until(lambda: not serve._executor.running)
         assert (await get(serve, task)).state is S.CANCELED
-    assert "spoke" in doer.log
-    assert "went on" not in doer.log
+    assert "spoke" in agent_under_test.log
+    assert "went on" not in agent_under_test.log
