@@ -1,4 +1,4 @@
-"""Where tasks go: cancelled at every moment, raced, stopped, orphaned, and taken over."""
+"""Task execution: cancellation, races, shutdown, orphans and several processes."""
 
 import asyncio
 import random
@@ -41,7 +41,7 @@ from acc.domain.value_objects.task import (
 from acc.testing import ScriptedRemote
 
 
-async def test_a_task_can_be_canceled_while_it_is_submitted(
+async def test_submitted_task_can_be_canceled(
     any_harness: ServerHarness, agent_under_test: CommandAgent
 ) -> None:
     async with any_harness.open(agent_under_test) as serve:
@@ -55,7 +55,7 @@ async def test_a_task_can_be_canceled_while_it_is_submitted(
         assert agent_under_test.log == ["wait", "woke"]
 
 
-async def test_a_task_that_a_remote_task_waits_for_takes_it_along(
+async def test_cancel_also_cancels_the_waiting_remote_task(
     any_harness: ServerHarness,
 ) -> None:
     asking = Task(id="r1", context_id="rc", status=TaskStatus(state=S.INPUT_REQUIRED))
@@ -68,25 +68,25 @@ async def test_a_task_that_a_remote_task_waits_for_takes_it_along(
         serve.runner.services.remote = lambda _: remote
         task = await send(serve, "pay")
         assert task.state is S.INPUT_REQUIRED
-    async with any_harness.open(shop()) as serve:  # which was not there when it asked
+    async with any_harness.open(shop()) as serve:  # a new process
         serve.runner.services.remote = lambda _: remote
         assert (await cancel(serve, task)).state is S.CANCELED
     assert remote.canceled == ["r1"]
 
 
-async def test_a_task_can_be_canceled_before_its_first_step(
+async def test_task_can_be_canceled_before_its_run_starts(
     harness: ServerHarness, agent_under_test: CommandAgent
 ) -> None:
     async with harness.open(agent_under_test) as serve:
         task = await start(serve, "hello")
-        await serve._cancel(ANN, task.id)  # as the verb does, without waiting for anyone
+        await serve._cancel(ANN, task.id)  # the operation without waiting
         assert (await get(serve, task)).state is S.CANCELED
         await asyncio.sleep(0.01)
         assert agent_under_test.log == []
         assert not serve._executor.running
 
 
-async def test_a_task_can_be_canceled_while_it_works(
+async def test_working_task_can_be_canceled(
     any_harness: ServerHarness, agent_under_test: CommandAgent
 ) -> None:
     async with any_harness.open(agent_under_test) as serve, asyncio.TaskGroup() as group:
@@ -104,7 +104,7 @@ async def test_a_task_can_be_canceled_while_it_works(
         await wait_until(lambda: not serve._executor.running)
 
 
-async def test_a_task_can_be_canceled_while_it_waits(
+async def test_task_that_requires_input_can_be_canceled(
     any_harness: ServerHarness, agent_under_test: CommandAgent
 ) -> None:
     async with any_harness.open(agent_under_test) as serve:
@@ -113,14 +113,14 @@ async def test_a_task_can_be_canceled_while_it_waits(
         assert (await send(serve, "hello", context="c1")).state is S.COMPLETED
 
 
-async def test_a_task_is_canceled_only_once(
+async def test_only_one_of_concurrent_cancels_succeeds(
     any_harness: ServerHarness, agent_under_test: CommandAgent
 ) -> None:
     async with any_harness.open(agent_under_test) as serve:
         task = await start(serve, "wait")
         outcomes: list[str] = []
 
-        async def try_to() -> None:
+        async def try_cancel() -> None:
             try:
                 outcomes.append((await cancel(serve, task)).state.value)
             except TaskNotCancelable:
@@ -128,13 +128,13 @@ async def test_a_task_is_canceled_only_once(
 
         async with asyncio.TaskGroup() as group:
             for _ in range(5):
-                group.create_task(try_to())
+                group.create_task(try_cancel())
         assert sorted(outcomes) == ["canceled", *["refused"] * 4]
         with pytest.raises(TaskNotCancelable, match="already canceled"):
             await cancel(serve, task)
 
 
-async def test_a_canceled_task_stays_so_though_its_agent_goes_on(
+async def test_canceled_task_does_not_change_when_its_agent_continues(
     any_harness: ServerHarness, agent_under_test: CommandAgent
 ) -> None:
     async with any_harness.open(agent_under_test) as serve:
@@ -148,37 +148,37 @@ async def test_a_canceled_task_stays_so_though_its_agent_goes_on(
         assert canceled.artifacts == ()
 
 
-async def test_cancel_and_completion_race_and_one_wins(
+async def test_task_has_one_end_state_when_cancel_and_completion_race(
     any_harness: ServerHarness, agent_under_test: CommandAgent
 ) -> None:
     async with any_harness.open(agent_under_test) as serve:
-        ends = set()
+        end_states = set()
         for turn in range(40):
             task = await start(serve, "count 3")
             for _ in range(turn % 10):
                 await asyncio.sleep(0.0005 if any_harness.kind == "sqlite" else 0)
             try:
-                found = await cancel(serve, task)
-                assert found.state is S.CANCELED
+                result = await cancel(serve, task)
+                assert result.state is S.CANCELED
             except TaskNotCancelable:
-                found = await wait_for_state(serve, task, S.COMPLETED)
+                result = await wait_for_state(serve, task, S.COMPLETED)
             await wait_until(lambda: not serve._executor.running)
-            assert await get(serve, task) == found
-            ends.add(found.state)
-        assert S.CANCELED in ends
+            assert await get(serve, task) == result
+            end_states.add(result.state)
+        assert S.CANCELED in end_states
 
 
-async def test_no_mix_of_moves_from_many_at_once_breaks_the_table(
+async def test_concurrent_updates_follow_the_transition_table(
     any_harness: ServerHarness,
 ) -> None:
-    store, chance = any_harness.tasks, random.Random(7)  # noqa: S311 - no secret
+    store, generator = any_harness.tasks, random.Random(7)  # noqa: S311 - no secret
     status = TaskStatus(state=S.SUBMITTED, at=1.0)
     for turn in range(6):
         task = Task(id=f"t{turn}", context_id=f"c{turn}", status=status)
         message = Message(message_id=f"m{turn}", role=Role.USER, parts=())
         await store.create(task, owner=Owner("", "ann"), message=message)
 
-        async def move(task_id: str, state: TaskState) -> None:
+        async def change_state(task_id: str, state: TaskState) -> None:
             try:
                 await store.append(task_id, [StatusUpdate(status=TaskStatus(state=state, at=2.0))])
             except InvalidTransition as error:
@@ -186,7 +186,7 @@ async def test_no_mix_of_moves_from_many_at_once_breaks_the_table(
 
         async with asyncio.TaskGroup() as group:
             for _ in range(20):
-                group.create_task(move(task.id, chance.choice([*TaskState])))
+                group.create_task(change_state(task.id, generator.choice([*TaskState])))
         states = [
             event.update.status.state
             for event in await store.events(task.id)
@@ -197,7 +197,7 @@ async def test_no_mix_of_moves_from_many_at_once_breaks_the_table(
         assert not any(state in TERMINAL for state in states[:-1])
 
 
-async def test_a_cancel_counts_though_its_sender_leaves(
+async def test_cancel_takes_effect_when_its_sender_disconnects(
     any_harness: ServerHarness, agent_under_test: CommandAgent
 ) -> None:
     async with any_harness.open(agent_under_test) as serve:
@@ -212,7 +212,7 @@ async def test_a_cancel_counts_though_its_sender_leaves(
             assert (await send(serve, "hello", context=f"c{steps}")).state is S.COMPLETED
 
 
-async def test_stopping_lets_tasks_finish_for_a_while(
+async def test_stop_waits_for_tasks_within_the_grace_period(
     harness: ServerHarness, agent_under_test: CommandAgent
 ) -> None:
     async with harness.open(agent_under_test, grace=5.0) as serve:
@@ -225,7 +225,7 @@ async def test_stopping_lets_tasks_finish_for_a_while(
         assert (await get(serve, task)).state is S.COMPLETED
 
 
-async def test_stopping_fails_what_does_not_finish(
+async def test_stop_fails_tasks_that_exceed_the_grace_period(
     any_harness: ServerHarness, agent_under_test: CommandAgent
 ) -> None:
     serve = any_harness.server(agent_under_test, grace=0.02)
@@ -239,46 +239,46 @@ async def test_stopping_fails_what_does_not_finish(
     check_no_tasks_left(serve)
     assert (await blocking).state is S.FAILED
     assert "working" in summarize(await reader)[1:] or summarize(await reader)
-    found = await any_harness.tasks.read(task.id)
-    assert found is not None
-    assert found.state is S.FAILED
-    assert "stopped" in status_text(found)
-    assert found.metadata["code"] == "interrupted"
+    result = await any_harness.tasks.read(task.id)
+    assert result is not None
+    assert result.state is S.FAILED
+    assert "stopped" in status_text(result)
+    assert result.metadata["code"] == "interrupted"
 
 
-async def test_a_message_that_comes_while_the_server_stops_is_failed(
+async def test_task_fails_when_its_message_arrives_during_shutdown(
     any_harness: ServerHarness, agent_under_test: CommandAgent
 ) -> None:
     serve = any_harness.server(agent_under_test)
     async with serve.open():
         waiting = await send(serve, "ask")
-        create, proceed = any_harness.tasks.create, any_harness.tasks.continue_task
+        create, continue_task = any_harness.tasks.create, any_harness.tasks.continue_task
 
-        async def late(*arguments: object, **fields: object) -> object:
-            filed = await create(*arguments, **fields)  # type: ignore[arg-type]
+        async def create_then_stop(*arguments: object, **fields: object) -> object:
+            submitted = await create(*arguments, **fields)  # type: ignore[arg-type]
             serve._executor._group = None
-            return filed
+            return submitted
 
-        async def late_too(*arguments: object, **fields: object) -> object:
-            filed = await proceed(*arguments, **fields)  # type: ignore[arg-type]
+        async def continue_then_stop(*arguments: object, **fields: object) -> object:
+            submitted = await continue_task(*arguments, **fields)  # type: ignore[arg-type]
             serve._executor._group = None
-            return filed
+            return submitted
 
         group = serve._executor._group
-        any_harness.tasks.create = late  # type: ignore[method-assign,assignment]
+        any_harness.tasks.create = create_then_stop  # type: ignore[method-assign,assignment]
         assert (await send(serve, "hello")).state is S.FAILED
         serve._executor._group = group
-        any_harness.tasks.continue_task = late_too  # type: ignore[method-assign,assignment]
+        any_harness.tasks.continue_task = continue_then_stop  # type: ignore[method-assign,assignment]
         assert (await send(serve, "tea", task=waiting)).state is S.FAILED
         any_harness.tasks.create = create  # type: ignore[method-assign]
-        any_harness.tasks.continue_task = proceed  # type: ignore[method-assign]
+        any_harness.tasks.continue_task = continue_task  # type: ignore[method-assign]
         serve._executor._group = group
-        # The run that it would have answered is given up, so that the context is of use again.
+        # The run that waited for the answer is abandoned, so the context can be used again.
         again = await send(serve, "hello", context=waiting.context_id)
         assert again.state is S.COMPLETED
 
 
-async def test_a_task_runs_beside_another_of_its_context_that_waits(
+async def test_task_runs_while_another_task_of_its_context_requires_input(
     any_harness: ServerHarness, agent_under_test: CommandAgent
 ) -> None:
     async with any_harness.open(agent_under_test) as serve:
@@ -286,14 +286,14 @@ async def test_a_task_runs_beside_another_of_its_context_that_waits(
         login = await send(serve, "login", context="c2")
         for context in ("c1", "c2"):
             assert (await send(serve, "hello", context=context)).state is S.COMPLETED
-        beside = await send(serve, "ask Coffee?", context="c1")
-        assert beside.state is S.INPUT_REQUIRED
-        assert answer_text(await send(serve, "milk", task=beside)).startswith("answer: 'milk'")
+        parallel = await send(serve, "ask Coffee?", context="c1")
+        assert parallel.state is S.INPUT_REQUIRED
+        assert answer_text(await send(serve, "milk", task=parallel)).startswith("answer: 'milk'")
         assert answer_text(await send(serve, "tea", task=waiting)).startswith("answer: 'tea'")
         assert (await send(serve, "done", task=login)).state is S.COMPLETED
 
 
-async def test_a_task_whose_process_died_is_failed(
+async def test_task_of_a_dead_process_fails(
     any_harness: ServerHarness, agent_under_test: CommandAgent
 ) -> None:
     status = TaskStatus(state=S.SUBMITTED, at=1.0)
@@ -308,28 +308,28 @@ async def test_a_task_whose_process_died_is_failed(
     any_harness.clock.time += 31.0
     async with any_harness.open(agent_under_test) as serve:
         for name in ("t1", "t2"):
-            found = await wait_for_state(serve, task := await get(serve, name), S.FAILED)
+            result = await wait_for_state(serve, task := await get(serve, name), S.FAILED)
             assert task.id == name
-            assert "interrupted" in status_text(found)
+            assert "interrupted" in status_text(result)
 
 
-async def test_tasks_that_are_long_over_are_forgotten(
+async def test_expired_task_is_deleted(
     any_harness: ServerHarness, agent_under_test: CommandAgent
 ) -> None:
     async with any_harness.open(agent_under_test) as serve:
         task = await send(serve, "hello")
     any_harness.clock.time += 100.0
     async with any_harness.open(agent_under_test, keep=50.0) as serve:
-        await wait_until(lambda: _is_gone(any_harness, task))
+        await wait_until(lambda: _is_deleted(any_harness, task))
         with pytest.raises(TaskNotFound):
             await get(serve, task)
 
 
-async def _is_gone(harness: ServerHarness, task: Task) -> bool:
+async def _is_deleted(harness: ServerHarness, task: Task) -> bool:
     return await harness.tasks.read(task.id) is None
 
 
-async def test_what_another_process_cancels_stops_here(
+async def test_cancel_in_another_process_stops_the_run(
     sqlite_harness: ServerHarness, agent_under_test: CommandAgent
 ) -> None:
     other = CommandAgent(name="doer")
@@ -353,7 +353,7 @@ async def test_what_another_process_cancels_stops_here(
         assert other.log == []
 
 
-async def test_one_process_asks_and_another_is_answered(
+async def test_input_can_be_answered_in_another_process(
     sqlite_harness: ServerHarness, agent_under_test: CommandAgent
 ) -> None:
     other = CommandAgent(name="doer")

@@ -1,4 +1,4 @@
-"""What is left of a conversation once its tasks are forgotten: nothing."""
+"""Expiry of tasks and of the sessions that belong to them."""
 
 import asyncio
 from collections.abc import Collection
@@ -17,21 +17,23 @@ from acc.domain.value_objects.task import Task
 from acc.testing import ScriptedModel
 
 
-def key(session_id: str, user_id: str = "ann") -> SessionKey:
+def session_key(session_id: str, user_id: str = "ann") -> SessionKey:
     return SessionKey(app_name=APP, user_id=user_id, session_id=session_id)
 
 
-async def sessions_of(harness: ServerHarness, user_id: str = "ann") -> set[str]:
+async def session_ids(harness: ServerHarness, user_id: str = "ann") -> set[str]:
     return {one.key.session_id for one in await harness.sessions.sessions(APP, user_id)}
 
 
-async def pass_time(serve: ServeA2AUseCase, harness: ServerHarness, seconds: float = 10.0) -> None:
-    """Let time pass, and forget what was over before that."""
+async def advance_and_expire(
+    serve: ServeA2AUseCase, harness: ServerHarness, seconds: float = 10.0
+) -> None:
+    """Advance the clock and delete the tasks that ended before."""
     harness.clock.time += seconds
     await serve._maintenance.delete_expired(before=harness.clock.time - seconds / 2)
 
 
-async def is_forgotten(serve: ServeA2AUseCase, task: Task) -> bool:
+async def is_deleted(serve: ServeA2AUseCase, task: Task) -> bool:
     try:
         await get(serve, task)
     except TaskNotFound:
@@ -39,26 +41,26 @@ async def is_forgotten(serve: ServeA2AUseCase, task: Task) -> bool:
     return False
 
 
-async def test_a_conversation_is_forgotten_with_the_last_of_its_tasks(
+async def test_session_is_deleted_with_the_last_task_of_its_context(
     any_harness: ServerHarness, agent_under_test: CommandAgent
 ) -> None:
     async with any_harness.open(agent_under_test) as serve:
         old = await send(serve, "count 2", context="talk")
-        await any_harness.artifacts.save(key("talk"), "a.txt", b"a", "text/plain")
+        await any_harness.artifacts.save(session_key("talk"), "a.txt", b"a", "text/plain")
         any_harness.clock.time += 10.0
-        young = await send(serve, "hello", context="talk")
+        recent = await send(serve, "hello", context="talk")
         await serve._maintenance.delete_expired(before=any_harness.clock.time - 5.0)
-        assert await is_forgotten(serve, old)
-        assert (await get(serve, young)).state is S.COMPLETED
-        assert await sessions_of(any_harness) == {"talk"}
-        await pass_time(serve, any_harness)
-        assert await is_forgotten(serve, young)
-        assert await sessions_of(any_harness) == set()
-        assert await any_harness.sessions.events(key("talk")) == ()
-        assert await any_harness.artifacts.names(key("talk")) == ()
+        assert await is_deleted(serve, old)
+        assert (await get(serve, recent)).state is S.COMPLETED
+        assert await session_ids(any_harness) == {"talk"}
+        await advance_and_expire(serve, any_harness)
+        assert await is_deleted(serve, recent)
+        assert await session_ids(any_harness) == set()
+        assert await any_harness.sessions.events(session_key("talk")) == ()
+        assert await any_harness.artifacts.names(session_key("talk")) == ()
 
 
-async def test_the_server_forgets_conversations_by_itself(
+async def test_server_deletes_expired_tasks_and_sessions_periodically(
     any_harness: ServerHarness, agent_under_test: CommandAgent
 ) -> None:
     async with any_harness.open(agent_under_test) as serve:
@@ -66,14 +68,14 @@ async def test_the_server_forgets_conversations_by_itself(
     any_harness.clock.time += 100.0
     async with any_harness.open(agent_under_test, keep=50.0) as serve:
 
-        async def gone() -> bool:
-            return await is_forgotten(serve, task)
+        async def task_is_deleted() -> bool:
+            return await is_deleted(serve, task)
 
-        await wait_until(gone)
-        assert await sessions_of(any_harness) == set()
+        await wait_until(task_is_deleted)
+        assert await session_ids(any_harness) == set()
 
 
-async def test_forgetting_goes_on_after_a_fault(
+async def test_expiry_continues_after_a_store_error(
     harness: ServerHarness, agent_under_test: CommandAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("acc.application.a2a.maintenance.SWEEP_SECONDS", 0.01)
@@ -90,118 +92,122 @@ async def test_forgetting_goes_on_after_a_fault(
     monkeypatch.setattr(harness.sessions, "delete_unused", fails_once)
     async with harness.open(agent_under_test, keep=50.0) as serve:
 
-        async def gone() -> bool:
-            return await is_forgotten(serve, task)
+        async def task_is_deleted() -> bool:
+            return await is_deleted(serve, task)
 
-        await wait_until(gone)
+        await wait_until(task_is_deleted)
         assert not faults
-        assert await sessions_of(harness) == set()
+        assert await session_ids(harness) == set()
 
 
-async def test_the_session_beside_is_forgotten_with_its_task(
+async def test_parallel_session_is_deleted_with_its_task(
     any_harness: ServerHarness, agent_under_test: CommandAgent
 ) -> None:
     async with any_harness.open(agent_under_test) as serve:
         waiting = await send(serve, "ask", context="talk")
         beside = await send(serve, "ask", context="talk")
-        assert await sessions_of(any_harness) == {"talk", f"talk~{beside.id}"}
-        await pass_time(serve, any_harness)
-        assert await sessions_of(any_harness) == {"talk", f"talk~{beside.id}"}
+        assert await session_ids(any_harness) == {"talk", f"talk~{beside.id}"}
+        await advance_and_expire(serve, any_harness)
+        assert await session_ids(any_harness) == {"talk", f"talk~{beside.id}"}
         await cancel(serve, beside)
-        await pass_time(serve, any_harness)
-        assert await is_forgotten(serve, beside)
-        assert await sessions_of(any_harness) == {"talk"}
+        await advance_and_expire(serve, any_harness)
+        assert await is_deleted(serve, beside)
+        assert await session_ids(any_harness) == {"talk"}
         done = await send(serve, "blue", task=waiting)
         assert done.state is S.COMPLETED
-        await pass_time(serve, any_harness)
-        assert await sessions_of(any_harness) == set()
+        await advance_and_expire(serve, any_harness)
+        assert await session_ids(any_harness) == set()
 
 
-async def test_the_memories_of_a_forgotten_conversation_are_given_up(
+async def test_cached_memory_is_removed_with_its_session(
     harness: ServerHarness,
 ) -> None:
     model = ScriptedModel("teal", "red")
     agent = Agent(name="helper", model=model, memory="transcript")
     async with harness.open(agent) as serve:
         await send(serve, "hello", context="talk")
-        shelf = serve.runner.services.memory_cache
-        assert [where for where, _ in shelf._cache] == [key("talk")]
-        await pass_time(serve, harness)
-        assert not shelf._cache
+        memory_cache = serve.runner.services.memory_cache
+        assert [where for where, _ in memory_cache._cache] == [session_key("talk")]
+        await advance_and_expire(serve, harness)
+        assert not memory_cache._cache
         await send(serve, "hello again", context="talk")
         assert "teal" not in repr(model.requests[-1])
 
 
-async def test_a_conversation_that_is_taken_up_while_it_is_forgotten_stays(
+async def test_session_is_not_deleted_when_a_message_arrives_during_expiry(
     any_harness: ServerHarness, agent_under_test: CommandAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The message comes after the tasks were looked up, and its run has ended before they go."""
+    """A message arrives and its run ends between listing and deleting the expired tasks."""
     async with any_harness.open(agent_under_test) as serve:
         old = await send(serve, "hello", context="talk")
         delete = any_harness.sessions.delete_unused
-        came: list[Task] = []
+        new_tasks: list[Task] = []
 
-        async def late(keys: Collection[SessionKey], *, since: float) -> frozenset[SessionKey]:
-            if not came:
-                came.append(await send(serve, "hello again", context="talk"))
+        async def delete_after_new_message(
+            keys: Collection[SessionKey], *, since: float
+        ) -> frozenset[SessionKey]:
+            if not new_tasks:
+                new_tasks.append(await send(serve, "hello again", context="talk"))
             return await delete(keys, since=since)
 
-        monkeypatch.setattr(any_harness.sessions, "delete_unused", late)
-        await pass_time(serve, any_harness)
-        session = await any_harness.sessions.read(key("talk"))
+        monkeypatch.setattr(any_harness.sessions, "delete_unused", delete_after_new_message)
+        await advance_and_expire(serve, any_harness)
+        session = await any_harness.sessions.read(session_key("talk"))
         assert session is not None
         assert session.turns == 2
-        assert (await get(serve, came[0])).state is S.COMPLETED
-        # It is no more the last of its context, so nothing hinders that it goes.
+        assert (await get(serve, new_tasks[0])).state is S.COMPLETED
+        # The task is no longer the last of its context, so it can be deleted.
         await serve._maintenance.delete_expired(before=any_harness.clock.time - 5.0)
-        assert await is_forgotten(serve, old)
-        assert await sessions_of(any_harness) == {"talk"}
+        assert await is_deleted(serve, old)
+        assert await session_ids(any_harness) == {"talk"}
 
 
-async def test_a_run_keeps_the_session_that_it_is_using(
+async def test_session_used_by_a_run_is_not_deleted(
     any_harness: ServerHarness, agent_under_test: CommandAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with any_harness.open(agent_under_test) as serve:
         await send(serve, "hello", context="talk")
         delete = any_harness.sessions.delete_unused
-        came: list[Task] = []
+        new_tasks: list[Task] = []
 
-        async def late(keys: Collection[SessionKey], *, since: float) -> frozenset[SessionKey]:
-            if not came:
-                came.append(await start(serve, "wait", context="talk"))
+        async def delete_after_new_message(
+            keys: Collection[SessionKey], *, since: float
+        ) -> frozenset[SessionKey]:
+            if not new_tasks:
+                new_tasks.append(await start(serve, "wait", context="talk"))
                 await wait_until(lambda: agent_under_test.log[-1] == "wait")
             return await delete(keys, since=since)
 
-        monkeypatch.setattr(any_harness.sessions, "delete_unused", late)
-        await pass_time(serve, any_harness)
+        monkeypatch.setattr(any_harness.sessions, "delete_unused", delete_after_new_message)
+        await advance_and_expire(serve, any_harness)
         agent_under_test.gate.set()
 
         async def is_done() -> bool:
-            return (await get(serve, came[0])).state is S.COMPLETED
+            return (await get(serve, new_tasks[0])).state is S.COMPLETED
 
         await wait_until(is_done)
-        session = await any_harness.sessions.read(key("talk"))
+        session = await any_harness.sessions.read(session_key("talk"))
         assert session is not None
         assert (session.turns, session.status) == (2, RunStatus.COMPLETED)
 
 
-async def test_a_task_whose_run_still_cleans_up_is_forgotten_once_that_is_over(
+async def test_task_is_deleted_after_its_session_is_released(
     any_harness: ServerHarness, agent_under_test: CommandAgent
 ) -> None:
     async with any_harness.open(agent_under_test) as serve:
         task = await send(serve, "hello", context="talk")
         other = await send(serve, "hello")
-        await any_harness.sessions.open(key("talk"), holder="someone")
-        await pass_time(serve, any_harness)
-        assert not await is_forgotten(serve, task)
-        assert await is_forgotten(serve, other)
-        await any_harness.sessions.release(key("talk"), holder="someone")
-        await pass_time(serve, any_harness)
-        assert await is_forgotten(serve, task)
-        assert await sessions_of(any_harness) == set()
+        await any_harness.sessions.open(session_key("talk"), holder="someone")
+        await advance_and_expire(serve, any_harness)
+        assert not await is_deleted(serve, task)
+        assert await is_deleted(serve, other)
+        await any_harness.sessions.release(session_key("talk"), holder="someone")
+        await advance_and_expire(serve, any_harness)
+        assert await is_deleted(serve, task)
+        assert await session_ids(any_harness) == set()
 
 
-async def test_a_session_that_did_not_begin_here_is_never_touched(
+async def test_session_created_outside_the_server_is_not_deleted(
     any_harness: ServerHarness, agent_under_test: CommandAgent
 ) -> None:
     services = make_services(
@@ -212,50 +218,50 @@ async def test_a_session_that_did_not_begin_here_is_never_touched(
     await own.run(user_id="ann", session_id="shared", message="hello")
     async with any_harness.open(agent_under_test) as serve:
         task = await send(serve, "hello", context="shared")
-        await pass_time(serve, any_harness)
-        assert await is_forgotten(serve, task)
-        assert await sessions_of(any_harness) == {"mine", "shared"}
+        await advance_and_expire(serve, any_harness)
+        assert await is_deleted(serve, task)
+        assert await session_ids(any_harness) == {"mine", "shared"}
         assert len(await own.events(user_id="ann", session_id="shared")) == 6
 
 
-async def test_a_session_is_that_of_the_owner_alone(
+async def test_session_of_a_tenant_is_deleted_with_its_task(
     any_harness: ServerHarness, agent_under_test: CommandAgent
 ) -> None:
     carol = Principal(caller="carol", tenant="acme/x")
     async with any_harness.open(agent_under_test) as serve:
         await send(serve, "hello", carol, context="talk")
-        await pass_time(serve, any_harness)
-        assert await sessions_of(any_harness, "acme%2Fx/carol") == set()
+        await advance_and_expire(serve, any_harness)
+        assert await session_ids(any_harness, "acme%2Fx/carol") == set()
 
 
-async def test_a_task_that_never_had_a_session_is_forgotten(
+async def test_task_without_session_is_deleted(
     any_harness: ServerHarness, agent_under_test: CommandAgent
 ) -> None:
     async with any_harness.open(agent_under_test) as serve:
         task = await send(serve, "hello", context=" ")
         assert task.state is S.FAILED
-        await pass_time(serve, any_harness)
-        assert await is_forgotten(serve, task)
+        await advance_and_expire(serve, any_harness)
+        assert await is_deleted(serve, task)
 
 
-async def test_a_process_that_dies_in_the_middle_leaves_nothing_over(
+async def test_interrupted_expiry_is_completed_by_the_next_one(
     any_harness: ServerHarness, agent_under_test: CommandAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def dies(_: Collection[str]) -> int:
+    async def fail(_: Collection[str]) -> int:
         raise StorageFailed("the process is gone")
 
     async with any_harness.open(agent_under_test) as serve:
         task = await send(serve, "hello", context="talk")
         with monkeypatch.context() as patch, pytest.raises(StorageFailed):
-            patch.setattr(any_harness.tasks, "delete_expired", dies)
-            await pass_time(serve, any_harness)
-        assert not await is_forgotten(serve, task)
-        await pass_time(serve, any_harness)
-        assert await is_forgotten(serve, task)
-        assert await sessions_of(any_harness) == set()
+            patch.setattr(any_harness.tasks, "delete_expired", fail)
+            await advance_and_expire(serve, any_harness)
+        assert not await is_deleted(serve, task)
+        await advance_and_expire(serve, any_harness)
+        assert await is_deleted(serve, task)
+        assert await session_ids(any_harness) == set()
 
 
-async def test_many_tasks_are_forgotten_while_others_are_served(
+async def test_expiry_in_batches_lets_other_tasks_run(
     any_harness: ServerHarness, agent_under_test: CommandAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("acc.application.a2a.maintenance.BATCH_SIZE", 3)
@@ -272,8 +278,8 @@ async def test_many_tasks_are_forgotten_while_others_are_served(
 
         async with asyncio.TaskGroup() as group:
             counting = group.create_task(count())
-            await pass_time(serve, any_harness)
+            await advance_and_expire(serve, any_harness)
             counting.cancel()
         assert turns >= 3
         assert await any_harness.tasks.expired(before=1e12, limit=9) == ()
-        assert await sessions_of(any_harness) == set()
+        assert await session_ids(any_harness) == set()
