@@ -1,4 +1,4 @@
-"""The command line as a subprocess, for the end-to-end tests."""
+"""The `acc` command as a subprocess, for the end-to-end tests."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ def acc(
     timeout: float = 120,
     **extra: str,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command; `text` is its standard input, `extra` are environment variables."""
+    """Run a command; `text` is the standard input, `extra` are environment variables."""
     return subprocess.run(  # noqa: S603 - our own command
         [sys.executable, "-m", "acc", *map(str, arguments)],
         input=text,
@@ -43,7 +43,7 @@ def start(*arguments: str | Path, cwd: Path | None = None) -> subprocess.Popen[s
     )
 
 
-def recorded(run: Path) -> dict[str, bytes]:
+def read_records(run: Path) -> dict[str, bytes]:
     """Return the records of an evaluation by file name."""
     files = [
         *sorted((run / "episodes").glob("*.jsonl")),

@@ -19,7 +19,7 @@ AGENTS = Path(__file__).parent.parent / "integration"
 
 
 @contextmanager
-def served(agent: str, *options: str | Path) -> Iterator[str]:
+def serve(agent: str, *options: str | Path) -> Iterator[str]:
     process = start("serve", agent, "--port", "0", *options, cwd=AGENTS)
     assert process.stdout is not None
     try:
@@ -33,23 +33,23 @@ def served(agent: str, *options: str | Path) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def everything() -> Iterator[str]:
-    with served("office:everything") as url:
+    with serve("office:everything") as url:
         yield url
 
 
 @pytest.fixture(scope="module")
 def payment() -> Iterator[str]:
-    with served("office:payment") as url:
+    with serve("office:payment") as url:
         yield url
 
 
-def test_an_answer_is_printed_alone(everything: str) -> None:
+def test_answer_is_the_only_output_of_a_call(everything: str) -> None:
     done = acc("call", everything, "こんにちは")
     assert (done.returncode, done.stdout) == (0, "echo: こんにちは\n")
     assert acc("call", everything, "hello", "--no-stream").stdout == "echo: hello\n"
 
 
-def test_files_and_data_go_along_and_artifacts_are_saved(everything: str, tmp_path: Path) -> None:
+def test_files_and_data_are_sent_and_artifacts_are_saved(everything: str, tmp_path: Path) -> None:
     (tmp_path / "note.txt").write_text("日本語", encoding="utf-8")
     options = ("--file", tmp_path / "note.txt", "--data", '{"n": [1]}')
     done = acc("call", everything, "parts", *options)
@@ -68,7 +68,7 @@ def test_files_and_data_go_along_and_artifacts_are_saved(everything: str, tmp_pa
     assert (tmp_path / "out" / "dot.png").read_bytes() == b"\x89PNG\r\n"
 
 
-def test_a_task_that_waits_is_answered_by_another_process(payment: str) -> None:
+def test_waiting_task_is_answered_by_the_printed_command(payment: str) -> None:
     done = acc("call", payment, "pay 20000")
     assert (done.returncode, done.stdout) == (3, "")
     (line,) = [line for line in done.stderr.splitlines() if "--approve" in line]
@@ -80,7 +80,7 @@ def test_a_task_that_waits_is_answered_by_another_process(payment: str) -> None:
     assert "does not need input" in again.stderr
 
 
-def test_a_waiting_task_is_denied_or_given_other_arguments(payment: str) -> None:
+def test_waiting_task_can_be_denied_or_approved_with_arguments(payment: str) -> None:
     for answer, text in (
         (("--deny", "--reason", "予算超過"), "予算超過"),
         (("--approve", "--arguments", '{"payee": "Aoba", "amount": 7}'), "paid 7 yen"),
@@ -94,7 +94,7 @@ def test_a_waiting_task_is_denied_or_given_other_arguments(payment: str) -> None
         assert text in done.stdout
 
 
-def test_a_value_is_handed_in_and_a_conversation_goes_on(everything: str) -> None:
+def test_value_answers_a_request_and_context_continues(everything: str) -> None:
     first = json.loads(acc("call", everything, "ask which?", "--json").stdout.splitlines()[-1])
     done = acc("call", everything, "--task", first["task"], "--approve", "--value", "青")
     assert done.stdout == "you answered 青\n"
@@ -106,7 +106,7 @@ def test_a_value_is_handed_in_and_a_conversation_goes_on(everything: str) -> Non
     assert "--approve\n" in login.stderr
 
 
-def test_updates_are_lines_of_json(everything: str) -> None:
+def test_json_option_prints_updates_as_lines(everything: str) -> None:
     done = acc("call", everything, "count 2", "--json")
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert [line["type"] for line in lines] == [
@@ -115,18 +115,18 @@ def test_updates_are_lines_of_json(everything: str) -> None:
     assert lines[-1]["text"] == "counted to 2"
 
 
-def test_a_failed_task_ends_with_one(everything: str) -> None:
+def test_failed_task_exits_with_1(everything: str) -> None:
     done = acc("call", everything, "fail hunter2")
     assert done.returncode == 1
     assert "the remote task is failed" in done.stderr
     assert "hunter2" not in done.stderr
 
 
-def test_a_token_is_taken_from_the_environment_and_never_shown(tmp_path: Path) -> None:
+def test_token_is_read_from_the_environment_and_never_printed(tmp_path: Path) -> None:
     token = "acc_alice-token"
     entry = TokenEntry(sha256=token_hash(token), caller="alice")
     append_entry(tmp_path / "tokens.toml", entry)
-    with served("office:everything", "--tokens", tmp_path / "tokens.toml") as url:
+    with serve("office:everything", "--tokens", tmp_path / "tokens.toml") as url:
         refused = acc("call", url, "hello")
         assert refused.returncode == 1
         assert "credentials" in refused.stderr
@@ -140,7 +140,7 @@ def test_a_token_is_taken_from_the_environment_and_never_shown(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ((), "the message is empty"),
         (("x", "--data", "{"), "--data must be JSON"),
@@ -153,48 +153,52 @@ def test_a_token_is_taken_from_the_environment_and_never_shown(tmp_path: Path) -
         (("x", "--timeout", "0"), "timeout must be positive"),
     ],
 )
-def test_bad_use_is_told_before_anything_is_sent(arguments: tuple[str, ...], told: str) -> None:
+def test_invalid_usage_exits_with_2(arguments: tuple[str, ...], message: str) -> None:
     done = acc("call", "http://127.0.0.1:9", *arguments)
     assert done.returncode == 2
-    assert told in done.stderr
+    assert message in done.stderr
 
 
-def test_an_address_that_is_not_public_has_to_be_allowed() -> None:
+def test_private_address_is_rejected_without_the_allow_option() -> None:
     done = acc("call", "http://10.255.255.1:9", "hello")
     assert done.returncode == 2
     assert "--allow" in done.stderr
     assert acc("card", "http://10.255.255.1:9").returncode == 2
 
 
-def test_nobody_there_is_told() -> None:
+def test_unreachable_server_is_reported() -> None:
     done = acc("call", "http://127.0.0.1:9", "hello")
     assert done.returncode == 1
     assert "http://127.0.0.1:9 cannot be reached" in done.stderr
 
 
-def test_a_terminal_shows_the_answer_as_it_comes_and_asks(payment: str, tmp_path: Path) -> None:
+def test_terminal_asks_for_approval_and_shows_the_answer(payment: str, tmp_path: Path) -> None:
     with Terminal("call", payment, "pay 20000", cwd=tmp_path) as terminal:
-        terminal.until("[a]pprove, [d]eny, [e]dit, [l]ater › ")
-        terminal.say("a")
-        terminal.until("paid 20000 yen to Aoba")
-        terminal.until("to continue: --context")
+        terminal.read_until("[a]pprove, [d]eny, [e]dit, [l]ater › ")
+        terminal.send_line("a")
+        terminal.read_until("paid 20000 yen to Aoba")
+        terminal.read_until("to continue: --context")
         assert terminal.wait() == 0
 
 
 # Cards
 
 
-def test_a_card_is_shown_and_valid(everything: str) -> None:
+def test_card_is_printed_and_valid(everything: str) -> None:
     done = acc("card", everything)
     assert done.returncode == 0, done.stderr
-    for told in ("Does what it is told.", "HTTP+JSON 0.3", "anyone", "the card is valid"):
-        assert told in done.stdout
-    told = json.loads(acc("card", everything, "--json").stdout)
-    assert (told["valid"], told["findings"], told["card"]["name"]) == (True, [], "everything")
+    for message in ("Does what it is told.", "HTTP+JSON 0.3", "anyone", "the card is valid"):
+        assert message in done.stdout
+    message = json.loads(acc("card", everything, "--json").stdout)
+    assert (message["valid"], message["findings"], message["card"]["name"]) == (
+        True,
+        [],
+        "everything",
+    )
 
 
 @contextmanager
-def posted(folder: Path) -> Iterator[str]:
+def serve_files(folder: Path) -> Iterator[str]:
     """Serve the files of a folder."""
     import subprocess
     import sys
@@ -222,9 +226,9 @@ def posted(folder: Path) -> Iterator[str]:
         process.wait()
 
 
-def test_a_card_with_faults_is_refused_with_the_fixes(tmp_path: Path) -> None:
+def test_invalid_card_is_reported_with_fixes(tmp_path: Path) -> None:
     (tmp_path / "card.json").write_text('{"name": "x", "url": "desk"}', encoding="utf-8")
-    with posted(tmp_path) as url:
+    with serve_files(tmp_path) as url:
         done = acc("card", f"{url}/card.json")
         missing = acc("card", url)
     assert done.returncode == 1
@@ -234,14 +238,14 @@ def test_a_card_with_faults_is_refused_with_the_fixes(tmp_path: Path) -> None:
     assert "has no agent card at" in missing.stderr
 
 
-def test_the_signature_of_a_card_is_checked_with_a_key(everything: str, tmp_path: Path) -> None:
+def test_card_signature_is_verified_with_a_key(everything: str, tmp_path: Path) -> None:
     card = json.loads(acc("card", everything, "--json").stdout)["card"]
     key, other = generate_key(kid="ours"), generate_key(kid="theirs")
-    for name, one in (("ours.json", key), ("theirs.json", other)):
-        (tmp_path / name).write_bytes(canonical_json(dict(one.as_dict(private=False))))
+    for name, jwk in (("ours.json", key), ("theirs.json", other)):
+        (tmp_path / name).write_bytes(canonical_json(dict(jwk.as_dict(private=False))))
     card["signatures"] = [sign_card(card, key)]
     (tmp_path / "card.json").write_text(json.dumps(card), encoding="utf-8")
-    with posted(tmp_path) as url:
+    with serve_files(tmp_path) as url:
         good = acc("card", f"{url}/card.json", "--key", tmp_path / "ours.json")
         bad = acc("card", f"{url}/card.json", "--key", tmp_path / "theirs.json")
         unchecked = acc("card", f"{url}/card.json")
@@ -255,7 +259,7 @@ def test_the_signature_of_a_card_is_checked_with_a_key(everything: str, tmp_path
     assert "the card is not signed" in unsigned.stdout
 
 
-def test_what_the_signature_of_a_card_does_not_cover_is_a_fault_and_left_out(
+def test_card_fields_outside_the_signature_are_reported_and_omitted(
     everything: str, tmp_path: Path
 ) -> None:
     card = json.loads(acc("card", everything, "--json").stdout)["card"]
@@ -264,24 +268,24 @@ def test_what_the_signature_of_a_card_does_not_cover_is_a_fault_and_left_out(
     content = card_content(read_card(json.dumps(card).encode()))
     card["signatures"] = [sign_card(card, key), sign_card(content, key)]
     changes: dict[str, dict[str, object]] = {
-        "honest": {},
+        "unchanged": {},
         "moved": {"url": "https://evil.example/"},
-        "grown": {"added": "anything"},
+        "extended": {"added": "anything"},
     }
     for name, change in changes.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(card | change), encoding="utf-8")
-    with posted(tmp_path) as url:
-        told = {
+    with serve_files(tmp_path) as url:
+        message = {
             name: acc("card", f"{url}/{name}.json", "--key", tmp_path / "ours.json", "--json")
             for name in changes
         }
-        shown = acc("card", f"{url}/moved.json", "--key", tmp_path / "ours.json")
-    assert [told[name].returncode for name in changes] == [0, 1, 1]
-    assert json.loads(told["honest"].stdout)["signed_by"] == "ours"
-    moved = json.loads(told["moved"].stdout)
+        output = acc("card", f"{url}/moved.json", "--key", tmp_path / "ours.json")
+    assert [message[name].returncode for name in changes] == [0, 1, 1]
+    assert json.loads(message["unchanged"].stdout)["signed_by"] == "ours"
+    moved = json.loads(message["moved"].stdout)
     assert (moved["valid"], moved["signed_by"]) == (False, None)
-    assert [one["field"] for one in moved["findings"]] == ["url"]
-    assert "evil" not in told["moved"].stdout
-    assert "anything" not in told["grown"].stdout
-    assert "url is not covered by the signature of key ours" in shown.stdout
-    assert "signed by key" not in shown.stdout
+    assert [jwk["field"] for jwk in moved["findings"]] == ["url"]
+    assert "evil" not in message["moved"].stdout
+    assert "anything" not in message["extended"].stdout
+    assert "url is not covered by the signature of key ours" in output.stdout
+    assert "signed by key" not in output.stdout

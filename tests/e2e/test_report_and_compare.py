@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from command import SMALL, acc, recorded
+from command import SMALL, acc, read_records
 
 
 @pytest.fixture(scope="module")
@@ -16,19 +16,19 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return folder / "small", folder / "large"
 
 
-def test_report_rebuilds_what_was_deleted(runs: tuple[Path, Path]) -> None:
+def test_report_recreates_deleted_files(runs: tuple[Path, Path]) -> None:
     run = runs[0]
-    before = recorded(run)
+    before = read_records(run)
     page = (run / "report.html").read_bytes()
     for name in ("report.html", "summary.json", "records.csv"):
         (run / name).unlink()
     done = acc("report", run)
     assert done.returncode == 0, done.stderr
-    assert recorded(run) == before
+    assert read_records(run) == before
     assert (run / "report.html").read_bytes() == page
 
 
-def test_report_keeps_the_gates_of_the_run(tmp_path: Path) -> None:
+def test_report_preserves_the_gates_of_the_run(tmp_path: Path) -> None:
     run = tmp_path / "run"
     gate = ("--fail-if", "acc.outcome < 9.99")
     assert acc("eval", *SMALL, *gate, "--out", run, "--quiet").returncode == 1
@@ -38,7 +38,7 @@ def test_report_keeps_the_gates_of_the_run(tmp_path: Path) -> None:
     assert json.loads((run / "summary.json").read_text())["gates"][0]["failed"]
 
 
-def test_compare_sets_two_runs_side_by_side(runs: tuple[Path, Path]) -> None:
+def test_compare_prints_the_differences_of_two_runs(runs: tuple[Path, Path]) -> None:
     done = acc("compare", *runs)
     assert done.returncode == 0, done.stderr
     assert "small" in done.stdout
@@ -51,13 +51,13 @@ def test_compare_sets_two_runs_side_by_side(runs: tuple[Path, Path]) -> None:
     assert (oracle["difference"], oracle["clear"]) == (0, False), "it does not use the budget"
 
 
-def test_scenarios_can_be_listed_shown_and_validated() -> None:
+def test_shipped_scenarios_can_be_listed_shown_and_validated() -> None:
     listed = json.loads(acc("scenarios", "list", "--json").stdout)
     assert {row["turns"] for row in listed} == {50}
     assert "it-operations-ja" in acc("scenarios", "list").stdout
-    shown = acc("scenarios", "show", "it-operations-ja", "--seed", "3").stdout
-    assert "50. " in shown
-    assert "expected: " in shown
+    text = acc("scenarios", "show", "it-operations-ja", "--seed", "3").stdout
+    assert "50. " in text
+    assert "expected: " in text
     rendered = json.loads(acc("scenarios", "show", "it-operations", "--json").stdout)
     assert len(rendered["turns"]) == 50
     done = acc("scenarios", "validate")
@@ -65,9 +65,9 @@ def test_scenarios_can_be_listed_shown_and_validated() -> None:
     assert done.stdout.count(": ok, 50 turns") == 5
 
 
-def test_a_new_scenario_is_one_file_and_one_flag(tmp_path: Path) -> None:
-    made = acc("scenarios", "new", "my-own", cwd=tmp_path)
-    assert "acc eval --scenario my-own.toml" in made.stdout
+def test_new_scenario_can_be_evaluated(tmp_path: Path) -> None:
+    created = acc("scenarios", "new", "my-own", cwd=tmp_path)
+    assert "acc eval --scenario my-own.toml" in created.stdout
     assert acc("scenarios", "validate", "my-own.toml", cwd=tmp_path).returncode == 0
     done = acc("eval", "--scenario", "my-own.toml", "--episodes", "3", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -78,16 +78,16 @@ def test_a_new_scenario_is_one_file_and_one_flag(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["My Own", "../up", ""])
-def test_a_scenario_name_that_is_no_id_is_refused(tmp_path: Path, name: str) -> None:
+def test_invalid_scenario_name_is_rejected(tmp_path: Path, name: str) -> None:
     done = acc("scenarios", "new", name, cwd=tmp_path)
     assert done.returncode == 2
     assert list(tmp_path.iterdir()) == []
 
 
-def test_validate_names_file_turn_and_field(tmp_path: Path) -> None:
+def test_validate_reports_file_turn_and_field(tmp_path: Path) -> None:
     acc("scenarios", "new", "mine", cwd=tmp_path)
     file = tmp_path / "mine.toml"
-    file.write_text(file.read_text().replace('expect = ["@limit"]', 'expect = ["@unheard"]'))
+    file.write_text(file.read_text().replace('expect = ["@limit"]', 'expect = ["@unknown"]'))
     done = acc("scenarios", "validate", "mine.toml", cwd=tmp_path)
     assert done.returncode == 2
-    assert "mine.toml: turn 2: expect: no earlier turn establishes 'unheard'" in done.stderr
+    assert "mine.toml: turn 2: expect: no earlier turn establishes 'unknown'" in done.stderr
