@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from language_models import MAKERS, TEXT_PROMPT, TOOL_PROMPT, WRAPPERS, make_model
+from language_model_factories import MAKERS, TEXT_PROMPT, TOOL_PROMPT, WRAPPERS, make_model
 
 from acc.domain.errors import ModelFailed
 from acc.ports.outbound.model_ports import (

@@ -5,7 +5,16 @@ from itertools import product
 
 import msgspec
 import pytest
-from session_stores import KEY, LEASE, Stores, event, key, read_state, state_event, store_events
+from session_store_factories import (
+    KEY,
+    LEASE,
+    Stores,
+    event,
+    key,
+    read_state,
+    state_event,
+    store_events,
+)
 
 from acc.domain.errors import InvalidInput, SessionBusy, SessionConflict
 from acc.domain.value_objects.approval import InputRequest, RequestKind, approve

@@ -1,7 +1,7 @@
 """Contract of SessionStorePort.begin_turn, for every session store."""
 
 import pytest
-from session_stores import KEY, LEASE, Stores, event, state_event, store_events
+from session_store_factories import KEY, LEASE, Stores, event, state_event, store_events
 
 from acc.domain.errors import SessionBusy
 from acc.domain.value_objects.content import text_part

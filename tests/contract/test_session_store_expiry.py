@@ -1,7 +1,7 @@
 """Contract of SessionStorePort.delete_unused."""
 
 import pytest
-from session_stores import KEY, LEASE, Stores, event, key, state_event, store_events
+from session_store_factories import KEY, LEASE, Stores, event, key, state_event, store_events
 
 from acc.domain.errors import SessionConflict
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from session_stores import MAKERS, Stores, key, read_state, state_event
+from session_store_factories import MAKERS, Stores, key, read_state, state_event
 
 from acc.domain.value_objects.event import Event
 from acc.domain.value_objects.session import Scope, SessionKey, scope_of

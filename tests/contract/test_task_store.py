@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from task_stores import (
+from task_store_factories import (
     ANN,
     BOB,
     LEASE,

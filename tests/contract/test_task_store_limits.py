@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from task_stores import ANN, BOB, MAKERS, message, status_update, task
+from task_store_factories import ANN, BOB, MAKERS, message, status_update, task
 
 from acc.domain.errors import LimitExceeded
 from acc.domain.value_objects.task import TaskState

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from task_stores import (
+from task_store_factories import (
     ANN,
     BOB,
     MAKERS,

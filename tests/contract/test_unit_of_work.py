@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from session_stores import KEY, event
+from session_store_factories import KEY, event
 
 from acc.adapters.storage.in_memory import InMemorySessionStore
 from acc.adapters.storage.in_memory_tasks import InMemoryTaskStore

@@ -3,8 +3,12 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+#: The folder with the modules of the served agents.
+SERVED_AGENTS = Path(__file__).parent.parent / "integration"
 SMALL = ("--scenario", "it-operations", "--turns", "6", "--episodes", "2", "--workers", "1")
 
 
@@ -41,6 +45,20 @@ def start(*arguments: str | Path, cwd: Path | None = None) -> subprocess.Popen[s
         cwd=cwd,
         env=environment(),
     )
+
+
+@contextmanager
+def serve(agent: str, *options: str | Path) -> Iterator[str]:
+    """Run `acc serve` and yield the URL of the agent."""
+    process = start("serve", agent, "--port", "0", *options, cwd=SERVED_AGENTS)
+    assert process.stdout is not None
+    try:
+        line = process.stdout.readline()
+        assert " at http" in line, line
+        yield line.split()[-1]
+    finally:
+        process.terminate()
+        process.communicate(timeout=20)
 
 
 def read_records(run: Path) -> dict[str, bytes]:

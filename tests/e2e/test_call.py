@@ -1,40 +1,14 @@
-"""`acc call` and `acc card` against `acc serve`, each a process of its own."""
+"""`acc call` with agents that `acc serve` serves in another process."""
 
 import json
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from command import acc, start
+from command import acc, serve
 from terminal import Terminal
 
-from acc.adapters.a2a.wire.card_codec import card_content, read_card
-from acc.adapters.auth.card_signatures import canonical_json, sign_card
-from acc.adapters.auth.keys import generate_key
 from acc.adapters.auth.tokens import TokenEntry, append_entry, token_hash
-
-AGENTS = Path(__file__).parent.parent / "integration"
-
-
-@contextmanager
-def serve(agent: str, *options: str | Path) -> Iterator[str]:
-    process = start("serve", agent, "--port", "0", *options, cwd=AGENTS)
-    assert process.stdout is not None
-    try:
-        line = process.stdout.readline()
-        assert " at http" in line, line
-        yield line.split()[-1]
-    finally:
-        process.terminate()
-        process.communicate(timeout=20)
-
-
-@pytest.fixture(scope="module")
-def everything() -> Iterator[str]:
-    with serve("office:everything") as url:
-        yield url
 
 
 @pytest.fixture(scope="module")
@@ -179,113 +153,3 @@ def test_terminal_asks_for_approval_and_shows_the_answer(payment: str, tmp_path:
         terminal.read_until("paid 20000 yen to Aoba")
         terminal.read_until("to continue: --context")
         assert terminal.wait() == 0
-
-
-# Cards
-
-
-def test_card_is_printed_and_valid(everything: str) -> None:
-    done = acc("card", everything)
-    assert done.returncode == 0, done.stderr
-    for message in ("Does what it is told.", "HTTP+JSON 0.3", "anyone", "the card is valid"):
-        assert message in done.stdout
-    message = json.loads(acc("card", everything, "--json").stdout)
-    assert (message["valid"], message["findings"], message["card"]["name"]) == (
-        True,
-        [],
-        "everything",
-    )
-
-
-@contextmanager
-def serve_files(folder: Path) -> Iterator[str]:
-    """Serve the files of a folder."""
-    import subprocess
-    import sys
-    import time
-    from socket import socket
-    from urllib.request import urlopen
-
-    with socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1"]
-    process = subprocess.Popen(  # noqa: S603 - our own interpreter
-        command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ
-    )
-    try:
-        for _ in range(100):
-            try:
-                urlopen(f"http://127.0.0.1:{port}/", timeout=1).close()
-                break
-            except OSError:
-                time.sleep(0.1)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def test_invalid_card_is_reported_with_fixes(tmp_path: Path) -> None:
-    (tmp_path / "card.json").write_text('{"name": "x", "url": "desk"}', encoding="utf-8")
-    with serve_files(tmp_path) as url:
-        done = acc("card", f"{url}/card.json")
-        missing = acc("card", url)
-    assert done.returncode == 1
-    assert "url is not an absolute URL; use a URL such as https://" in done.stdout
-    assert "errors" in done.stdout
-    assert missing.returncode == 1
-    assert "has no agent card at" in missing.stderr
-
-
-def test_card_signature_is_verified_with_a_key(everything: str, tmp_path: Path) -> None:
-    card = json.loads(acc("card", everything, "--json").stdout)["card"]
-    key, other = generate_key(kid="ours"), generate_key(kid="theirs")
-    for name, jwk in (("ours.json", key), ("theirs.json", other)):
-        (tmp_path / name).write_bytes(canonical_json(dict(jwk.as_dict(private=False))))
-    card["signatures"] = [sign_card(card, key)]
-    (tmp_path / "card.json").write_text(json.dumps(card), encoding="utf-8")
-    with serve_files(tmp_path) as url:
-        good = acc("card", f"{url}/card.json", "--key", tmp_path / "ours.json")
-        bad = acc("card", f"{url}/card.json", "--key", tmp_path / "theirs.json")
-        unchecked = acc("card", f"{url}/card.json")
-    assert good.returncode == 0, good.stdout
-    assert "signed by key ours" in good.stdout
-    assert bad.returncode == 1
-    assert "the card has no valid signature" in bad.stdout
-    assert "pass --key FILE" in unchecked.stdout
-    unsigned = acc("card", everything, "--key", tmp_path / "ours.json")
-    assert unsigned.returncode == 1
-    assert "the card is not signed" in unsigned.stdout
-
-
-def test_card_fields_outside_the_signature_are_reported_and_omitted(
-    everything: str, tmp_path: Path
-) -> None:
-    card = json.loads(acc("card", everything, "--json").stdout)["card"]
-    key = generate_key(kid="ours")
-    (tmp_path / "ours.json").write_bytes(canonical_json(dict(key.as_dict(private=False))))
-    content = card_content(read_card(json.dumps(card).encode()))
-    card["signatures"] = [sign_card(card, key), sign_card(content, key)]
-    changes: dict[str, dict[str, object]] = {
-        "unchanged": {},
-        "moved": {"url": "https://evil.example/"},
-        "extended": {"added": "anything"},
-    }
-    for name, change in changes.items():
-        (tmp_path / f"{name}.json").write_text(json.dumps(card | change), encoding="utf-8")
-    with serve_files(tmp_path) as url:
-        message = {
-            name: acc("card", f"{url}/{name}.json", "--key", tmp_path / "ours.json", "--json")
-            for name in changes
-        }
-        output = acc("card", f"{url}/moved.json", "--key", tmp_path / "ours.json")
-    assert [message[name].returncode for name in changes] == [0, 1, 1]
-    assert json.loads(message["unchanged"].stdout)["signed_by"] == "ours"
-    moved = json.loads(message["moved"].stdout)
-    assert (moved["valid"], moved["signed_by"]) == (False, None)
-    assert [jwk["field"] for jwk in moved["findings"]] == ["url"]
-    assert "evil" not in message["moved"].stdout
-    assert "anything" not in message["extended"].stdout
-    assert "url is not covered by the signature of key ours" in output.stdout
-    assert "signed by key" not in output.stdout

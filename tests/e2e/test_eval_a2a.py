@@ -2,24 +2,9 @@
 
 import json
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from command import acc, start
-
-AGENTS = Path(__file__).parent.parent / "integration"
-
-
-@pytest.fixture(scope="module")
-def everything() -> Iterator[str]:
-    process = start("serve", "office:everything", "--port", "0", cwd=AGENTS)
-    assert process.stdout is not None
-    try:
-        yield process.stdout.readline().split()[-1]
-    finally:
-        process.terminate()
-        process.communicate(timeout=20)
 
 
 def test_served_agent_gives_the_same_answers_as_the_built_in_agent(tmp_path: Path) -> None:
