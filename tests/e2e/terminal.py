@@ -57,7 +57,7 @@ class Terminal:
         deadline = time.monotonic() + timeout
         while text not in self.output[self._read :]:
             if not self._read_more(deadline):
-                raise AssertionError(f"waited for {text!r}, saw:\n{self.shown}")
+                raise AssertionError(f"waited for {text!r}, saw:\n{self.output}")
         end = self.output.index(text, self._read) + len(text)
         output = self.output[self._read : end]
         self._read = end
@@ -75,7 +75,7 @@ class Terminal:
             except AssertionError:
                 continue
             return
-        raise AssertionError(f"sent Ctrl-C for {text!r}, saw:\n{self.shown}")
+        raise AssertionError(f"sent Ctrl-C for {text!r}, saw:\n{self.output}")
 
     def wait(self, timeout: float = 60) -> int:
         """Wait for the end of the command and return its exit status."""
@@ -93,7 +93,7 @@ class Terminal:
     def _read_more(self, deadline: float) -> bool:
         ready, _, _ = select.select([self._fd], [], [], max(0.0, deadline - time.monotonic()))
         if not ready:
-            raise AssertionError(f"no output before the deadline, saw:\n{self.shown}")
+            raise AssertionError(f"no output before the deadline, saw:\n{self.output}")
         try:
             data = os.read(self._fd, 65536)
         except OSError:  # Linux reports a closed other end with this error

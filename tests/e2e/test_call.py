@@ -101,9 +101,9 @@ def test_token_is_read_from_the_environment_and_never_printed(tmp_path: Path) ->
     entry = TokenEntry(sha256=token_hash(token), caller="alice")
     append_entry(tmp_path / "tokens.toml", entry)
     with serve("office:everything", "--tokens", tmp_path / "tokens.toml") as url:
-        refused = acc("call", url, "hello")
-        assert refused.returncode == 1
-        assert "credentials" in refused.stderr
+        rejected = acc("call", url, "hello")
+        assert rejected.returncode == 1
+        assert "credentials" in rejected.stderr
         done = acc("call", url, "hello", "--token-env", "DESK_TOKEN", DESK_TOKEN=token)
         assert done.stdout == "echo: hello\n"
         wrong = acc("call", url, "hello", "--token-env", "DESK_TOKEN", DESK_TOKEN="hunter2")

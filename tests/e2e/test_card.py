@@ -112,7 +112,7 @@ def test_card_fields_outside_the_signature_are_reported_and_omitted(
     assert json.loads(results["unchanged"].stdout)["signed_by"] == "ours"
     moved = json.loads(results["moved"].stdout)
     assert (moved["valid"], moved["signed_by"]) == (False, None)
-    assert [jwk["field"] for jwk in moved["findings"]] == ["url"]
+    assert [finding["field"] for finding in moved["findings"]] == ["url"]
     assert "evil" not in results["moved"].stdout
     assert "anything" not in results["extended"].stdout
     assert "url is not covered by the signature of key ours" in text_result.stdout

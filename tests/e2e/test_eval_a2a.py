@@ -87,14 +87,14 @@ def test_private_address_requires_the_allow_option(everything: str, tmp_path: Pa
     try:
         process.stdout.readline()
         agents = ("--turns", "2", "--agents", f"theirs=a2a:http://127.0.0.1:{port}")
-        refused = acc("eval", *SMALL, *agents, "--out", tmp_path / "run")
+        rejected = acc("eval", *SMALL, *agents, "--out", tmp_path / "run")
         allowed = ("--allow", "127.0.0.1")
         done = acc("eval", *SMALL, *agents, *allowed, "--out", tmp_path / "run")
     finally:
         process.terminate()
         process.communicate(timeout=20)
-    assert refused.returncode == 2
-    assert "which is --allow here" in refused.stderr
+    assert rejected.returncode == 2
+    assert "which is --allow here" in rejected.stderr
     assert done.returncode == 0, done.stderr
 
 

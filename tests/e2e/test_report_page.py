@@ -143,8 +143,8 @@ def test_opened_turn_shows_claims_and_memory_changes(page: Page, run_folder: Pat
 def test_filters_show_only_matching_turns(page: Page, run_folder: Path) -> None:
     page.goto((run_folder / "report.html").as_uri())
     page.get_by_label("Show").select_option("=foe")
-    shown = page.locator(".strip-cells button:not(.out)")
-    assert 0 < shown.count() <= 6
+    visible = page.locator(".strip-cells button:not(.out)")
+    assert 0 < visible.count() <= 6
     page.get_by_label("Show").select_option("")
     page.get_by_label("Topic").select_option("setup")
     expect(page.locator("article.turn h3")).to_contain_text("setup")
@@ -153,10 +153,10 @@ def test_filters_show_only_matching_turns(page: Page, run_folder: Path) -> None:
 def test_markup_in_answers_is_shown_as_text(page: Page, run_folder: Path) -> None:
     page.goto((run_folder / "report.html").as_uri() + "#it-operations.000000/1")
     answer = page.locator(".card", has_text="foe").locator(".answer")
-    shown = answer.inner_text()
-    assert '</script><img src=x onerror="document.title=1"><!--<script>&amp; ' in shown
-    assert "U+202E" in shown and "U+2066" in shown and "U+001B" in shown
-    assert "\u202e" not in shown
+    text = answer.inner_text()
+    assert '</script><img src=x onerror="document.title=1"><!--<script>&amp; ' in text
+    assert "U+202E" in text and "U+2066" in text and "U+001B" in text
+    assert "\u202e" not in text
     assert page.locator("main img").count() == 0
     assert "memories compared" in page.title()
     assert answer.get_attribute("dir") == "auto"

@@ -1,4 +1,4 @@
-"""`acc run` in a process of its own."""
+"""`acc run` in a subprocess and in a terminal."""
 
 import json
 import re

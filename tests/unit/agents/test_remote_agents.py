@@ -1,3 +1,5 @@
+"""Remote agents: requests, answers, failures, input requests and validation."""
+
 import asyncio
 from pathlib import Path
 from typing import Any
@@ -267,8 +269,8 @@ async def test_client_error_is_raised_with_the_agent_name() -> None:
 
 
 async def test_private_address_error_names_the_allow_option() -> None:
-    refused = AddressRefused("10.0.0.1 goes onto the allow-list", may_be_allowed=True)
-    harness, _ = make_harness(shop(), refused)
+    rejected = AddressRefused("10.0.0.1 goes onto the allow-list", may_be_allowed=True)
+    harness, _ = make_harness(shop(), rejected)
     with pytest.raises(RemoteFailed, match=r"RemoteAgent\(allow=\[…\]\), or ACC_ALLOW"):
         await harness.send("x")
 

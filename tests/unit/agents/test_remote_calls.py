@@ -1,3 +1,5 @@
+"""Calls of remote agents: modes, rejected answers and unknown contexts."""
+
 import logging
 
 import pytest
