@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from models_under_test import MAKERS, TEXT_PROMPT, TOOL_PROMPT, WRAPPERS, make_model
+from language_model_factories import MAKERS, TEXT_PROMPT, TOOL_PROMPT, WRAPPERS, make_model
 
 from acc.domain.errors import ModelFailed
 from acc.ports.outbound.model_ports import (
@@ -28,7 +28,7 @@ async def stream(model: LanguageModelPort, prompt: ModelRequest) -> tuple[list[s
     assert isinstance(model, StreamingModelPort)
     *pieces, last = [item async for item in model.stream(prompt)]
     assert isinstance(last, ModelResponse)
-    assert all(isinstance(piece, str) for piece in pieces)
+    assert all(isinstance(artifact_chunk, str) for artifact_chunk in pieces)
     return cast("list[str]", pieces), last
 
 

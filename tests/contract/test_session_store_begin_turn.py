@@ -1,7 +1,7 @@
 """Contract of SessionStorePort.begin_turn, for every session store."""
 
 import pytest
-from stores_under_test import KEY, LEASE, Stores, event, put, writes
+from session_store_factories import KEY, LEASE, Stores, event, state_event, store_events
 
 from acc.domain.errors import SessionBusy
 from acc.domain.value_objects.content import text_part
@@ -23,7 +23,7 @@ async def begin(store: SessionStorePort, holder: str = "a", run_id: str = "r2") 
 
 async def test_begin_turn_stores_message_and_acquires_lease(stores: Stores) -> None:
     store = stores.sessions
-    await put(store, KEY, writes(1, {"x": 1}))
+    await store_events(store, KEY, state_event(1, {"x": 1}))
     stores.clock.time += 1
     session, events = await store.begin_turn(KEY, message(), holder="a", agent="root")
     assert (session.seq, session.turns, session.state) == (1, 0, {"x": 1})

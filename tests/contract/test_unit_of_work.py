@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from stores_under_test import KEY, event
+from session_store_factories import KEY, event
 
 from acc.adapters.storage.in_memory import InMemorySessionStore
 from acc.adapters.storage.in_memory_tasks import InMemoryTaskStore
@@ -80,16 +80,16 @@ MAKERS: dict[str, Callable[[Path], Storage]] = {
 
 @pytest.fixture(params=sorted(MAKERS))
 async def storage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Storage]:
-    made = MAKERS[request.param](tmp_path)
+    created = MAKERS[request.param](tmp_path)
     status = TaskStatus(state=TaskState.SUBMITTED, at=1.0)
-    await made.tasks.create(
+    await created.tasks.create(
         Task(id="t", context_id="c", status=status),
         owner=OWNER,
         message=Message(message_id="m", role=Role.USER, parts=text_part("hello")),
     )
-    yield made
-    await made.tasks.aclose()
-    await made.sessions.aclose()
+    yield created
+    await created.tasks.aclose()
+    await created.sessions.aclose()
 
 
 def updates(state: TaskState, task_id: str = "t") -> AppendTaskUpdates:

@@ -1,10 +1,14 @@
-"""The command line as a subprocess, for the end-to-end tests."""
+"""The `acc` command as a subprocess, for the end-to-end tests."""
 
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+#: The folder with the modules of the served agents.
+SERVED_AGENTS = Path(__file__).parent.parent / "integration"
 SMALL = ("--scenario", "it-operations", "--turns", "6", "--episodes", "2", "--workers", "1")
 
 
@@ -19,7 +23,7 @@ def acc(
     timeout: float = 120,
     **extra: str,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command; `text` is its standard input, `extra` are environment variables."""
+    """Run a command; `text` is the standard input, `extra` are environment variables."""
     return subprocess.run(  # noqa: S603 - our own command
         [sys.executable, "-m", "acc", *map(str, arguments)],
         input=text,
@@ -43,7 +47,21 @@ def start(*arguments: str | Path, cwd: Path | None = None) -> subprocess.Popen[s
     )
 
 
-def recorded(run: Path) -> dict[str, bytes]:
+@contextmanager
+def serve(agent: str, *options: str | Path) -> Iterator[str]:
+    """Run `acc serve` and yield the URL of the agent."""
+    process = start("serve", agent, "--port", "0", *options, cwd=SERVED_AGENTS)
+    assert process.stdout is not None
+    try:
+        line = process.stdout.readline()
+        assert " at http" in line, line
+        yield line.split()[-1]
+    finally:
+        process.terminate()
+        process.communicate(timeout=20)
+
+
+def read_records(run: Path) -> dict[str, bytes]:
     """Return the records of an evaluation by file name."""
     files = [
         *sorted((run / "episodes").glob("*.jsonl")),

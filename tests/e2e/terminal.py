@@ -1,4 +1,4 @@
-"""The command line at a terminal, for the end-to-end tests."""
+"""A command in a pseudo-terminal, for the end-to-end tests."""
 
 import codecs
 import os
@@ -15,7 +15,7 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|[\x01\x02]")
 
 
 class Terminal:
-    """Runs a command with a terminal of its own; what it shows is read as a person reads it."""
+    """Run a command in a pseudo-terminal; `output` is its text without escape sequences."""
 
     def __init__(self, *arguments: str | Path, cwd: Path, color: bool = False) -> None:
         command = [sys.executable, "-m", "acc", *map(str, arguments)]
@@ -49,54 +49,54 @@ class Terminal:
     def send(self, keys: str) -> None:
         os.write(self._fd, keys.encode())
 
-    def say(self, line: str) -> None:
+    def send_line(self, line: str) -> None:
         self.send(f"{line}\r")
 
-    def until(self, text: str, timeout: float = 60) -> str:
-        """Return what has been shown since the last time, up to `text`."""
+    def read_until(self, text: str, timeout: float = 60) -> str:
+        """Return the output since the previous call, up to and including `text`."""
         deadline = time.monotonic() + timeout
-        while text not in self.shown[self._read :]:
-            if not self._more(deadline):
-                raise AssertionError(f"waited for {text!r}, saw:\n{self.shown}")
-        end = self.shown.index(text, self._read) + len(text)
-        found = self.shown[self._read : end]
+        while text not in self.output[self._read :]:
+            if not self._read_more(deadline):
+                raise AssertionError(f"waited for {text!r}, saw:\n{self.output}")
+        end = self.output.index(text, self._read) + len(text)
+        output = self.output[self._read : end]
         self._read = end
-        return found
+        return output
 
     def interrupt(self, text: str) -> None:
-        """Press Ctrl-C, as often as it takes, until `text` is shown.
+        """Send Ctrl-C repeatedly until `text` is in the output.
 
-        A signal that comes between a prompt and the reading of the line after it waits for a key.
+        A signal between a prompt and the read of the next line takes effect at the next key.
         """
         for _ in range(12):
             self.send("\x03")
             try:
-                self.until(text, timeout=5)
+                self.read_until(text, timeout=5)
             except AssertionError:
                 continue
             return
-        raise AssertionError(f"pressed Ctrl-C for {text!r}, saw:\n{self.shown}")
+        raise AssertionError(f"sent Ctrl-C for {text!r}, saw:\n{self.output}")
 
     def wait(self, timeout: float = 60) -> int:
-        """Return the exit status, once the command has ended."""
+        """Wait for the end of the command and return its exit status."""
         deadline = time.monotonic() + timeout
-        while self._more(deadline):
+        while self._read_more(deadline):
             pass
         _, status = os.waitpid(self._pid, 0)
         self.status = os.waitstatus_to_exitcode(status)
         return self.status
 
     @property
-    def shown(self) -> str:
+    def output(self) -> str:
         return _ESCAPES.sub("", self.raw).replace("\r\n", "\n")
 
-    def _more(self, deadline: float) -> bool:
+    def _read_more(self, deadline: float) -> bool:
         ready, _, _ = select.select([self._fd], [], [], max(0.0, deadline - time.monotonic()))
         if not ready:
-            raise AssertionError(f"nothing came in time, saw:\n{self.shown}")
+            raise AssertionError(f"no output before the deadline, saw:\n{self.output}")
         try:
             data = os.read(self._fd, 65536)
-        except OSError:  # Linux tells so that the other end is closed
+        except OSError:  # Linux reports a closed other end with this error
             return False
         self.raw += self._decoder.decode(data)
         return bool(data)

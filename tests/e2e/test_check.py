@@ -8,4 +8,4 @@ from terminal import Terminal
 def test_report_is_wrapped_and_indented_on_a_narrow_terminal() -> None:
     with Terminal("check", "shop:faulty", cwd=Path(__file__).parent) as terminal:
         assert terminal.wait() == 1
-        assert "\n                  fix: " in terminal.shown
+        assert "\n                  fix: " in terminal.output

@@ -1,4 +1,4 @@
-"""The report page in a real browser."""
+"""The report page in a browser."""
 
 import re
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from acc.bootstrap import reports
 from acc.bootstrap.memory import version
 from acc.domain.value_objects.evaluation_run import EvaluationConfig, jobs_of
 
-# The tokenizer's package reads its vocabulary in a way that Python 3.11 warns of.
+# The tokenizer package uses a function that is deprecated in Python 3.11.
 pytestmark = pytest.mark.filterwarnings("ignore:open_binary is deprecated:DeprecationWarning")
 
 HOSTILE = (
@@ -59,7 +59,7 @@ def record(path: Path, agents: str, *, turns: int = 6, episodes: int = 1) -> Eva
     )
     run = EvaluationDirectory.create(path, configuration)
     with ThreadPoolExecutor(1) as thread:
-        # Playwright's synchronous interface keeps an event loop in this thread.
+        # Playwright's synchronous API runs an event loop in this thread.
         evaluation = bootstrap.make_evaluation(run)
         thread.submit(lambda: list(evaluation.run(run.jobs()))).result()
     assert not evaluation.outcome.errors
@@ -67,8 +67,8 @@ def record(path: Path, agents: str, *, turns: int = 6, episodes: int = 1) -> Eva
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a recorded run with a report, one agent of which answers with markup."""
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a run with a report; one agent answers with markup."""
     home = tmp_path_factory.mktemp("report")
     (home / "hostile_report_agent.py").write_text(AGENTS, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
@@ -88,28 +88,28 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
-    """Return a page that fails the test if it complains or asks for anything but files."""
+    """Return a page; the test fails if it logs errors or loads other files."""
     context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
     page = context.new_page()
-    complaints: list[str] = []
+    errors: list[str] = []
     requests: list[str] = []
-    page.on("console", lambda message: complaints.append(message.text))
-    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("console", lambda message: errors.append(message.text))
+    page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("request", lambda request: requests.append(request.url))
     yield page
     context.close()
-    assert complaints == []
+    assert errors == []
     assert len(requests) == 1 and requests[0].startswith("file:")
 
 
-def test_page_shows_charts_tables_and_what_was_run(page: Page, folder: Path) -> None:
-    page.goto((folder / "report.html").as_uri())
+def test_page_shows_charts_tables_and_configuration(page: Page, run_folder: Path) -> None:
+    page.goto((run_folder / "report.html").as_uri())
     charts = page.locator("figure.chart svg[role=img]")
     assert charts.count() == 7
     assert all(box and box["width"] > 300 for box in (c.bounding_box() for c in charts.all()))
     for svg in page.locator("figure.chart").all():
         name = (svg.get_attribute("id") or "").removeprefix("chart-")
-        assert (folder / "charts" / f"{name}.svg").read_bytes().startswith(b"<svg")
+        assert (run_folder / "charts" / f"{name}.svg").read_bytes().startswith(b"<svg")
     text = page.inner_text("main")
     assert "claims nothing about any language model" in text
     assert "Not reported by foe." in text
@@ -121,8 +121,8 @@ def test_page_shows_charts_tables_and_what_was_run(page: Page, folder: Path) -> 
     assert all(after - before <= 1 for before, after in zip(levels, levels[1:], strict=False))
 
 
-def test_opening_a_turn_shows_claims_with_words_and_what_changed(page: Page, folder: Path) -> None:
-    page.goto((folder / "report.html").as_uri() + "#it-operations.000000/2")
+def test_opened_turn_shows_claims_and_memory_changes(page: Page, run_folder: Path) -> None:
+    page.goto((run_folder / "report.html").as_uri() + "#it-operations.000000/2")
     turn = page.locator("article.turn")
     expect(turn.locator("h3")).to_contain_text("Turn 2")
     expect(turn.locator(".card")).to_have_count(4)
@@ -140,23 +140,23 @@ def test_opening_a_turn_shows_claims_with_words_and_what_changed(page: Page, fol
     expect(turn.locator("h3")).to_contain_text("Turn 1")
 
 
-def test_filters_leave_only_turns_that_match(page: Page, folder: Path) -> None:
-    page.goto((folder / "report.html").as_uri())
+def test_filters_show_only_matching_turns(page: Page, run_folder: Path) -> None:
+    page.goto((run_folder / "report.html").as_uri())
     page.get_by_label("Show").select_option("=foe")
-    shown = page.locator(".strip-cells button:not(.out)")
-    assert 0 < shown.count() <= 6
+    visible = page.locator(".strip-cells button:not(.out)")
+    assert 0 < visible.count() <= 6
     page.get_by_label("Show").select_option("")
     page.get_by_label("Topic").select_option("setup")
     expect(page.locator("article.turn h3")).to_contain_text("setup")
 
 
-def test_hostile_text_stays_text(page: Page, folder: Path) -> None:
-    page.goto((folder / "report.html").as_uri() + "#it-operations.000000/1")
+def test_markup_in_answers_is_shown_as_text(page: Page, run_folder: Path) -> None:
+    page.goto((run_folder / "report.html").as_uri() + "#it-operations.000000/1")
     answer = page.locator(".card", has_text="foe").locator(".answer")
-    shown = answer.inner_text()
-    assert '</script><img src=x onerror="document.title=1"><!--<script>&amp; ' in shown
-    assert "U+202E" in shown and "U+2066" in shown and "U+001B" in shown
-    assert "\u202e" not in shown
+    text = answer.inner_text()
+    assert '</script><img src=x onerror="document.title=1"><!--<script>&amp; ' in text
+    assert "U+202E" in text and "U+2066" in text and "U+001B" in text
+    assert "\u202e" not in text
     assert page.locator("main img").count() == 0
     assert "memories compared" in page.title()
     assert answer.get_attribute("dir") == "auto"
@@ -164,15 +164,15 @@ def test_hostile_text_stays_text(page: Page, folder: Path) -> None:
     expect(page.locator(".card .error")).to_contain_text("<img src=x")
 
 
-def test_a_phone_needs_no_sideways_scrolling(page: Page, folder: Path) -> None:
+def test_narrow_page_has_no_horizontal_scrolling(page: Page, run_folder: Path) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
-    page.goto((folder / "report.html").as_uri() + "#it-operations.000000/3")
+    page.goto((run_folder / "report.html").as_uri() + "#it-operations.000000/3")
     page.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-def test_dark_mode_is_dark_and_charts_follow(page: Page, folder: Path) -> None:
-    page.goto((folder / "report.html").as_uri())
+def test_dark_color_scheme_applies_to_page_and_charts(page: Page, run_folder: Path) -> None:
+    page.goto((run_folder / "report.html").as_uri())
     colour = "getComputedStyle(document.body).backgroundColor"
     label = "getComputedStyle(document.querySelector('.chart text')).fill"
     light = page.evaluate(f"[{colour}, {label}]")
@@ -182,8 +182,8 @@ def test_dark_mode_is_dark_and_charts_follow(page: Page, folder: Path) -> None:
     assert light[0] != dark[0] and light[1] != dark[1]
 
 
-def test_a_chart_shows_its_values_to_pointer_and_keyboard(page: Page, folder: Path) -> None:
-    page.goto((folder / "report.html").as_uri())
+def test_chart_tooltip_works_with_pointer_and_keyboard(page: Page, run_folder: Path) -> None:
+    page.goto((run_folder / "report.html").as_uri())
     chart = page.locator("#chart-hallucination-by-turn")
     tooltip = chart.locator(".tooltip")
     expect(tooltip).to_be_hidden()
@@ -203,9 +203,9 @@ def test_a_chart_shows_its_values_to_pointer_and_keyboard(page: Page, folder: Pa
     expect(tooltip).to_be_hidden()
 
 
-def test_tooltips_stay_inside_a_narrow_page(page: Page, folder: Path) -> None:
+def test_tooltips_stay_inside_a_narrow_page(page: Page, run_folder: Path) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
-    page.goto((folder / "report.html").as_uri())
+    page.goto((run_folder / "report.html").as_uri())
     plot = page.locator("#chart-drift-by-turn .plot")
     plot.focus()
     for key in ("ArrowRight", "End"):
@@ -215,8 +215,8 @@ def test_tooltips_stay_inside_a_narrow_page(page: Page, folder: Path) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-def test_a_chart_has_its_values_as_a_table(page: Page, folder: Path) -> None:
-    page.goto((folder / "report.html").as_uri())
+def test_chart_values_are_available_as_a_table(page: Page, run_folder: Path) -> None:
+    page.goto((run_folder / "report.html").as_uri())
     chart = page.locator("#chart-memory-by-turn")
     chart.get_by_text("Values as a table").click()
     expect(chart.locator("thead th")).to_have_text(["turn", "baseline", "acc", "oracle"])
@@ -224,14 +224,14 @@ def test_a_chart_has_its_values_as_a_table(page: Page, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_chart_is_saved_as_png_on_white(
-    browser: Browser, folder: Path, scheme: Literal["light", "dark"], tmp_path: Path
+def test_chart_is_saved_as_png_with_white_background(
+    browser: Browser, run_folder: Path, scheme: Literal["light", "dark"], tmp_path: Path
 ) -> None:
     context = browser.new_context(color_scheme=scheme, accept_downloads=True)
     page = context.new_page()
-    complaints: list[str] = []
-    page.on("console", lambda message: complaints.append(message.text))
-    page.goto((folder / "report.html").as_uri())
+    errors: list[str] = []
+    page.on("console", lambda message: errors.append(message.text))
+    page.goto((run_folder / "report.html").as_uri())
     with page.expect_download() as download:
         page.locator("#chart-scores").get_by_role("button", name="PNG").click()
     assert download.value.suggested_filename == "scores.png"
@@ -241,16 +241,14 @@ def test_a_chart_is_saved_as_png_on_white(
     assert int.from_bytes(data[16:20]) == 880
     # The whole drawing must be in the image, not only the white background.
     assert len(data) > 10_000
-    assert complaints == []
+    assert errors == []
     context.close()
 
 
-def test_without_javascript_everything_but_the_turns_is_there(
-    browser: Browser, folder: Path
-) -> None:
+def test_page_without_javascript_has_charts_and_tables(browser: Browser, run_folder: Path) -> None:
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
-    page.goto((folder / "report.html").as_uri())
+    page.goto((run_folder / "report.html").as_uri())
     assert page.locator("figure.chart svg").count() == 7
     assert page.locator("#paired tbody tr").count() > 0
     assert (
@@ -259,7 +257,7 @@ def test_without_javascript_everything_but_the_turns_is_there(
     context.close()
 
 
-def test_one_agent_and_one_turn_make_a_page(page: Page, tmp_path: Path) -> None:
+def test_run_with_one_agent_and_one_turn_has_a_page(page: Page, tmp_path: Path) -> None:
     run = record(tmp_path / "run", "baseline", turns=1)
     page.goto(reports.write_results(run).report.as_uri())
     assert "Only baseline took part" in page.inner_text("main")
@@ -267,16 +265,14 @@ def test_one_agent_and_one_turn_make_a_page(page: Page, tmp_path: Path) -> None:
     expect(page.locator("article.turn h3")).to_contain_text("Turn 1")
 
 
-def test_no_agent_called_acc_gives_neutral_words(page: Page, tmp_path: Path) -> None:
+def test_summary_is_neutral_without_an_agent_named_acc(page: Page, tmp_path: Path) -> None:
     run = record(tmp_path / "run", "retrieval,other=acc", turns=2)
     page.goto(reports.write_results(run).report.as_uri())
     assert "On average, highest outcome:" in page.inner_text("#summary")
     assert page.locator("#worse").count() == 0
 
 
-def test_fewer_episodes_than_there_are_is_said_and_worst_turns_still_open(
-    page: Page, tmp_path: Path
-) -> None:
+def test_worst_turns_open_when_not_all_episodes_are_listed(page: Page, tmp_path: Path) -> None:
     run = record(tmp_path / "run", "mine=acc,acc=retrieval", turns=12, episodes=2)
     page.goto(reports.write_results(run, detail=1).report.as_uri())
     assert "1 of 2 episodes are listed" in page.inner_text("#turns")
@@ -284,24 +280,24 @@ def test_fewer_episodes_than_there_are_is_said_and_worst_turns_still_open(
     assert links.count() > 0
     for link in links.all():
         link.click()
-        wanted = (link.get_attribute("href") or "").rpartition("/")[2]
-        expect(page.locator("article.turn h3")).to_contain_text(f"Turn {wanted}:")
+        turn_number = (link.get_attribute("href") or "").rpartition("/")[2]
+        expect(page.locator("article.turn h3")).to_contain_text(f"Turn {turn_number}:")
 
 
-def test_a_run_without_turns_makes_a_page_that_says_so(page: Page, tmp_path: Path) -> None:
+def test_run_without_turns_has_a_page_with_a_note(page: Page, tmp_path: Path) -> None:
     configuration = record(tmp_path / "first", "baseline,acc", turns=1).configuration
     run = EvaluationDirectory.create(tmp_path / "second", configuration)
     page.goto(reports.write_results(run).report.as_uri())
     assert "No turn is recorded yet." in page.inner_text("main")
 
 
-def test_json_for_scripts_cannot_end_its_element_and_reads_back() -> None:
+def test_json_for_script_escapes_markup_and_round_trips() -> None:
     text = json_for_script({"a": "</script>&\u2028\u2029<!--"})
     assert not re.search("[<>&\u2028\u2029]", text)
     assert msgspec.json.decode(text) == {"a": "</script>&\u2028\u2029<!--"}
 
 
-def test_shown_episodes_are_one_of_each_scenario_first() -> None:
+def test_selected_episodes_cover_each_scenario_first() -> None:
     configuration = EvaluationConfig(
         version="0",
         scenarios=bootstrap.make_configurator().scenarios("it-operations,it-operations-ja"),

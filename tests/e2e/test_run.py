@@ -1,4 +1,4 @@
-"""`acc run` in a process of its own."""
+"""`acc run` in a subprocess and in a terminal."""
 
 import json
 import re
@@ -104,39 +104,39 @@ def test_ctrl_c_cancels_the_run_with_status_130() -> None:
 
 def test_terminal_shows_authors_and_asks_for_approval() -> None:
     with Terminal("run", "shop:desk", "refund it", cwd=HERE) as terminal:
-        terminal.until('desk: refund(order="A-17", amount=50)')
-        terminal.until("[a]pprove, [d]eny, [e]dit, [l]ater › ")
-        terminal.say("what")
-        terminal.until("type one of")
-        terminal.until(" › ")
-        terminal.say("a")
-        terminal.until("desk › Done: {'refunded': 50, 'order': 'A-17'}")
+        terminal.read_until('desk: refund(order="A-17", amount=50)')
+        terminal.read_until("[a]pprove, [d]eny, [e]dit, [l]ater › ")
+        terminal.send_line("what")
+        terminal.read_until("type one of")
+        terminal.read_until(" › ")
+        terminal.send_line("a")
+        terminal.read_until("desk › Done: {'refunded': 50, 'order': 'A-17'}")
         assert terminal.wait() == 0
 
 
 def test_terminal_can_postpone_an_approval(tmp_path: Path) -> None:
     store = ("--store", tmp_path / "s.db")
     with Terminal("run", "shop:desk", "refund it", *store, cwd=HERE) as terminal:
-        terminal.until("[l]ater › ")
-        terminal.say("l")
-        terminal.until("--approve")
+        terminal.read_until("[l]ater › ")
+        terminal.send_line("l")
+        terminal.read_until("--approve")
         assert terminal.wait() == 3
 
 
 def test_terminal_asks_for_a_value_until_it_is_valid() -> None:
     with Terminal("run", "shop:ask_size", "hi", cwd=HERE) as terminal:
-        terminal.until("answer (empty: later) › ")
-        terminal.say("large")
-        terminal.until("must be JSON")
-        terminal.until(" › ")
-        terminal.say("41")
-        terminal.until("ask_size › size 42")
+        terminal.read_until("answer (empty: later) › ")
+        terminal.send_line("large")
+        terminal.read_until("must be JSON")
+        terminal.read_until(" › ")
+        terminal.send_line("41")
+        terminal.read_until("ask_size › size 42")
         assert terminal.wait() == 0
 
 
 def test_terminal_has_colours_unless_no_color_is_set() -> None:
     with Terminal("run", "shop:both", "hi", cwd=HERE, color=True) as terminal:
-        terminal.until("right [both.right] › on the right")
+        terminal.read_until("right [both.right] › on the right")
         assert terminal.wait() == 0
         assert "\x1b[1;36mleft" in terminal.raw
     with Terminal("run", "shop:both", "hi", cwd=HERE) as terminal:

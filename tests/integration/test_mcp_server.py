@@ -246,4 +246,4 @@ def test_command_rejects_unusable_model(
 
 def test_port_requires_http(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["mcp", "sample_agents:office", "--port", "8123"]) == 2
-    assert "--port needs --http: on standard input there is no port" in capsys.readouterr().err
+    assert "--port requires --http" in capsys.readouterr().err

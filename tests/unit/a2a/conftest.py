@@ -7,18 +7,18 @@ from server_harness import CommandAgent, ServerHarness
 
 @pytest.fixture
 async def harness(tmp_path: Path) -> AsyncIterator[ServerHarness]:
-    made = ServerHarness("memory", tmp_path)
-    yield made
-    await made.aclose()
+    created = ServerHarness("memory", tmp_path)
+    yield created
+    await created.aclose()
 
 
 @pytest.fixture(params=["memory", "sqlite"])
 async def any_harness(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> AsyncIterator[ServerHarness]:
-    made = ServerHarness(request.param, tmp_path)
-    yield made
-    await made.aclose()
+    created = ServerHarness(request.param, tmp_path)
+    yield created
+    await created.aclose()
 
 
 @pytest.fixture
@@ -28,6 +28,6 @@ async def agent_under_test() -> CommandAgent:
 
 @pytest.fixture
 async def sqlite_harness(tmp_path: Path) -> AsyncIterator[ServerHarness]:
-    made = ServerHarness("sqlite", tmp_path)
-    yield made
-    await made.aclose()
+    created = ServerHarness("sqlite", tmp_path)
+    yield created
+    await created.aclose()

@@ -163,12 +163,12 @@ class ServerHarness:
         services = make_services(store=(self.sessions, self.artifacts), clock=self.clock)
         runner = Runner(agent, app_name=APP, services=services)
         tasks = store or self.tasks
-        made = ServerLimits(**{"grace": 0.05, **limits})
+        server_limits = ServerLimits(**{"grace": 0.05, **limits})
         return ServeA2AUseCase(
             runner,
             tasks=tasks,
             storage=self.unit_of_work(tasks),
-            limits=made,
+            limits=server_limits,
             check_url=check_url,
             anonymous_listing=anonymous_listing,
         )
@@ -231,9 +231,9 @@ def send_request(
 async def send(
     serve: ServeA2AUseCase, text: str | Sequence[Part], who: Principal = ANN, **fields: Any
 ) -> Task:
-    found = await serve.send(who, send_request(text, **fields))
-    assert isinstance(found, Task)
-    return found
+    result = await serve.send(who, send_request(text, **fields))
+    assert isinstance(result, Task)
+    return result
 
 
 async def start(serve: ServeA2AUseCase, text: str, who: Principal = ANN, **fields: Any) -> Task:
@@ -260,8 +260,8 @@ async def wait_until(check: Callable[[], bool | Awaitable[bool]]) -> None:
     """Wait until a condition is true."""
     async with asyncio.timeout(5):
         while True:
-            found = check()
-            if found if isinstance(found, bool) else await found:
+            result = check()
+            if result if isinstance(result, bool) else await result:
                 return
             await asyncio.sleep(0.005)
 
@@ -269,25 +269,25 @@ async def wait_until(check: Callable[[], bool | Awaitable[bool]]) -> None:
 async def wait_for_state(serve: ServeA2AUseCase, task: Task, state: TaskState) -> Task:
     """Wait until a task has a state."""
 
-    async def has_come() -> bool:
+    async def has_state() -> bool:
         return (await get(serve, task)).state is state
 
-    await wait_until(has_come)
+    await wait_until(has_state)
     return await get(serve, task)
 
 
 async def read_stream(stream: TaskStream, most: int | None = None) -> list[StreamItem]:
     """Read a stream to its end, or a number of items, and close it."""
-    found: list[StreamItem] = []
+    result: list[StreamItem] = []
     try:
         async with asyncio.timeout(5), aclosing(stream.items()) as items:
             async for item in items:
-                found.append(item)
-                if most is not None and len(found) >= most:
+                result.append(item)
+                if most is not None and len(result) >= most:
                     break
     finally:
         stream.close()
-    return found
+    return result
 
 
 def summarize(items: Sequence[StreamItem]) -> list[str]:
@@ -311,8 +311,8 @@ def _summary(item: Any) -> str:
 
 def answer_text(task: Task) -> str:
     """Return the answer of a task."""
-    (made,) = (made for made in task.artifacts if made.artifact_id == "answer")
-    return text_of(made.parts)
+    (artifact,) = (artifact for artifact in task.artifacts if artifact.artifact_id == "answer")
+    return text_of(artifact.parts)
 
 
 def status_text(task: Task) -> str:

@@ -1,18 +1,20 @@
+"""Remote agents: requests, answers, failures, input requests and validation."""
+
 import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
-from remote_desk import (
+from remote_harness import (
     TOKEN,
     URL,
-    Desk,
-    Mailbox,
-    Says,
-    asking,
-    desk,
-    made,
-    said,
+    EchoAgent,
+    RemoteHarness,
+    StaticReceiver,
+    agent_message,
+    artifact,
+    input_required,
+    make_harness,
     shop,
     status,
     task,
@@ -51,136 +53,143 @@ from acc.domain.value_objects.task import (
 )
 from acc.testing import ScriptedModel, ScriptedRemote, call
 
-# What is sent, and what comes back
+# Requests and answers
 
 
-async def test_a_remote_agent_answers_as_any_other() -> None:
-    office, remote = desk(shop(**TOKEN), "it is open")
-    done = await office.say("is it open?")
+async def test_remote_agent_returns_the_answer_of_its_server() -> None:
+    harness, remote = make_harness(shop(**TOKEN), "it is open")
+    done = await harness.send("is it open?")
     assert (done.status, done.text, done.answered_by) == (RunStatus.COMPLETED, "it is open", "shop")
     assert remote.sent[0].parts == (text("is it open?"),)
     assert remote.sent[0].role is Role.USER
-    assert "s3cret" not in repr(office.addresses[0])
-    assert "s3cret" not in repr(office.runner.agent)
+    assert "s3cret" not in repr(harness.endpoints[0])
+    assert "s3cret" not in repr(harness.runner.agent)
 
 
-async def test_a_session_is_one_conversation_over_there() -> None:
-    office, remote = desk(shop(), "one", "two")
-    await office.say("first")
-    await office.say("second")
+async def test_session_uses_one_remote_context() -> None:
+    harness, remote = make_harness(shop(), "one", "two")
+    await harness.send("first")
+    await harness.send("second")
     assert [message.context_id for message in remote.sent] == ["", "context-1"]
     assert len({message.message_id for message in remote.sent}) == 2
-    assert await office.runner.state(user_id="u", session_id="s") == {
+    assert await harness.runner.state(user_id="u", session_id="s") == {
         "remote.shop": {"url": URL, "context": "context-1"}
     }
 
 
-async def test_a_conversation_with_another_address_is_not_gone_on_with(tmp_path: Path) -> None:
+async def test_remote_context_is_not_used_at_another_url(tmp_path: Path) -> None:
     remote = ScriptedRemote("one", "two")
     for url in (URL, "https://elsewhere.example.com"):
-        office = Desk(shop(url=url), remote, tmp_path / "a.db")
-        await office.say("hello")
-        await office.runner.aclose()
+        harness = RemoteHarness(shop(url=url), remote, tmp_path / "a.db")
+        await harness.send("hello")
+        await harness.runner.aclose()
     assert [message.context_id for message in remote.sent] == ["", ""]
 
 
-async def test_a_trace_goes_along() -> None:
-    office, remote = desk(shop(), "yes")
+async def test_trace_context_is_sent() -> None:
+    harness, remote = make_harness(shop(), "yes")
     parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     call_context = CallContext(
         request_id="r", trace_id="t-1", caller="user://u", metadata={"traceparent": parent}
     )
-    await office.say("hello", context=call_context)
+    await harness.send("hello", context=call_context)
     assert remote.sent[0].metadata == {"traceId": "t-1", "traceparent": parent}
 
 
-async def test_files_and_data_of_the_message_are_passed_on() -> None:
-    office, remote = desk(shop(), "yes")
+async def test_files_and_data_of_the_message_are_sent() -> None:
+    harness, remote = make_harness(shop(), "yes")
     image = Part(raw=b"png", media_type="image/png", filename="a.png")
-    await office.say([text("look"), image, Part(data={"n": 1})])
+    await harness.send([text("look"), image, Part(data={"n": 1})])
     assert remote.sent[0].parts == (text("look"), image, Part(data={"n": 1}))
 
 
-async def test_what_others_said_before_is_passed_on() -> None:
-    tree = SequentialAgent(name="root", sub_agents=[Says(name="first"), shop()])
-    office, remote = desk(tree, "yes")
-    await office.say("go")
+async def test_earlier_answers_of_other_agents_are_sent() -> None:
+    tree = SequentialAgent(name="root", sub_agents=[EchoAgent(name="first"), shop()])
+    harness, remote = make_harness(tree, "yes")
+    await harness.send("go")
     assert remote.sent[0].parts == (text("go\n\n[first]\nfirst heard go"),)
 
 
-async def test_in_a_loop_it_is_told_only_what_is_new() -> None:
-    tree = LoopAgent(name="root", sub_agents=[shop(), Says(name="critic")], max_iterations=2)
-    office, remote = desk(tree, "draft", "better")
-    await office.say("write")
+async def test_loop_sends_only_new_messages() -> None:
+    tree = LoopAgent(name="root", sub_agents=[shop(), EchoAgent(name="critic")], max_iterations=2)
+    harness, remote = make_harness(tree, "draft", "better")
+    await harness.send("write")
     assert [message.parts for message in remote.sent] == [
         (text("write"),),
         (text("[critic]\ncritic heard write"),),
     ]
 
 
-async def test_a_model_can_call_it_as_a_tool() -> None:
+async def test_model_can_call_a_remote_agent_as_a_tool() -> None:
     model = ScriptedModel(call("shop", request="a hat"), "done")
     root = Agent(name="root", model=model, tools=[AgentTool(agent=shop())])
-    office, remote = desk(root, "sold")
+    harness, remote = make_harness(root, "sold")
     picture = Part(raw=b"png", media_type="image/png")
-    assert (await office.say([text("buy"), picture])).text == "done"
+    assert (await harness.send([text("buy"), picture])).text == "done"
     assert remote.sent[0].parts == (text("a hat"),)
 
 
-async def test_a_model_can_hand_over_to_it() -> None:
+async def test_model_can_transfer_to_a_remote_agent() -> None:
     model = ScriptedModel(call("transfer_to_agent", agent_name="shop"))
-    office, _ = desk(Agent(name="root", model=model, sub_agents=[shop()]), "sold")
-    assert (await office.say("buy")).text == "sold"
+    harness, _ = make_harness(Agent(name="root", model=model, sub_agents=[shop()]), "sold")
+    assert (await harness.send("buy")).text == "sold"
 
 
-async def test_it_keeps_its_place_in_the_conversation_although_no_state_is_granted() -> None:
+async def test_remote_context_is_stored_without_a_state_grant() -> None:
     tree = SequentialAgent(
         name="root", sub_agents=[shop()], grants={"shop": Grant(read=[], write=[])}
     )
-    office, remote = desk(tree, "one", "two")
-    await office.say("a")
-    await office.say("b")
+    harness, remote = make_harness(tree, "one", "two")
+    await harness.send("a")
+    await harness.send("b")
     assert remote.sent[1].context_id == "context-1"
 
 
-# Answers in every form
+# Forms of answers
 
 
 @pytest.mark.parametrize(
-    ("found", "answer"),
+    ("response", "answer"),
     [
-        (said(text("a message "), text("alone")), "a message alone"),
-        (task(TaskState.COMPLETED, made("x", text("one"), text(" two"))), "one two"),
+        (agent_message(text("a message "), text("alone")), "a message alone"),
+        (task(TaskState.COMPLETED, artifact("x", text("one"), text(" two"))), "one two"),
         (task(TaskState.COMPLETED, parts=(text("in the status"),)), "in the status"),
         (
-            task(TaskState.COMPLETED, made("log", text("noise")), made("answer", text("this"))),
+            task(
+                TaskState.COMPLETED,
+                artifact("log", text("noise")),
+                artifact("answer", text("this")),
+            ),
             "this",
         ),
-        (task(TaskState.COMPLETED, made("answer", Part(data={"n": 1}))), '{"n":1}'),
-        (task(TaskState.COMPLETED, made("answer", Part(is_null=True))), "null"),
-        (task(TaskState.COMPLETED, made("a", text("one")), made("b", text("two"))), "one\ntwo"),
-        (task(TaskState.COMPLETED, made("table", Part(data=[1]))), "[1]"),
+        (task(TaskState.COMPLETED, artifact("answer", Part(data={"n": 1}))), '{"n":1}'),
+        (task(TaskState.COMPLETED, artifact("answer", Part(is_null=True))), "null"),
+        (
+            task(TaskState.COMPLETED, artifact("a", text("one")), artifact("b", text("two"))),
+            "one\ntwo",
+        ),
+        (task(TaskState.COMPLETED, artifact("table", Part(data=[1]))), "[1]"),
         (task(), ""),
     ],
 )
-async def test_the_answer_is_found_wherever_a_server_puts_it(
-    found: Task | Message, answer: str
+async def test_answer_is_read_from_message_artifact_or_status(
+    response: Task | Message, answer: str
 ) -> None:
-    office, _ = desk(shop(), found)
-    assert (await office.say("x")).text == answer
+    harness, _ = make_harness(shop(), response)
+    assert (await harness.send("x")).text == answer
 
 
-async def test_what_a_remote_task_made_is_published_here() -> None:
+async def test_artifacts_of_a_remote_task_are_published() -> None:
     report = Part(text="all well", filename="report.txt", media_type="text/plain")
-    found = task(
+    response = task(
         TaskState.COMPLETED,
-        made("report", report),
-        made("\x1b[31m", Part(url="https://example.com/a.pdf")),
-        made("empty"),
-        made("answer", text("done")),
+        artifact("report", report),
+        artifact("\x1b[31m", Part(url="https://example.com/a.pdf")),
+        artifact("empty"),
+        artifact("answer", text("done")),
     )
-    office, _ = desk(shop(), found)
-    done = await office.say("x")
+    harness, _ = make_harness(shop(), response)
+    done = await harness.send("x")
     events = [event for event in done.events if event.kind is EventKind.ARTIFACT]
     assert [(event.detail["name"], event.parts[0].url) for event in events] == [
         ("report", None),
@@ -189,35 +198,35 @@ async def test_what_a_remote_task_made_is_published_here() -> None:
     assert done.text == "done"
 
 
-async def test_an_artifact_without_a_printable_name_gets_one() -> None:
-    office, _ = desk(shop(), task(TaskState.COMPLETED, made("\x07", Part(data=1))))
-    done = await office.say("x")
+async def test_artifact_without_a_printable_name_gets_a_default_name() -> None:
+    harness, _ = make_harness(shop(), task(TaskState.COMPLETED, artifact("\x07", Part(data=1))))
+    done = await harness.send("x")
     assert [e.detail["name"] for e in done.events if e.kind is EventKind.ARTIFACT] == ["artifact"]
 
 
-async def test_pieces_and_progress_are_shown_as_they_come() -> None:
-    def piece(name: str, words: str, **more: Any) -> ArtifactUpdate:
-        return ArtifactUpdate(artifact=made(name, text(words)), **more)
+async def test_chunks_and_progress_are_streamed() -> None:
+    def chunk(name: str, content: str, **more: Any) -> ArtifactUpdate:
+        return ArtifactUpdate(artifact=artifact(name, text(content)), **more)
 
-    file = ArtifactUpdate(artifact=made("f", Part(text="x", filename="f.txt")))
-    office, _ = desk(
+    file = ArtifactUpdate(artifact=artifact("f", Part(text="x", filename="f.txt")))
+    harness, _ = make_harness(
         shop(),
         [
             status(TaskState.WORKING),
             status(TaskState.WORKING, text("looking")),
             status(TaskState.WORKING, Part(data=1)),
             file,
-            ArtifactUpdate(artifact=made("picture", Part(raw=b"1"))),
-            piece("draft", "hm"),
-            piece("answer", "it "),
-            piece("draft", "no"),
-            piece("answer", "is", append=True),
+            ArtifactUpdate(artifact=artifact("picture", Part(raw=b"1"))),
+            chunk("draft", "hm"),
+            chunk("answer", "it "),
+            chunk("draft", "no"),
+            chunk("answer", "is", append=True),
             status(TaskState.COMPLETED),
         ],
     )
-    events = [e async for e in office.runner.stream(user_id="u", session_id="s", message="x")]
-    passing = [(e.kind, e.text) for e in events if e.partial]
-    assert passing == [
+    events = [e async for e in harness.runner.stream(user_id="u", session_id="s", message="x")]
+    partial = [(e.kind, e.text) for e in events if e.partial]
+    assert partial == [
         (EventKind.PROGRESS, "looking"),
         (EventKind.DELTA, "hm"),
         (EventKind.DELTA, "it "),
@@ -226,9 +235,9 @@ async def test_pieces_and_progress_are_shown_as_they_come() -> None:
     assert events[-1].text == "it is"
 
 
-async def test_pieces_are_left_out_where_nobody_watches() -> None:
-    office, _ = desk(shop(), "whole")
-    done = await office.say("x")
+async def test_run_without_streaming_has_no_partial_events() -> None:
+    harness, _ = make_harness(shop(), "whole")
+    done = await harness.send("x")
     assert [event.kind for event in done.events if event.partial] == []
 
 
@@ -236,57 +245,59 @@ async def test_pieces_are_left_out_where_nobody_watches() -> None:
 
 
 @pytest.mark.parametrize("state", [TaskState.FAILED, TaskState.CANCELED])
-async def test_a_remote_task_that_fails_is_a_failure_of_ours(state: TaskState) -> None:
-    office, _ = desk(shop(), task(state, parts=(text("no stock"),)), task(state))
-    with pytest.raises(RemoteFailed, match=f"'shop': the remote task is {state}: no stock") as told:
-        await office.say("x")
-    assert told.value.remote_code == state
+async def test_failed_or_canceled_remote_task_raises(state: TaskState) -> None:
+    harness, _ = make_harness(shop(), task(state, parts=(text("no stock"),)), task(state))
+    with pytest.raises(
+        RemoteFailed, match=f"'shop': the remote task is {state}: no stock"
+    ) as caught:
+        await harness.send("x")
+    assert caught.value.remote_code == state
     with pytest.raises(RemoteFailed, match=f"is {state}$"):
-        await office.say("y")
+        await harness.send("y")
 
 
-async def test_an_error_on_the_way_is_told_with_the_name_of_the_agent() -> None:
-    office, _ = desk(
+async def test_client_error_is_raised_with_the_agent_name() -> None:
+    harness, _ = make_harness(
         shop(), Unauthenticated("no token"), RemoteFailed("gone", remote_code="x", retryable=True)
     )
-    with pytest.raises(RemoteFailed, match="agent 'shop': no token") as told:
-        await office.say("x")
-    assert (told.value.remote_code, told.value.retryable) == ("unauthenticated", False)
-    with pytest.raises(RemoteFailed, match="agent 'shop': gone") as told:
-        await office.say("x")
-    assert (told.value.remote_code, told.value.retryable) == ("x", True)
+    with pytest.raises(RemoteFailed, match="agent 'shop': no token") as caught:
+        await harness.send("x")
+    assert (caught.value.remote_code, caught.value.retryable) == ("unauthenticated", False)
+    with pytest.raises(RemoteFailed, match="agent 'shop': gone") as caught:
+        await harness.send("x")
+    assert (caught.value.remote_code, caught.value.retryable) == ("x", True)
 
 
-async def test_a_private_address_is_refused_with_what_would_allow_it() -> None:
-    refused = AddressRefused("10.0.0.1 goes onto the allow-list", may_be_allowed=True)
-    office, _ = desk(shop(), refused)
+async def test_private_address_error_names_the_allow_option() -> None:
+    rejected = AddressRefused("10.0.0.1 goes onto the allow-list", may_be_allowed=True)
+    harness, _ = make_harness(shop(), rejected)
     with pytest.raises(RemoteFailed, match=r"RemoteAgent\(allow=\[…\]\), or ACC_ALLOW"):
-        await office.say("x")
+        await harness.send("x")
 
 
-async def test_services_without_remote_agents_say_so() -> None:
+async def test_run_fails_when_services_cannot_call_remote_agents() -> None:
     services = make_services()
     services.remote = None
     with pytest.raises(RemoteFailed, match="cannot call remote agents"):
         await Runner(shop(), services=services).run(user_id="u", session_id="s", message="x")
 
 
-async def test_an_answer_beyond_the_limit_is_refused() -> None:
-    office, _ = desk(shop(), "x" * 11)
+async def test_answer_that_exceeds_the_limit_raises() -> None:
+    harness, _ = make_harness(shop(), "x" * 11)
     with pytest.raises(RemoteFailed, match="exceeds 10 characters"):
-        await office.say("x", config=RunConfig(max_answer_characters=10))
+        await harness.send("x", config=RunConfig(max_answer_characters=10))
 
 
-async def test_cancelling_the_run_cancels_the_call() -> None:
-    office, _ = desk(shop(), 60.0)
+async def test_cancelled_call_cancels_the_run() -> None:
+    harness, _ = make_harness(shop(), 60.0)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
-            await office.say("x")
-    events = await office.runner.events(user_id="u", session_id="s")
+            await harness.send("x")
+    events = await harness.runner.events(user_id="u", session_id="s")
     assert events[-1].status is RunStatus.CANCELED
 
 
-# People
+# Input requests
 
 
 CONFIRMATION = {
@@ -299,10 +310,12 @@ CONFIRMATION = {
 }
 
 
-async def test_a_remote_question_pauses_the_run_and_the_answer_goes_back(tmp_path: Path) -> None:
-    remote = ScriptedRemote(asking(CONFIRMATION), "paid")
-    office = Desk(SequentialAgent(name="root", sub_agents=[shop()]), remote, tmp_path / "a.db")
-    waiting = await office.say("pay")
+async def test_remote_input_request_pauses_the_run_and_its_answer_is_sent(tmp_path: Path) -> None:
+    remote = ScriptedRemote(input_required(CONFIRMATION), "paid")
+    harness = RemoteHarness(
+        SequentialAgent(name="root", sub_agents=[shop()]), remote, tmp_path / "a.db"
+    )
+    waiting = await harness.send("pay")
     (request,) = waiting.requests
     assert (request.kind, request.tool, request.arguments) == (
         RequestKind.CONFIRMATION,
@@ -311,10 +324,10 @@ async def test_a_remote_question_pauses_the_run_and_the_answer_goes_back(tmp_pat
     )
     assert (request.agent, request.message) == ("shop", "Pay?")
     assert request.expires_at == pytest.approx(32503680000)
-    await office.runner.aclose()
-    # Another process knows nothing but what is stored.
+    await harness.runner.aclose()
+    # Another process has only the stored state.
     tree = SequentialAgent(name="root", sub_agents=[shop()])
-    restarted = Desk(tree, remote, tmp_path / "a.db")
+    restarted = RemoteHarness(tree, remote, tmp_path / "a.db")
     done = await restarted.answer(approve(request.id, arguments={"amount": 3}))
     assert (done.status, done.text) == (RunStatus.COMPLETED, "paid")
     assert len(remote.sent) == 2
@@ -326,21 +339,23 @@ async def test_a_remote_question_pauses_the_run_and_the_answer_goes_back(tmp_pat
     await restarted.runner.aclose()
 
 
-async def test_several_questions_are_asked_and_answered_together() -> None:
-    wanted = {
+async def test_several_input_requests_are_answered_in_one_message() -> None:
+    choice = {
         "requestId": "r-2",
         "kind": "input",
         "message": "Which?",
         "schema": {"type": "string"},
     }
     login = {"requestId": "r-3", "kind": "authorization", "message": "Sign in."}
-    broken: list[Any] = [
+    invalid: list[Any] = [
         {"requestId": 3, "kind": "input"},
         {"requestId": "r", "kind": "riddle"},
         "nothing",
     ]
-    office, remote = desk(shop(), asking(CONFIRMATION, wanted, login, *broken), "done")
-    waiting = await office.say("pay")
+    harness, remote = make_harness(
+        shop(), input_required(CONFIRMATION, choice, login, *invalid), "done"
+    )
+    waiting = await harness.send("pay")
     first, second, third = waiting.requests
     assert [request.kind for request in waiting.requests] == [
         RequestKind.CONFIRMATION,
@@ -348,9 +363,9 @@ async def test_several_questions_are_asked_and_answered_together() -> None:
         RequestKind.AUTHORIZATION,
     ]
     assert second.schema == {"type": "string"}
-    partly = await office.answer(deny(first.id, "too much"))
-    assert [request.id for request in partly.requests] == [second.id, third.id]
-    done = await office.answer(
+    partial = await harness.answer(deny(first.id, "too much"))
+    assert [request.id for request in partial.requests] == [second.id, third.id]
+    done = await harness.answer(
         approve(second.id, value="blue"), approve(third.id, value="never sent")
     )
     assert done.text == "done"
@@ -374,57 +389,57 @@ async def test_several_questions_are_asked_and_answered_together() -> None:
         ({"verdict": ApprovalDecision.DENY}, (text("no"),)),
     ],
 )
-async def test_a_question_in_words_is_answered_in_words(
+async def test_input_request_without_extension_is_answered_with_plain_parts(
     answer: dict[str, Any], parts: tuple[Part, ...]
 ) -> None:
-    waits = task(TaskState.INPUT_REQUIRED, parts=(text("Which colour?"), Part(data={"hint": 1})))
-    office, remote = desk(shop(), waits, "done")
-    (request,) = (await office.say("buy")).requests
+    waiting = task(TaskState.INPUT_REQUIRED, parts=(text("Which colour?"), Part(data={"hint": 1})))
+    harness, remote = make_harness(shop(), waiting, "done")
+    (request,) = (await harness.send("buy")).requests
     assert (request.kind, request.message) == (RequestKind.INPUT, "Which colour?")
     assert request.arguments == {"hint": 1}
-    await office.answer(InputAnswer(request_id=request.id, **answer))
+    await harness.answer(InputAnswer(request_id=request.id, **answer))
     assert remote.sent[1].parts == parts
 
 
-async def test_credentials_are_asked_for_and_never_sent_as_an_answer() -> None:
-    office, remote = desk(shop(), task(TaskState.AUTH_REQUIRED), "signed in")
-    (request,) = (await office.say("buy")).requests
+async def test_authorization_request_is_answered_without_credentials() -> None:
+    harness, remote = make_harness(shop(), task(TaskState.AUTH_REQUIRED), "signed in")
+    (request,) = (await harness.send("buy")).requests
     assert request.kind is RequestKind.AUTHORIZATION
     assert request.message == "the remote agent needs input, but sent no question"
-    await office.answer(approve(request.id, value="my password"))
+    await harness.answer(approve(request.id, value="my password"))
     assert remote.sent[1].parts == (text("continue"),)
 
 
-async def test_requests_that_cannot_be_read_leave_the_words() -> None:
+async def test_invalid_requests_fall_back_to_the_status_text() -> None:
     data = Part(data={"requests": "none"}, metadata={"extension": INPUT_REQUEST})
-    office, _ = desk(shop(), task(TaskState.INPUT_REQUIRED, parts=(text("Well?"), data)))
-    (request,) = (await office.say("buy")).requests
+    harness, _ = make_harness(shop(), task(TaskState.INPUT_REQUIRED, parts=(text("Well?"), data)))
+    (request,) = (await harness.send("buy")).requests
     assert request.message == "Well?"
 
 
-async def test_what_was_published_before_a_question_is_not_published_again() -> None:
-    plan = made("plan", Part(data={"steps": 2}))
-    waits = task(TaskState.INPUT_REQUIRED, plan, parts=(text("go on?"),))
-    ends = task(TaskState.COMPLETED, plan, made("answer", text("done")))
-    office, remote = desk(shop(), waits, ends)
-    (request,) = (await office.say("buy")).requests
-    await office.answer(approve(request.id, value="yes"))
-    events = await office.runner.events(user_id="u", session_id="s")
+async def test_artifact_published_before_an_input_request_is_not_published_again() -> None:
+    plan = artifact("plan", Part(data={"steps": 2}))
+    waiting = task(TaskState.INPUT_REQUIRED, plan, parts=(text("go on?"),))
+    completed = task(TaskState.COMPLETED, plan, artifact("answer", text("done")))
+    harness, remote = make_harness(shop(), waiting, completed)
+    (request,) = (await harness.send("buy")).requests
+    await harness.answer(approve(request.id, value="yes"))
+    events = await harness.runner.events(user_id="u", session_id="s")
     assert [e.detail["name"] for e in events if e.kind is EventKind.ARTIFACT] == ["plan"]
     assert len(remote.sent) == 2
 
 
-async def test_what_changes_after_a_question_is_published_again(tmp_path: Path) -> None:
-    plan = made("plan", Part(data={"steps": 2}))
-    draft, final = (made("report", text(words)) for words in ("a draft", "the report"))
-    waits = task(TaskState.INPUT_REQUIRED, plan, draft, parts=(text("go on?"),))
-    ends = task(TaskState.COMPLETED, plan, final, made("answer", text("done")))
-    remote = ScriptedRemote(waits, waits, ends)
-    office = Desk(shop(), remote, tmp_path / "a.db")
-    (request,) = (await office.say("buy")).requests
-    (request,) = (await office.answer(approve(request.id, value="well"))).requests
-    await office.runner.aclose()
-    restarted = Desk(shop(), remote, tmp_path / "a.db")
+async def test_artifact_changed_after_an_input_request_is_published_again(tmp_path: Path) -> None:
+    plan = artifact("plan", Part(data={"steps": 2}))
+    draft, final = (artifact("report", text(content)) for content in ("a draft", "the report"))
+    waiting = task(TaskState.INPUT_REQUIRED, plan, draft, parts=(text("go on?"),))
+    completed = task(TaskState.COMPLETED, plan, final, artifact("answer", text("done")))
+    remote = ScriptedRemote(waiting, waiting, completed)
+    harness = RemoteHarness(shop(), remote, tmp_path / "a.db")
+    (request,) = (await harness.send("buy")).requests
+    (request,) = (await harness.answer(approve(request.id, value="well"))).requests
+    await harness.runner.aclose()
+    restarted = RemoteHarness(shop(), remote, tmp_path / "a.db")
     await restarted.answer(approve(request.id, value="yes"))
     events = await restarted.runner.events(user_id="u", session_id="s")
     published = [(e.detail["name"], e.parts) for e in events if e.kind is EventKind.ARTIFACT]
@@ -436,38 +451,38 @@ async def test_what_changes_after_a_question_is_published_again(tmp_path: Path) 
     await restarted.runner.aclose()
 
 
-async def test_what_is_added_after_a_question_is_streamed_and_the_rest_is_not_again() -> None:
-    draft = made("answer", text("a draft"))
+async def test_only_new_text_is_streamed_after_an_input_request() -> None:
+    draft = artifact("answer", text("a draft"))
     again = ArtifactUpdate(artifact=draft, last_chunk=True)
-    more = ArtifactUpdate(artifact=made("answer", text(", mended")), append=True)
-    other = ArtifactUpdate(artifact=made("answer", text("quite other")), last_chunk=True)
-    waits = task(TaskState.INPUT_REQUIRED, draft, parts=(text("go on?"),))
-    office, _ = desk(shop(), waits, [again, more, other, status(TaskState.COMPLETED)])
-    (request,) = (await office.say("buy")).requests
+    more = ArtifactUpdate(artifact=artifact("answer", text(", mended")), append=True)
+    other = ArtifactUpdate(artifact=artifact("answer", text("quite other")), last_chunk=True)
+    waiting = task(TaskState.INPUT_REQUIRED, draft, parts=(text("go on?"),))
+    harness, _ = make_harness(shop(), waiting, [again, more, other, status(TaskState.COMPLETED)])
+    (request,) = (await harness.send("buy")).requests
     answers = [approve(request.id, value="yes")]
-    stream = office.runner.stream(user_id="u", session_id="s", answers=answers)
+    stream = harness.runner.stream(user_id="u", session_id="s", answers=answers)
     deltas = [event.text async for event in stream if event.kind is EventKind.DELTA]
     assert deltas == [", mended", "quite other"]
 
 
-async def test_a_resumed_run_does_not_call_again_what_is_on_record() -> None:
-    office, remote = desk(
+async def test_resumed_run_does_not_repeat_completed_calls() -> None:
+    harness, remote = make_harness(
         ParallelAgent(name="root", sub_agents=[shop(name="quick"), shop(name="asks")]),
         "quickly done",
-        asking(CONFIRMATION),
+        input_required(CONFIRMATION),
         "paid",
     )
-    waiting = await office.say("pay")
-    done = await office.answer(*(approve(request.id) for request in waiting.requests))
+    waiting = await harness.send("pay")
+    done = await harness.answer(*(approve(request.id) for request in waiting.requests))
     assert done.text == "quick: quickly done\nasks: paid"
     assert len(remote.sent) == 3
 
 
-# Trees that cannot work
+# Validation
 
 
 @pytest.mark.parametrize(
-    ("fields", "fault"),
+    ("fields", "message"),
     [
         ({"url": "agents.example.com"}, "not an absolute http or https URL"),
         ({"url": "ftp://agents.example.com"}, "not an absolute http or https URL"),
@@ -481,19 +496,19 @@ async def test_a_resumed_run_does_not_call_again_what_is_on_record() -> None:
         ({"retries": -1}, "retries"),
         ({"token": "two words"}, "token must be printable ASCII"),
         ({"token": "トークン"}, "token must be printable ASCII"),
-        ({"sub_agents": [Says(name="inner")]}, "must not have sub-agents"),
+        ({"sub_agents": [EchoAgent(name="inner")]}, "must not have sub-agents"),
         ({"mode": "pigeon"}, "stream, poll or push, got 'pigeon'"),
         ({"mode": "push"}, "receiver require each other"),
-        ({"receiver": Mailbox()}, "receiver require each other"),
+        ({"receiver": StaticReceiver()}, "receiver require each other"),
     ],
 )
-def test_a_remote_agent_that_cannot_work_is_refused(fields: dict[str, Any], fault: str) -> None:
-    with pytest.raises(InvalidTree, match=fault) as told:
+def test_invalid_remote_agent_raises(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidTree, match=message) as caught:
         shop(**fields)
-    assert "me:secret" not in str(told.value)
+    assert "me:secret" not in str(caught.value)
 
 
-def test_an_address_is_shown_without_its_path_and_credentials() -> None:
+def test_origin_has_no_path_or_credentials() -> None:
     assert RemoteEndpoint(url="https://A.example:443/x?token=1").origin == "https://a.example"
     assert RemoteEndpoint(url="http://[::1]:8000/x").origin == "http://[::1]:8000"
     with pytest.raises(InvalidInput, match="is not a URL"):

@@ -1,11 +1,20 @@
-"""One suite for every store of sessions and artifacts."""
+"""Contract of SessionStorePort and ArtifactStorePort."""
 
 import asyncio
 from itertools import product
 
 import msgspec
 import pytest
-from stores_under_test import KEY, LEASE, Stores, event, key, put, state_of, writes
+from session_store_factories import (
+    KEY,
+    LEASE,
+    Stores,
+    event,
+    key,
+    read_state,
+    state_event,
+    store_events,
+)
 
 from acc.domain.errors import InvalidInput, SessionBusy, SessionConflict
 from acc.domain.value_objects.approval import InputRequest, RequestKind, approve
@@ -21,10 +30,10 @@ def artifacts(stores: Stores) -> ArtifactStorePort:
     return stores.artifacts
 
 
-# Holding a session
+# Leases
 
 
-async def test_a_session_is_made_when_it_is_opened_first(stores: Stores) -> None:
+async def test_open_creates_an_unknown_session(stores: Stores) -> None:
     session = await stores.sessions.open(KEY, holder="a")
     assert session.key == KEY
     assert (session.state, session.seq, session.turns, session.run_id) == ({}, 0, 0, "")
@@ -39,13 +48,13 @@ async def test_leased_session_is_busy_for_other_holders(store: SessionStorePort)
     await store.append(KEY, [event(1)], holder="a")
 
 
-async def test_a_holder_may_open_its_session_again(store: SessionStorePort) -> None:
+async def test_holder_can_open_its_session_again(store: SessionStorePort) -> None:
     await store.open(KEY, holder="a")
     await store.append(KEY, [event(1)], holder="a")
     assert (await store.open(KEY, holder="a")).seq == 1
 
 
-async def test_a_session_can_be_let_go_of_with_its_last_event(store: SessionStorePort) -> None:
+async def test_append_with_release_releases_the_session(store: SessionStorePort) -> None:
     await store.open(KEY, holder="a")
     await store.append(KEY, [event(1)], holder="a", release=True)
     with pytest.raises(SessionConflict):
@@ -53,13 +62,13 @@ async def test_a_session_can_be_let_go_of_with_its_last_event(store: SessionStor
     assert (await store.open(KEY, holder="b")).seq == 1
 
 
-async def test_a_released_session_can_be_opened_by_another(store: SessionStorePort) -> None:
+async def test_released_session_can_be_opened_by_another_holder(store: SessionStorePort) -> None:
     await store.open(KEY, holder="a")
     await store.release(KEY, holder="a")
     assert (await store.open(KEY, holder="b")).key == KEY
 
 
-async def test_releasing_what_one_does_not_hold_is_harmless(store: SessionStorePort) -> None:
+async def test_release_without_a_lease_has_no_effect(store: SessionStorePort) -> None:
     await store.release(KEY, holder="a")
     assert await store.read(KEY) is None
     await store.open(KEY, holder="a")
@@ -70,7 +79,7 @@ async def test_releasing_what_one_does_not_hold_is_harmless(store: SessionStoreP
     await store.release(KEY, holder="a")
 
 
-async def test_a_holder_silent_for_longer_than_its_lease_is_put_out(stores: Stores) -> None:
+async def test_expired_lease_can_be_taken_over(stores: Stores) -> None:
     store, clock = stores.sessions, stores.clock
     await store.open(KEY, holder="a")
     clock.time += LEASE - 0.001
@@ -86,7 +95,7 @@ async def test_a_holder_silent_for_longer_than_its_lease_is_put_out(stores: Stor
     await store.append(KEY, [event(1)], holder="b")
 
 
-async def test_a_silent_holder_whom_nobody_put_out_goes_on(stores: Stores) -> None:
+async def test_holder_with_expired_lease_can_append_if_not_replaced(stores: Stores) -> None:
     await stores.sessions.open(KEY, holder="a")
     stores.clock.time += 10 * LEASE
     await stores.sessions.append(KEY, [event(1)], holder="a")
@@ -94,14 +103,12 @@ async def test_a_silent_holder_whom_nobody_put_out_goes_on(stores: Stores) -> No
         await stores.sessions.open(KEY, holder="b")
 
 
-@pytest.mark.parametrize("sign_of_life", ["append", "append nothing", "renew", "open"])
-async def test_a_sign_of_life_keeps_hold_for_another_lease(
-    stores: Stores, sign_of_life: str
-) -> None:
+@pytest.mark.parametrize("renewal", ["append", "append nothing", "renew", "open"])
+async def test_every_write_of_the_holder_renews_the_lease(stores: Stores, renewal: str) -> None:
     store, clock = stores.sessions, stores.clock
     await store.open(KEY, holder="a")
     clock.time += LEASE - 1
-    match sign_of_life:
+    match renewal:
         case "append":
             await store.append(KEY, [event(1)], holder="a")
         case "append nothing":
@@ -116,9 +123,7 @@ async def test_a_sign_of_life_keeps_hold_for_another_lease(
 
 
 @pytest.mark.parametrize("holder", ["b", ""])
-async def test_nobody_appends_or_renews_without_holding(
-    store: SessionStorePort, holder: str
-) -> None:
+async def test_append_and_renew_fail_without_a_lease(store: SessionStorePort, holder: str) -> None:
     for _ in range(2):
         with pytest.raises(SessionConflict):
             await store.append(KEY, [event(1)], holder=holder)
@@ -126,7 +131,7 @@ async def test_nobody_appends_or_renews_without_holding(
             await store.append(KEY, [], holder=holder)
         with pytest.raises(SessionConflict):
             await store.renew(KEY, holder=holder)
-        await put(store, KEY)
+        await store_events(store, KEY)
     assert await store.events(KEY) == ()
 
 
@@ -138,7 +143,7 @@ async def test_sessions_are_leased_independently(store: SessionStorePort) -> Non
 # Appending
 
 
-EVERYTHING = Event(
+FULL_EVENT = Event(
     kind=EventKind.MESSAGE,
     run_id="r1",
     author="helper",
@@ -183,13 +188,13 @@ EVERYTHING = Event(
 )
 
 
-async def test_an_event_comes_back_as_it_was(store: SessionStorePort) -> None:
-    await put(store, KEY, EVERYTHING, event(2))
-    assert await store.events(KEY) == (EVERYTHING, event(2))
+async def test_events_round_trip(store: SessionStorePort) -> None:
+    await store_events(store, KEY, FULL_EVENT, event(2))
+    assert await store.events(KEY) == (FULL_EVENT, event(2))
 
 
 @pytest.mark.parametrize("part", [Part(text="\ud800"), Part(data={"a": "\ud800"})])
-async def test_half_a_character_is_refused_and_nothing_is_stored(
+async def test_append_fails_for_unpaired_surrogates_and_stores_nothing(
     store: SessionStorePort, part: Part
 ) -> None:
     await store.open(KEY, holder="a")
@@ -198,24 +203,24 @@ async def test_half_a_character_is_refused_and_nothing_is_stored(
     assert await store.events(KEY) == ()
 
 
-async def test_returning_from_append_acknowledges_the_events(store: SessionStorePort) -> None:
+async def test_appended_events_are_readable_immediately(store: SessionStorePort) -> None:
     await store.open(KEY, holder="a")
     for seq in range(1, 6):
         await store.append(KEY, [event(seq)], holder="a")
         assert (await store.events(KEY))[-1] == event(seq)
 
 
-async def test_events_are_stored_even_if_the_caller_is_cancelled(store: SessionStorePort) -> None:
+async def test_events_are_stored_when_the_caller_is_cancelled(store: SessionStorePort) -> None:
     await store.open(KEY, holder="a")
     async with asyncio.TaskGroup() as group:
-        task = group.create_task(store.append(KEY, [writes(1, {"x": 1})], holder="a"))
+        task = group.create_task(store.append(KEY, [state_event(1, {"x": 1})], holder="a"))
         await asyncio.sleep(0)
         task.cancel()
-    assert await store.events(KEY) == (writes(1, {"x": 1}),)
-    assert await state_of(store, KEY) == {"x": 1}
+    assert await store.events(KEY) == (state_event(1, {"x": 1}),)
+    assert await read_state(store, KEY) == {"x": 1}
 
 
-async def test_appends_are_stored_in_the_order_of_the_calls(store: SessionStorePort) -> None:
+async def test_concurrent_appends_are_stored_in_call_order(store: SessionStorePort) -> None:
     await store.open(KEY, holder="a")
     async with asyncio.TaskGroup() as group:
         for seq in range(1, 51):
@@ -223,14 +228,14 @@ async def test_appends_are_stored_in_the_order_of_the_calls(store: SessionStoreP
     assert [e.seq for e in await store.events(KEY)] == list(range(1, 51))
 
 
-async def test_a_users_message_starts_a_run_and_counts_a_turn(stores: Stores) -> None:
+async def test_user_message_starts_a_run_and_counts_a_turn(stores: Stores) -> None:
     store = stores.sessions
     await store.open(KEY, holder="a")
     stores.clock.time += 5
-    asked = event(1, EventKind.MESSAGE, author="user", run_id="r7", parts=text_part("hi"))
-    await store.append(KEY, [asked], holder="a")
-    answered = event(2, EventKind.MESSAGE, run_id="other", parts=text_part("hello"))
-    await store.append(KEY, [answered, event(3, author="user", run_id="other")], holder="a")
+    question = event(1, EventKind.MESSAGE, author="user", run_id="r7", parts=text_part("hi"))
+    await store.append(KEY, [question], holder="a")
+    answer = event(2, EventKind.MESSAGE, run_id="other", parts=text_part("hello"))
+    await store.append(KEY, [answer, event(3, author="user", run_id="other")], holder="a")
     session = await store.read(KEY)
     assert session is not None
     assert (session.turns, session.run_id, session.seq) == (1, "r7", 3)
@@ -238,21 +243,21 @@ async def test_a_users_message_starts_a_run_and_counts_a_turn(stores: Stores) ->
     assert session.updated_at == stores.clock.time
 
 
-async def test_several_turns_in_one_append_count_each(store: SessionStorePort) -> None:
+async def test_every_user_message_in_one_append_counts_a_turn(store: SessionStorePort) -> None:
     turns = [
         event(seq, EventKind.MESSAGE, author="user", run_id=f"r{seq}", parts=text_part("x"))
         for seq in (1, 2, 3)
     ]
-    await put(store, KEY, *turns)
+    await store_events(store, KEY, *turns)
     session = await store.read(KEY)
     assert session is not None
     assert (session.turns, session.run_id) == (3, "r3")
 
 
 @pytest.mark.parametrize("status", [s for s in RunStatus if s is not RunStatus.WORKING])
-async def test_ended_sets_the_status(store: SessionStorePort, status: RunStatus) -> None:
-    asked = event(1, EventKind.MESSAGE, author="user", parts=text_part("hi"))
-    await put(store, KEY, asked, event(2, EventKind.ENDED, status=status))
+async def test_ended_event_sets_the_status(store: SessionStorePort, status: RunStatus) -> None:
+    question = event(1, EventKind.MESSAGE, author="user", parts=text_part("hi"))
+    await store_events(store, KEY, question, event(2, EventKind.ENDED, status=status))
     session = await store.open(KEY, holder="a")
     assert session.status is status
     again = event(3, EventKind.MESSAGE, author="user", parts=text_part("hi"))
@@ -264,86 +269,90 @@ async def test_ended_sets_the_status(store: SessionStorePort, status: RunStatus)
 # State
 
 
-async def test_a_key_goes_to_the_scope_that_its_prefix_names(store: SessionStorePort) -> None:
-    await put(
+async def test_prefix_of_a_key_selects_its_scope(store: SessionStorePort) -> None:
+    await store_events(
         store,
         KEY,
-        writes(1, {"mine": 1, "user:all": 2, "app:everyone": 3, "temp:now": 4, "odd:one": 5}),
+        state_event(1, {"mine": 1, "user:all": 2, "app:everyone": 3, "temp:now": 4, "odd:one": 5}),
     )
     for other in (key("s2"), key(user_id="bo"), key(app_name="shop"), key(user_id="desk")):
-        await put(store, other)
-    assert await state_of(store, KEY) == {
+        await store_events(store, other)
+    assert await read_state(store, KEY) == {
         "mine": 1,
         "user:all": 2,
         "app:everyone": 3,
         "odd:one": 5,
     }
-    assert await state_of(store, key("s2")) == {"user:all": 2, "app:everyone": 3}
-    assert await state_of(store, key(user_id="bo")) == {"app:everyone": 3}
-    assert await state_of(store, key(app_name="shop")) == {}
+    assert await read_state(store, key("s2")) == {"user:all": 2, "app:everyone": 3}
+    assert await read_state(store, key(user_id="bo")) == {"app:everyone": 3}
+    assert await read_state(store, key(app_name="shop")) == {}
 
 
-async def test_a_session_that_is_open_shows_what_others_wrote_meanwhile(
+async def test_open_session_shows_user_state_written_by_other_sessions(
     store: SessionStorePort,
 ) -> None:
     await store.open(KEY, holder="a")
-    await put(store, key("s2"), writes(1, {"user:x": 1, "x": 2}))
-    assert await state_of(store, KEY) == {"user:x": 1}
+    await store_events(store, key("s2"), state_event(1, {"user:x": 1, "x": 2}))
+    assert await read_state(store, KEY) == {"user:x": 1}
     assert (await store.open(KEY, holder="a")).state == {"user:x": 1}
 
 
-async def test_users_with_the_same_session_id_never_meet(store: SessionStorePort) -> None:
-    await put(store, key(user_id="ann"), writes(1, {"x": "ann", "user:x": "ann"}))
-    await put(store, key(user_id="bo"), writes(1, {"x": "bo", "user:x": "bo"}), event(2))
-    assert await state_of(store, key(user_id="ann")) == {"x": "ann", "user:x": "ann"}
-    assert await state_of(store, key(user_id="bo")) == {"x": "bo", "user:x": "bo"}
+async def test_users_with_the_same_session_id_are_isolated(store: SessionStorePort) -> None:
+    await store_events(store, key(user_id="ann"), state_event(1, {"x": "ann", "user:x": "ann"}))
+    await store_events(
+        store, key(user_id="bo"), state_event(1, {"x": "bo", "user:x": "bo"}), event(2)
+    )
+    assert await read_state(store, key(user_id="ann")) == {"x": "ann", "user:x": "ann"}
+    assert await read_state(store, key(user_id="bo")) == {"x": "bo", "user:x": "bo"}
     assert [e.seq for e in await store.events(key(user_id="ann"))] == [1]
     await store.delete(key(user_id="bo"))
-    assert await state_of(store, key(user_id="ann")) == {"x": "ann", "user:x": "ann"}
+    assert await read_state(store, key(user_id="ann")) == {"x": "ann", "user:x": "ann"}
 
 
-async def test_removed_keys_are_gone(store: SessionStorePort) -> None:
-    await put(store, KEY, writes(1, {"a": 1, "b": 2, "user:c": 3, "app:d": 4}))
+async def test_removed_keys_are_not_in_the_state(store: SessionStorePort) -> None:
+    await store_events(store, KEY, state_event(1, {"a": 1, "b": 2, "user:c": 3, "app:d": 4}))
     await store.open(KEY, holder="x")
-    gone = writes(2, {"b": 5}, "a", "user:c", "app:d", "never-there", "temp:t")
-    await store.append(KEY, [gone], holder="x")
-    assert await state_of(store, KEY) == {"b": 5}
-    await store.append(KEY, [writes(3, {"a": 6}), writes(4, {}, "b")], holder="x")
-    assert await state_of(store, KEY) == {"a": 6}
+    removal = state_event(2, {"b": 5}, "a", "user:c", "app:d", "never-there", "temp:t")
+    await store.append(KEY, [removal], holder="x")
+    assert await read_state(store, KEY) == {"b": 5}
+    await store.append(KEY, [state_event(3, {"a": 6}), state_event(4, {}, "b")], holder="x")
+    assert await read_state(store, KEY) == {"a": 6}
 
 
-async def test_what_was_written_inside_a_branch_does_not_count(store: SessionStorePort) -> None:
-    inside = EventActions(branch_delta={"x": 2, "y": 1}, branch_removed=("z",))
-    await put(store, KEY, writes(1, {"x": 1, "z": 1}), event(2, actions=inside))
-    assert await state_of(store, KEY) == {"x": 1, "z": 1}
+async def test_branch_state_is_not_in_the_session_state(store: SessionStorePort) -> None:
+    branch_actions = EventActions(branch_delta={"x": 2, "y": 1}, branch_removed=("z",))
+    await store_events(
+        store, KEY, state_event(1, {"x": 1, "z": 1}), event(2, actions=branch_actions)
+    )
+    assert await read_state(store, KEY) == {"x": 1, "z": 1}
 
 
-async def test_keys_keep_the_order_they_were_written_in(store: SessionStorePort) -> None:
-    await put(
+async def test_state_keys_are_in_scope_and_write_order(store: SessionStorePort) -> None:
+    await store_events(
         store,
         KEY,
-        writes(1, {"b": 1, "a": 2, "user:z": 3, "app:y": 4, "c": 5}),
-        writes(2, {"b": 6}, "a"),
-        writes(3, {"a": 7}),
+        state_event(1, {"b": 1, "a": 2, "user:z": 3, "app:y": 4, "c": 5}),
+        state_event(2, {"b": 6}, "a"),
+        state_event(3, {"a": 7}),
     )
-    assert list(await state_of(store, KEY)) == ["app:y", "user:z", "b", "c", "a"]
+    assert list(await read_state(store, KEY)) == ["app:y", "user:z", "b", "c", "a"]
 
 
-async def test_changing_the_state_that_was_handed_out_changes_nothing(
+async def test_changes_to_a_returned_state_are_not_stored(
     store: SessionStorePort,
 ) -> None:
-    await put(store, KEY, writes(1, {"x": 1, "user:x": 2, "app:x": 3}))
+    await store_events(store, KEY, state_event(1, {"x": 1, "user:x": 2, "app:x": 3}))
     for session in (await store.open(KEY, holder="a"), await store.read(KEY)):
         assert session is not None
         assert isinstance(session.state, dict)
         session.state.clear()
-    assert await state_of(store, KEY) == {"x": 1, "user:x": 2, "app:x": 3}
+    assert await read_state(store, KEY) == {"x": 1, "user:x": 2, "app:x": 3}
 
 
 # Reading
 
 
-async def test_reading_needs_no_lease(store: SessionStorePort) -> None:
+async def test_read_requires_no_lease(store: SessionStorePort) -> None:
     assert await store.read(KEY) is None
     opened = await store.open(KEY, holder="a")
     assert await store.read(KEY) == opened
@@ -353,20 +362,20 @@ async def test_reading_needs_no_lease(store: SessionStorePort) -> None:
     await store.open(KEY, holder="b")
 
 
-async def test_events_of_a_session_that_is_not_there_are_none(store: SessionStorePort) -> None:
+async def test_unknown_session_has_no_events(store: SessionStorePort) -> None:
     assert await store.events(KEY) == ()
     assert await store.events(KEY, run_id="r1", kinds={EventKind.MESSAGE}) == ()
     assert await store.newest(KEY, kind=EventKind.MESSAGE, author="x") is None
 
 
 KINDS = (EventKind.MESSAGE, EventKind.STATE, EventKind.ENDED)
-HISTORY = tuple(
+EVENTS = tuple(
     event(n, KINDS[n % 3], run_id=f"r{n // 7}", author=f"a{n % 2}", parts=text_part(f"e{n}"))
     for n in range(1, 31)
 )
 
 
-async def test_events_come_in_order_and_pass_all_filters(filled: SessionStorePort) -> None:
+async def test_events_are_ordered_and_filtered(filled_store: SessionStorePort) -> None:
     for after, limit, kinds, run_id in product(
         (-1, 0, 1, 13, 30, 31),
         (None, 0, 1, 5, 100),
@@ -375,83 +384,89 @@ async def test_events_come_in_order_and_pass_all_filters(filled: SessionStorePor
     ):
         expected = [
             e
-            for e in HISTORY
+            for e in EVENTS
             if e.seq > after
             and (kinds is None or e.kind in kinds)
             and (not run_id or e.run_id == run_id)
         ]
-        found = await filled.events(KEY, after=after, limit=limit, kinds=kinds, run_id=run_id)
-        assert found == tuple(expected[:limit])
+        result = await filled_store.events(
+            KEY, after=after, limit=limit, kinds=kinds, run_id=run_id
+        )
+        assert result == tuple(expected[:limit])
 
 
 @pytest.fixture
-async def filled(store: SessionStorePort) -> SessionStorePort:
-    await put(store, KEY, *HISTORY)
-    await put(store, key("s2"), *HISTORY[:3])
+async def filled_store(store: SessionStorePort) -> SessionStorePort:
+    await store_events(store, KEY, *EVENTS)
+    await store_events(store, key("s2"), *EVENTS[:3])
     return store
 
 
-async def test_newest_is_the_last_event_of_one_kind_and_author(filled: SessionStorePort) -> None:
+async def test_newest_returns_the_last_event_of_a_kind_and_author(
+    filled_store: SessionStorePort,
+) -> None:
     for kind in (*KINDS, EventKind.FAULT):
         for author in ("a0", "a1", "nobody"):
-            matching = [e for e in HISTORY if e.kind is kind and e.author == author]
+            matching = [e for e in EVENTS if e.kind is kind and e.author == author]
             expected = matching[-1] if matching else None
-            assert await filled.newest(KEY, kind=kind, author=author) == expected
+            assert await filled_store.newest(KEY, kind=kind, author=author) == expected
 
 
-async def test_a_users_sessions_come_last_used_first_without_state(stores: Stores) -> None:
+async def test_sessions_of_a_user_are_sorted_by_last_use_and_have_no_state(stores: Stores) -> None:
     store = stores.sessions
     for name in ("one", "two", "three"):
-        await put(store, key(name), writes(1, {"x": name, "user:y": name}))
+        await store_events(store, key(name), state_event(1, {"x": name, "user:y": name}))
         stores.clock.time += 1
-    await put(store, key("one"), event(2, EventKind.MESSAGE, author="user", parts=text_part("x")))
-    await put(store, key("four", user_id="bo"))
-    await put(store, key("five", app_name="shop"))
-    found = await store.sessions("desk", "ann")
-    assert [s.key.session_id for s in found] == ["one", "three", "two"]
-    assert [dict(s.state) for s in found] == [{}, {}, {}]
-    assert [(s.seq, s.turns, s.status) for s in found[:2]] == [
+    await store_events(
+        store, key("one"), event(2, EventKind.MESSAGE, author="user", parts=text_part("x"))
+    )
+    await store_events(store, key("four", user_id="bo"))
+    await store_events(store, key("five", app_name="shop"))
+    result = await store.sessions("desk", "ann")
+    assert [s.key.session_id for s in result] == ["one", "three", "two"]
+    assert [dict(s.state) for s in result] == [{}, {}, {}]
+    assert [(s.seq, s.turns, s.status) for s in result[:2]] == [
         (2, 1, RunStatus.WORKING),
         (1, 0, RunStatus.COMPLETED),
     ]
     assert await store.sessions("desk", "nobody") == ()
 
 
-async def test_of_sessions_used_at_the_same_moment_the_younger_comes_first(
+async def test_sessions_with_equal_time_are_sorted_newest_first(
     store: SessionStorePort,
 ) -> None:
     for name in ("one", "two", "three"):
-        await put(store, key(name))
-    found = await store.sessions("desk", "ann")
-    assert [s.key.session_id for s in found] == ["three", "two", "one"]
+        await store_events(store, key(name))
+    result = await store.sessions("desk", "ann")
+    assert [s.key.session_id for s in result] == ["three", "two", "one"]
 
 
 # Deleting
 
 
-async def test_a_deleted_session_is_forgotten_but_state_of_user_and_app_stays(
+async def test_delete_removes_the_session_but_not_user_and_app_state(
     stores: Stores,
 ) -> None:
-    store, files = stores.sessions, stores.artifacts
-    await put(store, KEY, writes(1, {"x": 1, "user:y": 2, "app:z": 3}))
-    await put(store, key("s2"), writes(1, {"x": 4}))
-    for where in (KEY, key("s2")):
-        await files.save(where, "own.txt", b"own", "text/plain")
-        await files.save(where, "user:shared.txt", b"shared", "text/plain")
+    store, artifact_store = stores.sessions, stores.artifacts
+    await store_events(store, KEY, state_event(1, {"x": 1, "user:y": 2, "app:z": 3}))
+    await store_events(store, key("s2"), state_event(1, {"x": 4}))
+    for session_key in (KEY, key("s2")):
+        await artifact_store.save(session_key, "own.txt", b"own", "text/plain")
+        await artifact_store.save(session_key, "user:shared.txt", b"shared", "text/plain")
     await store.delete(KEY)
     assert await store.read(KEY) is None
     assert await store.events(KEY) == ()
     assert await store.newest(KEY, kind=EventKind.STATE, author="helper") is None
     assert [s.key.session_id for s in await store.sessions("desk", "ann")] == ["s2"]
-    assert await files.names(KEY) == ("user:shared.txt",)
-    assert await files.load(KEY, "own.txt") is None
-    assert await files.names(key("s2")) == ("own.txt", "user:shared.txt")
-    assert await state_of(store, key("s2")) == {"x": 4, "user:y": 2, "app:z": 3}
-    reborn = await store.open(KEY, holder="a")
-    assert (reborn.seq, dict(reborn.state)) == (0, {"user:y": 2, "app:z": 3})
+    assert await artifact_store.names(KEY) == ("user:shared.txt",)
+    assert await artifact_store.load(KEY, "own.txt") is None
+    assert await artifact_store.names(key("s2")) == ("own.txt", "user:shared.txt")
+    assert await read_state(store, key("s2")) == {"x": 4, "user:y": 2, "app:z": 3}
+    recreated = await store.open(KEY, holder="a")
+    assert (recreated.seq, dict(recreated.state)) == (0, {"user:y": 2, "app:z": 3})
 
 
-async def test_deleting_takes_the_session_from_its_holder(store: SessionStorePort) -> None:
+async def test_delete_ends_the_lease(store: SessionStorePort) -> None:
     await store.open(KEY, holder="a")
     await store.delete(KEY)
     with pytest.raises(SessionConflict):
@@ -460,7 +475,7 @@ async def test_deleting_takes_the_session_from_its_holder(store: SessionStorePor
     assert await store.read(KEY) is None
 
 
-async def test_closing_twice_is_harmless(store: SessionStorePort) -> None:
+async def test_aclose_can_be_called_twice(store: SessionStorePort) -> None:
     await store.open(KEY, holder="a")
     await store.aclose()
     await store.aclose()
@@ -469,7 +484,7 @@ async def test_closing_twice_is_harmless(store: SessionStorePort) -> None:
 # Artifacts
 
 
-async def test_versions_of_an_artifact_count_from_one(artifacts: ArtifactStorePort) -> None:
+async def test_artifact_versions_start_at_1(artifacts: ArtifactStorePort) -> None:
     assert await artifacts.save(KEY, "a.txt", b"one", "text/plain") == 1
     assert await artifacts.save(KEY, "a.txt", b"two", "text/markdown") == 2
     assert await artifacts.save(KEY, "b.bin", bytes(range(256)), "") == 1
@@ -486,7 +501,7 @@ async def test_versions_of_an_artifact_count_from_one(artifacts: ArtifactStorePo
 
 
 @pytest.mark.parametrize("version", [-1, 0, 3])
-async def test_a_version_that_is_not_there_is_none(
+async def test_load_returns_none_for_an_unknown_version(
     artifacts: ArtifactStorePort, version: int
 ) -> None:
     assert await artifacts.load(KEY, "a.txt") is None
@@ -495,7 +510,7 @@ async def test_a_version_that_is_not_there_is_none(
     assert await artifacts.load(KEY, "a.txt", version) is None
 
 
-async def test_names_are_sorted_and_shared_only_with_the_users_own_sessions(
+async def test_artifact_names_are_sorted_and_shared_only_within_a_user(
     artifacts: ArtifactStorePort,
 ) -> None:
     assert await artifacts.names(KEY) == ()

@@ -1,4 +1,4 @@
-"""What a run costs, as a person sees it: live in a terminal, and on the page in a real browser."""
+"""Cost of `acc eval` in the terminal and on the report page."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """Return a run that cost something, and what its terminal showed meanwhile."""
+    """Return the directory of a run with costs and its terminal output."""
     home = tmp_path_factory.mktemp("cost")
     reply = Reply(text="The window is 30 minutes.", delay=0.2, tokens=(1_000, 100, 0))
     with ProviderServer(*[reply] * 100) as server, pytest.MonkeyPatch.context() as patch:
@@ -26,7 +26,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
         arguments += ["--price", f"{model}=10/20", "--max-cost", "9", "--out", str(home / "run")]
         with Terminal(*arguments, cwd=home) as screen:
             assert screen.wait(120) == 0
-            return home / "run", screen.shown
+            return home / "run", screen.output
 
 
 @pytest.fixture(scope="module")
@@ -37,19 +37,19 @@ def browser() -> Iterator[Browser]:
         chromium.close()
 
 
-def test_a_terminal_shows_the_cost_while_it_grows(run: tuple[Path, str]) -> None:
-    _, shown = run
-    # 0.012 dollars a call; the compressor's answers are no states, so each is asked for twice.
-    amounts = [float(a) for a in re.findall(r"together.*\$([\d.]+) of \$9\.0000", shown)]
+def test_terminal_shows_the_cost_during_the_run(run: tuple[Path, str]) -> None:
+    _, output = run
+    # 0.012 dollars per call; the compressor's answers are invalid, so each is requested twice.
+    amounts = [float(a) for a in re.findall(r"total.*\$([\d.]+) of \$9\.0000", output)]
     assert amounts == sorted(amounts)
-    assert len(set(amounts)) > 3, "it was shown while the run went on"
+    assert len(set(amounts)) > 3, "the cost must be shown during the run"
     assert amounts[-1] == pytest.approx(16 * 0.012)
-    assert re.search(r"compressor of acc +8 +8,000 +800 +\$0.0960", shown)
+    assert re.search(r"compressor of acc +8 +8,000 +800 +\$0.0960", output)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
-def test_the_page_shows_the_cost_at_any_width_and_in_both_schemes(
+def test_report_shows_the_cost_at_every_width_and_color_scheme(
     run: tuple[Path, str], browser: Browser, scheme: str, width: int
 ) -> None:
     context = browser.new_context(
@@ -70,5 +70,5 @@ def test_the_page_shows_the_cost_at_any_width_and_in_both_schemes(
     assert page.evaluate("document.documentElement.scrollWidth") == width
     cost = rows.last.locator("td").first.bounding_box()
     assert cost is not None
-    assert cost["x"] + cost["width"] <= width, "the money is seen without scrolling"
+    assert cost["x"] + cost["width"] <= width, "the cost must be visible without scrolling"
     context.close()

@@ -1,4 +1,4 @@
-"""A model as judge, and the calibration of judges, as people use them."""
+"""`acc eval --judge` and `acc judge check`."""
 
 import json
 import shutil
@@ -13,91 +13,91 @@ JUDGE = ("--judge", "python:judging_model:JudgingModel")
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Path:
+def folder(tmp_path: Path) -> Path:
     shutil.copy(MODEL, tmp_path)
     return tmp_path
 
 
-def test_a_model_judges_a_run_with_votes_in_both_orders(here: Path) -> None:
+def test_model_judges_with_votes_in_both_orders(folder: Path) -> None:
     again = ("eval", *SMALL, *JUDGE, "--agents", "baseline,acc", "--out", "run")
-    done = acc(*again, "--judge-votes", "2", "--judge-both-orders", cwd=here)
+    done = acc(*again, "--judge-votes", "2", "--judge-both-orders", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert "Krippendorff" in done.stdout
     assert "mean difference of the scores in reversed order" in done.stdout
-    summary = json.loads((here / "run" / "summary.json").read_text())
+    summary = json.loads((folder / "run" / "summary.json").read_text())
     assert summary["agents"]["acc"]["scored"] == 3
     assert summary["agreement"]["order"]["relevance"]["answers"] == 6
-    judging = json.loads((here / "run" / "run.json").read_text())["judging"]
+    judging = json.loads((folder / "run" / "run.json").read_text())["judging"]
     assert judging["votes"] == 2
     assert len(judging["prompts"]) == 16
-    assert "Agreement of the judge with itself" in (here / "run" / "report.html").read_text()
-    other = acc(*again, "--judge-votes", "3", "--judge-both-orders", cwd=here)
+    assert "Agreement of the judge with itself" in (folder / "run" / "report.html").read_text()
+    other = acc(*again, "--judge-votes", "3", "--judge-both-orders", cwd=folder)
     assert other.returncode == 2
     assert "votes=2" in other.stderr
     assert "votes=3" in other.stderr
 
 
-def test_a_judge_drives_an_episode_to_its_end(here: Path) -> None:
+def test_judge_drives_an_episode(folder: Path) -> None:
     done = acc(
-        "eval", *SMALL, *JUDGE, "--judge-drives", "--agents", "baseline", "--out", "run", cwd=here
+        "eval", *SMALL, *JUDGE, "--judge-drives", "--agents", "baseline", "--out", "run", cwd=folder
     )
     assert done.returncode == 0, done.stderr
-    (episode,) = (here / "run" / "episodes").glob("*.jsonl")
+    (episode,) = (folder / "run" / "episodes").glob("*.jsonl")
     lines = [json.loads(line) for line in episode.read_text().splitlines()]
     assert [line["query"] for line in lines] == [
         f"Depot number {turn} holds {turn} crates." for turn in (1, 2, 3)
     ]
 
 
-def test_turns_that_a_model_cannot_judge_are_unscored_and_told(here: Path) -> None:
-    (here / "broken_model.py").write_text(
+def test_turns_with_invalid_judgements_are_reported_as_unscored(folder: Path) -> None:
+    (folder / "broken_model.py").write_text(
         "from acc.testing import ScriptedModel\n\n\n"
         "def model():\n    return ScriptedModel('nonsense', repeat=True)\n"
     )
     done = acc(
         *("eval", *SMALL, "--judge", "python:broken_model:model", "--agents", "acc,baseline"),
         *("--fail-if", "acc.outcome < 1", "--out", "run"),
-        cwd=here,
+        cwd=folder,
     )
     assert done.returncode == 1
     assert "acc.outcome has no value" in done.stderr
     assert "0 / 3" in done.stdout
-    summary = json.loads((here / "run" / "summary.json").read_text())
+    summary = json.loads((folder / "run" / "summary.json").read_text())
     assert summary["agents"]["acc"]["unscored"] == 3
     assert summary["agents"]["acc"]["outcome"] is None
     assert summary["paired"] == []
-    page = (here / "run" / "report.html").read_text()
+    page = (folder / "run" / "report.html").read_text()
     assert "3 of 3 turns of acc could not be scored" in page
-    assert "could not be scored" in (here / "run" / "junit.xml").read_text()
+    assert "could not be scored" in (folder / "run" / "junit.xml").read_text()
 
 
-def test_a_judge_that_finds_nothing_to_check_is_remarked_upon(here: Path) -> None:
-    (here / "silent_model.py").write_text(
+def test_remark_is_shown_when_the_judge_finds_no_claims(folder: Path) -> None:
+    (folder / "silent_model.py").write_text(
         "from judging_model import JudgingModel\n\n\n"
         "class Silent(JudgingModel):\n"
         "    def audit(self, prompt, parts):\n"
         "        return {'claims': [], 'constraints': self.rules(parts)}\n"
     )
     judge = ("--judge", "python:silent_model:Silent")
-    done = acc("eval", *SMALL, *judge, "--agents", "baseline", "--out", "run", cwd=here)
+    done = acc("eval", *SMALL, *judge, "--agents", "baseline", "--out", "run", cwd=folder)
     remark = "baseline: the judge found no claim in any of 3 answers"
     assert done.returncode == 0, done.stderr
     assert remark in done.stdout
-    assert remark in (here / "run" / "report.html").read_text()
-    summary = json.loads((here / "run" / "summary.json").read_text())
+    assert remark in (folder / "run" / "report.html").read_text()
+    summary = json.loads((folder / "run" / "summary.json").read_text())
     assert summary["agents"]["baseline"]["claims"] == 0
-    again = acc("eval", *SMALL, *JUDGE, "--agents", "baseline", "--out", "other", cwd=here)
+    again = acc("eval", *SMALL, *JUDGE, "--agents", "baseline", "--out", "other", cwd=folder)
     assert "found no claim" not in again.stdout
 
 
-def test_models_that_cannot_judge_are_refused(tmp_path: Path) -> None:
-    for name, words in (("embedded", "cannot judge"), ("local", "--force-judge")):
+def test_unsuitable_judge_models_are_rejected(tmp_path: Path) -> None:
+    for name, message in (("embedded", "cannot judge"), ("local", "--force-judge")):
         done = acc("eval", *SMALL, "--judge", f"model:{name}", cwd=tmp_path)
         assert done.returncode == 2
-        assert words in done.stderr
+        assert message in done.stderr
 
 
-def test_a_judge_is_checked_against_our_examples(tmp_path: Path) -> None:
+def test_judge_check_uses_the_shipped_examples(tmp_path: Path) -> None:
     done = acc("judge", "check", "--show-wrong", "1", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "accuracy" in done.stdout
@@ -110,13 +110,13 @@ def test_a_judge_is_checked_against_our_examples(tmp_path: Path) -> None:
     assert data["wrong"][0]["context"]
 
 
-def test_a_judge_is_checked_against_examples_of_ones_own(here: Path) -> None:
-    (here / "mine.toml").write_text(
+def test_judge_check_uses_examples_of_a_file(folder: Path) -> None:
+    (folder / "mine.toml").write_text(
         '[[case]]\nid = "mine"\ncontext = ["The disk is full."]\nquestion = "How full?"\n'
         'claims = [{ kind = "plain", verdict = "unsupported", text = "The fan is loud." }]\n'
     )
-    done = acc("judge", "check", "mine.toml", *JUDGE, cwd=here)
+    done = acc("judge", "check", "mine.toml", *JUDGE, cwd=folder)
     assert done.returncode == 0, done.stderr
     assert "100.0 %" in done.stdout
-    assert acc("judge", "check", "none.toml", cwd=here).returncode == 2
-    assert acc("judge", "check", "--show-wrong", "-1", cwd=here).returncode == 2
+    assert acc("judge", "check", "none.toml", cwd=folder).returncode == 2
+    assert acc("judge", "check", "--show-wrong", "-1", cwd=folder).returncode == 2

@@ -1,16 +1,16 @@
-"""A disk that is full, a directory that cannot be written, two runs at once."""
+"""`acc eval` with a full disk, an unusable directory, or two processes."""
 
 import resource
 import subprocess
 import sys
 from pathlib import Path
 
-from command import SMALL, acc, environment, recorded, start
+from command import SMALL, acc, environment, read_records, start
 
 
-def test_a_full_disk_is_named_and_nothing_recorded_is_lost(tmp_path: Path) -> None:
-    whole, run = tmp_path / "whole", tmp_path / "run"
-    acc("eval", *SMALL, "--out", whole, "--quiet")
+def test_full_disk_is_reported_and_recorded_turns_remain(tmp_path: Path) -> None:
+    complete, run = tmp_path / "whole", tmp_path / "run"
+    acc("eval", *SMALL, "--out", complete, "--quiet")
     # No file may grow past 12 kB: the kernel refuses the write as it would on a full disk.
     limited = subprocess.run(  # noqa: S603 - our own command
         [sys.executable, "-m", "acc", "eval", *SMALL, "--out", str(run), "--quiet"],
@@ -25,14 +25,14 @@ def test_a_full_disk_is_named_and_nothing_recorded_is_lost(tmp_path: Path) -> No
     assert "cannot write" in limited.stderr
     assert "earlier turns are safe" in limited.stderr
     assert "Traceback" not in limited.stderr
-    kept = (run / "episodes" / "it-operations.000000.jsonl").read_bytes()
-    assert kept.endswith(b"\n")
-    assert 0 < kept.count(b"\n") < 6
+    stored = (run / "episodes" / "it-operations.000000.jsonl").read_bytes()
+    assert stored.endswith(b"\n")
+    assert 0 < stored.count(b"\n") < 6
     assert acc("eval", *SMALL, "--out", run, "--quiet").returncode == 0
-    assert recorded(run) == recorded(whole)
+    assert read_records(run) == read_records(complete)
 
 
-def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+def test_directory_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     done = acc("eval", *SMALL, "--out", tmp_path / "file" / "run")
     assert done.returncode == 1
@@ -40,7 +40,7 @@ def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_folder_with_other_peoples_files_is_not_taken_over(tmp_path: Path) -> None:
+def test_directory_with_other_files_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
     done = acc("eval", *SMALL, "--out", tmp_path)
     assert done.returncode == 2
@@ -48,7 +48,7 @@ def test_a_folder_with_other_peoples_files_is_not_taken_over(tmp_path: Path) -> 
     assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.txt"]
 
 
-def test_two_processes_do_not_write_one_run(tmp_path: Path) -> None:
+def test_second_process_on_the_same_run_is_rejected(tmp_path: Path) -> None:
     run = tmp_path / "run"
     first = start("eval", "--episodes", "2", "--workers", "1", "--out", run, "--quiet")
     while not list((run / "episodes").glob("*.jsonl")):
@@ -60,7 +60,7 @@ def test_two_processes_do_not_write_one_run(tmp_path: Path) -> None:
     assert "another process is working on" in second.stderr
 
 
-def test_reporting_on_something_that_is_no_run_says_so(tmp_path: Path) -> None:
+def test_report_and_compare_fail_without_an_evaluation(tmp_path: Path) -> None:
     for arguments in (("report", tmp_path), ("compare", tmp_path, tmp_path)):
         done = acc(*arguments)
         assert done.returncode == 2

@@ -1,4 +1,4 @@
-"""`acc call` and `acc doctor` against servers of others, which do things in ways of their own."""
+"""`acc call`, `card` and `doctor` with third-party servers."""
 
 import gzip
 import json
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from command import acc
-from other_server import other_server
+from third_party_server import third_party_server
 
 PDF = {"raw": "JVBERg==", "filename": "請求書.pdf", "mediaType": "application/pdf"}
 LINK = {"url": "https://example.com/a.pdf", "mediaType": "application/pdf"}
@@ -36,13 +36,15 @@ MIXED = ({"text": "Here:"}, TOTAL, PDF, LINK)
         task(message=message(*MIXED)),
     ],
 )
-def test_everything_that_an_answer_holds_is_told_and_saved(result: Any, tmp_path: Path) -> None:
-    with other_server(result) as url:
+def test_all_parts_of_an_answer_are_printed_and_saved(result: Any, tmp_path: Path) -> None:
+    with third_party_server(result) as url:
         done = acc("call", url, "hi", "--out", tmp_path)
         line = json.loads(acc("call", url, "hi", "--json").stdout.splitlines()[-1])
     assert (done.returncode, done.stdout) == (0, f"Here:\n{TOTAL_TEXT}\n")
-    told = "artifact answer: data; 請求書.pdf, application/pdf, 4 bytes; https://example.com/a.pdf"
-    assert told in done.stderr
+    expected = (
+        "artifact answer: data; 請求書.pdf, application/pdf, 4 bytes; https://example.com/a.pdf"
+    )
+    assert expected in done.stderr
     assert (tmp_path / "請求書.pdf").read_bytes() == b"%PDF"
     assert json.loads((tmp_path / "answer.json").read_bytes()) == TOTAL["data"]
     assert line["text"] == f"Here:\n{TOTAL_TEXT}"
@@ -52,16 +54,16 @@ def test_everything_that_an_answer_holds_is_told_and_saved(result: Any, tmp_path
     assert parts[3]["url"] == LINK["url"]
 
 
-def test_an_answer_of_data_alone_is_printed(tmp_path: Path) -> None:
+def test_answer_with_only_data_is_printed(tmp_path: Path) -> None:
     for result in ({"message": message(TOTAL)}, task(message=message(TOTAL))):
-        with other_server(result) as url:
+        with third_party_server(result) as url:
             done = acc("call", url, "hi", "--out", tmp_path)
         assert (done.returncode, done.stdout) == (0, f"{TOTAL_TEXT}\n")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["answer-2.json", "answer.json"]
 
 
-def test_an_answer_of_text_alone_is_printed_alone(tmp_path: Path) -> None:
-    with other_server({"message": message({"text": "one "}, {"text": "two"})}) as url:
+def test_answer_with_only_text_has_no_other_output(tmp_path: Path) -> None:
+    with third_party_server({"message": message({"text": "one "}, {"text": "two"})}) as url:
         done = acc("call", url, "hi", "--out", tmp_path)
         line = json.loads(acc("call", url, "hi", "--json").stdout)
     assert (done.returncode, done.stdout, done.stderr) == (0, "one two\n", "")
@@ -69,12 +71,12 @@ def test_an_answer_of_text_alone_is_printed_alone(tmp_path: Path) -> None:
     assert line == {"type": "result", "state": "completed", "text": "one two", "context": ""}
 
 
-def test_the_doctor_says_whose_card_it_looks_at() -> None:
+def test_doctor_prints_which_card_it_checks() -> None:
     page = {"/html/.well-known/agent-card.json": b"<html>hi</html>"}
-    with other_server(task(), pages=page) as url:
+    with third_party_server(task(), pages=page) as url:
         broken = acc("doctor", f"{url}/html", "--only", "card-path")
         missing = acc("doctor", f"{url}/nowhere", "--only", "card-path")
-        found = acc("doctor", url, "--only", "card-path")
+        doctor = acc("doctor", url, "--only", "card-path")
     assert broken.returncode == 1
     assert broken.stdout.startswith(f"{url}/html\n")
     assert f"{url}/html/.well-known/agent-card.json is not a JSON object" in broken.stdout
@@ -82,36 +84,36 @@ def test_the_doctor_says_whose_card_it_looks_at() -> None:
     assert missing.stdout.startswith(
         f"{title}{url}/nowhere has no card; the card of {url} is used\n"
     )
-    assert found.stdout.startswith(f"{title}\n")
+    assert doctor.stdout.startswith(f"{title}\n")
 
 
 @pytest.mark.parametrize(
-    ("encoding", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress)]
+    ("encoding", "encode"), [("gzip", gzip.compress), ("deflate", zlib.compress)]
 )
-def test_a_server_that_compresses_is_called_and_examined(encoding: str, pack: Any) -> None:
-    def packed(body: bytes) -> tuple[bytes, dict[str, str]]:
-        return pack(body), {"Content-Encoding": encoding}
+def test_compressed_responses_are_decoded(encoding: str, encode: Any) -> None:
+    def encoded(body: bytes) -> tuple[bytes, dict[str, str]]:
+        return encode(body), {"Content-Encoding": encoding}
 
     result = task({"artifactId": "answer", "parts": [{"text": "答え"}]})
-    with other_server(result, pack=packed) as url:
+    with third_party_server(result, encode=encoded) as url:
         assert acc("call", url, "hi").stdout == "答え\n"
-        assert "Answers as it is told." in acc("card", url).stdout
-        found = acc("doctor", url, "--only", "card-path", "--only", "send")
-    assert (found.returncode, found.stdout.count("✓")) == (0, 2)
+        assert "Returns a fixed result." in acc("card", url).stdout
+        doctor = acc("doctor", url, "--only", "card-path", "--only", "send")
+    assert (doctor.returncode, doctor.stdout.count("✓")) == (0, 2)
 
 
-def test_a_server_that_compresses_as_nobody_can_read_is_told_what_to_do() -> None:
-    def packed(body: bytes) -> tuple[bytes, dict[str, str]]:
+def test_unsupported_content_encoding_is_reported() -> None:
+    def encoded(body: bytes) -> tuple[bytes, dict[str, str]]:
         return b"\x0b\x02\x80", {"Content-Encoding": "br"}
 
-    with other_server(task(), pack=packed) as url:
-        called, shown = acc("call", url, "hi"), acc("card", url)
-        found = acc("doctor", url)
-    told = f"{url} sent Content-Encoding br, which is not supported"
-    for done in (called, shown):
+    with third_party_server(task(), encode=encoded) as url:
+        call, card = acc("call", url, "hi"), acc("card", url)
+        doctor = acc("doctor", url)
+    expected = f"{url} sent Content-Encoding br, which is not supported"
+    for done in (call, card):
         assert done.returncode == 1
-        assert told in done.stderr
-    assert found.returncode == 1
-    assert "✗ The card is at the standard path" in found.stdout
-    assert told in found.stdout
-    assert "no server at" not in found.stderr
+        assert expected in done.stderr
+    assert doctor.returncode == 1
+    assert "✗ The card is at the standard path" in doctor.stdout
+    assert expected in doctor.stdout
+    assert "no server at" not in doctor.stderr

@@ -1,4 +1,4 @@
-"""The stores of tasks that the contract suite is run against, and what to put into them."""
+"""Task stores for the contract suites, and tasks and updates to store in them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ def message(message_id: str = "m1", text: str = "Hello, こんにちは", task_i
     return Message(message_id=message_id, role=Role.USER, parts=text_part(text), task_id=task_id)
 
 
-def said(text: str) -> Message:
+def agent_message(text: str) -> Message:
     return Message(message_id=f"a-{text}", role=Role.AGENT, parts=text_part(text))
 
 
@@ -61,25 +61,25 @@ def task(task_id: str = "t1", context_id: str = "c1", at: float = 1.0) -> Task:
     return Task(id=task_id, context_id=context_id, status=status)
 
 
-def moved(state: TaskState, at: float = 2.0, text: str = "") -> StatusUpdate:
-    status = TaskStatus(state=state, at=at, message=said(text) if text else None)
+def status_update(state: TaskState, at: float = 2.0, text: str = "") -> StatusUpdate:
+    status = TaskStatus(state=state, at=at, message=agent_message(text) if text else None)
     return StatusUpdate(status=status)
 
 
-def piece(
+def artifact_chunk(
     text: str, artifact_id: str = "a1", *, append: bool = True, last: bool = False
 ) -> ArtifactUpdate:
     artifact = TaskArtifact(artifact_id=artifact_id, parts=text_part(text))
     return ArtifactUpdate(artifact=artifact, append=append, last_chunk=last)
 
 
-def push(
+def push_config(
     config_id: str = "p1", task_id: str = "t1", url: str = "https://example.org"
 ) -> PushConfig:
     return PushConfig(id=config_id, task_id=task_id, url=url)
 
 
-async def file(
+async def submit(
     store: TaskStorePort,
     task_id: str = "t1",
     *,
@@ -87,24 +87,24 @@ async def file(
     context_id: str = "",
     at: float = 1.0,
 ) -> SubmitResult:
-    """File a task with a message and, unless one is named, a context of its own."""
-    made = task(task_id, context_id or f"c-{task_id}", at)
-    return await store.create(made, owner=owner, message=message(f"m-{task_id}"))
+    """Create a task with a message, by default in a new context."""
+    new_task = task(task_id, context_id or f"c-{task_id}", at)
+    return await store.create(new_task, owner=owner, message=message(f"m-{task_id}"))
 
 
-async def held(store: TaskStorePort, task_id: str = "t1") -> Task:
-    found = await store.read(task_id)
-    assert found is not None
-    return found
+async def read_task(store: TaskStorePort, task_id: str = "t1") -> Task:
+    stored = await store.read(task_id)
+    assert stored is not None
+    return stored
 
 
-async def forget(store: TaskStorePort, *, before: float) -> int:
-    """Forget what ended before a time, and return how many tasks that were."""
-    ended = await store.expired(before=before, limit=1000)
-    return await store.delete_expired([one.task_id for one in ended])
+async def delete_expired(store: TaskStorePort, *, before: float) -> int:
+    """Delete the tasks that ended before a time and return their number."""
+    expired = await store.expired(before=before, limit=1000)
+    return await store.delete_expired([one.task_id for one in expired])
 
 
-async def listed_ids(store: TaskStorePort, owner: Owner = ANN, **query: object) -> list[str]:
+async def list_ids(store: TaskStorePort, owner: Owner = ANN, **query: object) -> list[str]:
     page = await store.list_tasks(owner, TaskQuery(**query))  # type: ignore[arg-type]
     assert page.total == len(page.tasks)
     return [one.id for one in page.tasks]

@@ -1,4 +1,4 @@
-"""The stores that the contract suites are run against, and events to put into them."""
+"""Session stores for the contract suites, and events to store in them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -47,18 +47,20 @@ def event(seq: int, kind: EventKind = EventKind.STATE, **fields: Any) -> Event:
     return Event(**{"kind": kind, "run_id": "r1", "author": "helper", "seq": seq, **fields})
 
 
-def writes(seq: int, delta: dict[str, Any] | None = None, *removed: str, **fields: Any) -> Event:
+def state_event(
+    seq: int, delta: dict[str, Any] | None = None, *removed: str, **fields: Any
+) -> Event:
     actions = EventActions(state_delta=delta or {}, state_removed=removed)
     return event(seq, actions=actions, **fields)
 
 
-async def put(store: SessionStorePort, where: SessionKey, *events: Event) -> None:
-    await store.open(where, holder="setup")
-    await store.append(where, events, holder="setup")
-    await store.release(where, holder="setup")
+async def store_events(store: SessionStorePort, session_key: SessionKey, *events: Event) -> None:
+    await store.open(session_key, holder="setup")
+    await store.append(session_key, events, holder="setup")
+    await store.release(session_key, holder="setup")
 
 
-async def state_of(store: SessionStorePort, where: SessionKey) -> dict[str, Any]:
-    session = await store.read(where)
+async def read_state(store: SessionStorePort, session_key: SessionKey) -> dict[str, Any]:
+    session = await store.read(session_key)
     assert session is not None
     return dict(session.state)

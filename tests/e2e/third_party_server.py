@@ -1,4 +1,4 @@
-"""A server of someone else's, in a thread, that answers as a test says."""
+"""A third-party A2A server in a thread, with a fixed result."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -8,11 +8,11 @@ from threading import Thread
 from typing import Any
 
 Result = Mapping[str, Any]
-#: Makes the body that is sent of the one meant, and the headers that go with it.
-Pack = Callable[[bytes], tuple[bytes, Mapping[str, str]]]
+#: Returns the encoded body and the headers of the encoding.
+Encoder = Callable[[bytes], tuple[bytes, Mapping[str, str]]]
 
 
-def plainly(body: bytes) -> tuple[bytes, Mapping[str, str]]:
+def identity(body: bytes) -> tuple[bytes, Mapping[str, str]]:
     return body, {}
 
 
@@ -31,26 +31,26 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(404, b"{}")
 
     def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        answer = {"jsonrpc": "2.0", "id": asked["id"], "result": self.server.result}
-        self._send(200, json.dumps(answer).encode())
+        request = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        response = {"jsonrpc": "2.0", "id": request["id"], "result": self.server.result}
+        self._send(200, json.dumps(response).encode())
 
     def _send(self, status: int, body: bytes) -> None:
-        packed, headers = self.server.pack(body)
+        encoded, headers = self.server.encode(body)
         self.send_response(status)
         for name, value in {"Content-Type": "application/json", **headers}.items():
             self.send_header(name, value)
-        self.send_header("Content-Length", str(len(packed)))
+        self.send_header("Content-Length", str(len(encoded)))
         self.end_headers()
-        self.wfile.write(packed)
+        self.wfile.write(encoded)
 
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, result: Result, pack: Pack, pages: Mapping[str, bytes]) -> None:
+    def __init__(self, result: Result, encode: Encoder, pages: Mapping[str, bytes]) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.result, self.pack, self.pages = result, pack, pages
+        self.result, self.encode, self.pages = result, encode, pages
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
         interface = {
             "url": f"{self.url}/",
@@ -59,7 +59,7 @@ class _Server(ThreadingHTTPServer):
         }
         self.card = {
             "name": "other",
-            "description": "Answers as it is told.",
+            "description": "Returns a fixed result.",
             "version": "1",
             "capabilities": {},
             "defaultInputModes": ["text/plain"],
@@ -70,11 +70,11 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def other_server(
-    result: Result, *, pack: Pack = plainly, pages: Mapping[str, bytes] | None = None
+def third_party_server(
+    result: Result, *, encode: Encoder = identity, pages: Mapping[str, bytes] | None = None
 ) -> Iterator[str]:
-    """Serve an agent that gives one result to every call, and return its URL."""
-    server = _Server(result, pack, pages or {})
+    """Serve an agent that returns one result for every call, and yield its URL."""
+    server = _Server(result, encode, pages or {})
     thread = Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

@@ -1,4 +1,4 @@
-"""A runner whose remote agent is scripted, and what its server may tell."""
+"""A runner with a scripted remote agent, and the responses of its server."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,7 +31,7 @@ URL = "https://agents.example.com"
 TOKEN = {"token": "s3cret"}
 
 
-class Says(BaseAgent):
+class EchoAgent(BaseAgent):
     async def run(self, ctx: RunContext) -> str:
         return f"{self.name} heard {ctx.message}"
 
@@ -40,44 +40,46 @@ def shop(**fields: Any) -> RemoteAgent:
     return RemoteAgent(**{"name": "shop", "description": "Sells things.", "url": URL, **fields})
 
 
-class Desk:
-    """A runner whose remote agent is scripted; `restarted` knows only what is stored."""
+class RemoteHarness:
+    """A runner with a scripted remote agent; `endpoints` lists the connections."""
 
     def __init__(self, agent: BaseAgent, remote: ScriptedRemote, store: Any = "memory") -> None:
-        self.addresses: list[RemoteEndpoint] = []
+        self.endpoints: list[RemoteEndpoint] = []
         services = make_services(store=store)
 
-        def to_remote(address: RemoteEndpoint) -> ScriptedRemote:
-            self.addresses.append(address)
+        def connect(endpoint: RemoteEndpoint) -> ScriptedRemote:
+            self.endpoints.append(endpoint)
             return remote
 
-        services.remote = to_remote
+        services.remote = connect
         self.runner = Runner(agent, services=services)
 
-    async def say(self, text: Any, **options: Any) -> Any:
+    async def send(self, text: Any, **options: Any) -> Any:
         return await self.runner.run(user_id="u", session_id="s", message=text, **options)
 
     async def answer(self, *answers: InputAnswer) -> Any:
         return await self.runner.resume(user_id="u", session_id="s", answers=answers)
 
 
-def desk(agent: BaseAgent, *answers: RemoteAnswer) -> tuple[Desk, ScriptedRemote]:
+def make_harness(agent: BaseAgent, *answers: RemoteAnswer) -> tuple[RemoteHarness, ScriptedRemote]:
     remote = ScriptedRemote(*answers)
-    return Desk(agent, remote), remote
+    return RemoteHarness(agent, remote), remote
 
 
-def said(*parts: Part) -> Message:
+def agent_message(*parts: Part) -> Message:
     return Message(message_id="m", role=Role.AGENT, parts=parts)
 
 
 def status(state: TaskState, *parts: Part) -> StatusUpdate:
-    return StatusUpdate(status=TaskStatus(state=state, message=said(*parts) if parts else None))
+    return StatusUpdate(
+        status=TaskStatus(state=state, message=agent_message(*parts) if parts else None)
+    )
 
 
 def task(
     state: TaskState = TaskState.COMPLETED, *artifacts: TaskArtifact, parts: tuple[Part, ...] = ()
 ) -> Task:
-    message = said(*parts) if parts else None
+    message = agent_message(*parts) if parts else None
     return Task(
         id="task-1",
         context_id="context-1",
@@ -86,27 +88,27 @@ def task(
     )
 
 
-def made(name: str, *parts: Part) -> TaskArtifact:
+def artifact(name: str, *parts: Part) -> TaskArtifact:
     return TaskArtifact(artifact_id=name, name=name, parts=parts)
 
 
-def text(words: str) -> Part:
-    return Part(text=words)
+def text(content: str) -> Part:
+    return Part(text=content)
 
 
-def asking(*requests: dict[str, Any], state: TaskState = TaskState.INPUT_REQUIRED) -> Task:
+def input_required(*requests: dict[str, Any], state: TaskState = TaskState.INPUT_REQUIRED) -> Task:
     data = Part(data={"requests": list(requests)}, metadata={"extension": INPUT_REQUEST})
     return task(state, parts=(text("please decide"), data))
 
 
-class Mailbox:
-    """A receiver that only says where it is."""
+class StaticReceiver:
+    """A push receiver that only provides a configuration."""
 
     def __init__(self) -> None:
         self.open = 0
 
     @contextmanager
-    def expect(self, told: Callable[[str], None]) -> Iterator[PushConfig]:
+    def expect(self, notify: Callable[[str], None]) -> Iterator[PushConfig]:
         self.open += 1
         yield PushConfig(id="p", task_id="", url="https://me.example/hook", token=f"t{self.open}")
         self.open -= 1

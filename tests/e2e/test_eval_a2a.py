@@ -1,28 +1,13 @@
-"""`acc eval` of agents that `acc serve` serves, each a process of its own."""
+"""`acc eval` of agents that `acc serve` serves in another process."""
 
 import json
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from command import acc, start
 
-AGENTS = Path(__file__).parent.parent / "integration"
 
-
-@pytest.fixture(scope="module")
-def everything() -> Iterator[str]:
-    process = start("serve", "sample_agents:everything", "--port", "0", cwd=AGENTS)
-    assert process.stdout is not None
-    try:
-        yield process.stdout.readline().split()[-1]
-    finally:
-        process.terminate()
-        process.communicate(timeout=20)
-
-
-def test_a_served_agent_is_evaluated_as_the_built_in_one(tmp_path: Path) -> None:
+def test_served_agent_gives_the_same_answers_as_the_built_in_agent(tmp_path: Path) -> None:
     (tmp_path / "remembering.py").write_text(
         'from acc import Agent\n\ndesk = Agent(name="desk", memory="acc", model="embedded")\n',
         encoding="utf-8",
@@ -49,9 +34,7 @@ def test_a_served_agent_is_evaluated_as_the_built_in_one(tmp_path: Path) -> None
     assert len({context for _, context in contexts}) == 2
 
 
-def test_a_served_agent_that_does_not_report_its_memory_is_shown_so(
-    everything: str, tmp_path: Path
-) -> None:
+def test_unreported_memory_of_a_served_agent_is_marked(everything: str, tmp_path: Path) -> None:
     options = ("--scenario", "it-operations", "--episodes", "1", "--turns", "3", "--workers", "1")
     agents = f"acc,theirs=a2a:{everything}"
     done = acc("eval", *options, "--agents", agents, "--out", tmp_path / "run")
@@ -67,10 +50,10 @@ def test_a_served_agent_that_does_not_report_its_memory_is_shown_so(
 SMALL = ("--scenario", "it-operations", "--episodes", "1", "--workers", "1")
 
 
-def test_an_agent_that_cannot_be_called_is_told_before_the_first_turn(
+def test_unreachable_agent_is_reported_before_the_first_turn(
     everything: str, tmp_path: Path
 ) -> None:
-    for url, status, told in (
+    for url, status, message in (
         ("http://127.0.0.1:9", 1, "`acc card http://127.0.0.1:9`"),
         ("http://10.255.255.1", 2, "--allow"),
         ("nowhere", 2, "not an absolute http or https URL"),
@@ -78,7 +61,7 @@ def test_an_agent_that_cannot_be_called_is_told_before_the_first_turn(
         out = tmp_path / "run"
         done = acc("eval", *SMALL, "--agents", f"acc,theirs=a2a:{url}", "--out", out)
         assert done.returncode == status, done.stderr
-        assert told in done.stderr
+        assert message in done.stderr
         assert status == 2 or "agent 'theirs'" in done.stderr
         assert not out.exists()
     agents = f"acc,theirs=a2a:{everything}"
@@ -90,11 +73,11 @@ def test_an_agent_that_cannot_be_called_is_told_before_the_first_turn(
         assert "--allow" in done.stderr
 
 
-def test_a_private_address_is_evaluated_once_it_is_allowed(everything: str, tmp_path: Path) -> None:
+def test_private_address_requires_the_allow_option(everything: str, tmp_path: Path) -> None:
     (tmp_path / "plain.py").write_text(
         'from acc import Agent\n\ndesk = Agent(name="desk", model="embedded")\n', encoding="utf-8"
     )
-    # Its card names another server of this machine, which nobody has typed.
+    # Its card names another server of this machine, whose address is not in the command.
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
@@ -104,18 +87,18 @@ def test_a_private_address_is_evaluated_once_it_is_allowed(everything: str, tmp_
     try:
         process.stdout.readline()
         agents = ("--turns", "2", "--agents", f"theirs=a2a:http://127.0.0.1:{port}")
-        refused = acc("eval", *SMALL, *agents, "--out", tmp_path / "run")
+        rejected = acc("eval", *SMALL, *agents, "--out", tmp_path / "run")
         allowed = ("--allow", "127.0.0.1")
         done = acc("eval", *SMALL, *agents, *allowed, "--out", tmp_path / "run")
     finally:
         process.terminate()
         process.communicate(timeout=20)
-    assert refused.returncode == 2
-    assert "which is --allow here" in refused.stderr
+    assert rejected.returncode == 2
+    assert "which is --allow here" in rejected.stderr
     assert done.returncode == 0, done.stderr
 
 
-def test_an_agent_without_a_good_token_is_told_before_the_first_turn(tmp_path: Path) -> None:
+def test_missing_token_is_reported_before_the_first_turn(tmp_path: Path) -> None:
     assert acc("token", "add", tmp_path / "tokens.toml", "--caller", "me").returncode == 0
     (tmp_path / "plain.py").write_text(
         'from acc import Agent\n\ndesk = Agent(name="desk", model="embedded")\n', encoding="utf-8"
@@ -134,20 +117,20 @@ def test_an_agent_without_a_good_token_is_told_before_the_first_turn(tmp_path: P
     assert "set its token in ACC_TOKEN_THEIR_DESK" in done.stderr
 
 
-def test_whoever_fails_in_the_middle_of_a_run_is_told(tmp_path: Path) -> None:
+def test_failing_agent_is_reported_after_the_run(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text(
         "calls = []\n\n\ndef never(query):\n    raise RuntimeError('out of \\x1b[31mpaper')\n\n\n"
         "def once(query):\n    calls.append(query)\n    if len(calls) == 2:\n"
         "        raise RuntimeError('jam')\n    return 'fine'\n",
         encoding="utf-8",
     )
-    how = (*SMALL, "--turns", "3", "--quiet")
+    options = (*SMALL, "--turns", "3", "--quiet")
     agents = "acc,bad=python:broken:never"
-    done = acc("eval", *how, "--agents", agents, "--out", tmp_path / "a", cwd=tmp_path)
+    done = acc("eval", *options, "--agents", agents, "--out", tmp_path / "a", cwd=tmp_path)
     assert "agent bad failed in 3 of 3 turns; first error: " in done.stderr
     assert "paper" in done.stderr
     assert "\x1b" not in done.stderr
     agents = "acc,odd=python:broken:once"
-    done = acc("eval", *how, "--agents", agents, "--out", tmp_path / "b", cwd=tmp_path)
+    done = acc("eval", *options, "--agents", agents, "--out", tmp_path / "b", cwd=tmp_path)
     assert done.returncode == 0
     assert "agent odd failed in 1 of 3 turns; first error: " in done.stderr

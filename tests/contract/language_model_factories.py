@@ -1,4 +1,4 @@
-"""Language models that need no network, each able to answer the prompts of the contract suite."""
+"""Language models without network access for the contract suite."""
 
 from collections.abc import Callable
 from pathlib import Path

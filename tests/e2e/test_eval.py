@@ -1,4 +1,4 @@
-"""`acc eval` as people and build servers use it."""
+"""`acc eval`: records, continuation, gates and custom agents."""
 
 import json
 import signal
@@ -7,10 +7,10 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from command import SMALL, acc, recorded, start
+from command import SMALL, acc, read_records, start
 
 
-def test_a_run_writes_everything_it_promises(tmp_path: Path) -> None:
+def test_run_writes_all_result_files(tmp_path: Path) -> None:
     run = tmp_path / "run"
     done = acc("eval", *SMALL, "--out", run)
     assert done.returncode == 0, done.stderr
@@ -26,7 +26,7 @@ def test_a_run_writes_everything_it_promises(tmp_path: Path) -> None:
     }
     assert (run / "report.html").resolve().as_uri() in done.stdout
     assert "claims nothing about any language model" in done.stdout
-    assert "12/12 turns" in done.stderr, "plain progress where there is no terminal"
+    assert "12/12 turns" in done.stderr, "progress is plain text without a terminal"
     summary = json.loads((run / "summary.json").read_text())
     assert summary["turns"] == 12
     assert summary["agents"]["acc"]["scored"] == 12
@@ -36,11 +36,11 @@ def test_a_run_writes_everything_it_promises(tmp_path: Path) -> None:
     assert len((run / "records.csv").read_text().splitlines()) == 1 + 12 * 4
 
 
-def test_the_same_seed_gives_the_same_bytes_whatever_the_workers(tmp_path: Path) -> None:
+def test_same_seed_gives_the_same_records_with_any_number_of_workers(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     assert acc("eval", *SMALL[:-2], "--workers", "1", "--out", one, "--quiet").returncode == 0
     assert acc("eval", *SMALL[:-2], "--workers", "2", "--out", two, "--quiet").returncode == 0
-    assert recorded(one) == recorded(two)
+    assert read_records(one) == read_records(two)
     assert (one / "summary.json").read_bytes() == (two / "summary.json").read_bytes()
 
 
@@ -48,16 +48,16 @@ def test_another_seed_gives_other_records(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     acc("eval", *SMALL, "--out", one, "--quiet")
     acc("eval", *SMALL, "--seed", "77", "--out", two, "--quiet")
-    assert recorded(one)["records.jsonl"] != recorded(two)["records.jsonl"]
+    assert read_records(one)["records.jsonl"] != read_records(two)["records.jsonl"]
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_killed_run_continues_and_ends_with_the_same_bytes(tmp_path: Path, workers: str) -> None:
+def test_killed_run_continues_and_gives_the_same_records(tmp_path: Path, workers: str) -> None:
     options = ("--scenario", "it-operations", "--episodes", "2", "--workers", workers)
-    whole, cut = tmp_path / "whole", tmp_path / "cut"
-    assert acc("eval", *options, "--out", whole, "--quiet").returncode == 0
-    process = start("eval", *options, "--out", cut, "--quiet")
-    first = cut / "episodes" / "it-operations.000000.jsonl"
+    complete, interrupted = tmp_path / "whole", tmp_path / "cut"
+    assert acc("eval", *options, "--out", complete, "--quiet").returncode == 0
+    process = start("eval", *options, "--out", interrupted, "--quiet")
+    first = interrupted / "episodes" / "it-operations.000000.jsonl"
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         if first.exists() and first.read_bytes().count(b"\n") >= 5:
@@ -68,24 +68,24 @@ def test_a_killed_run_continues_and_ends_with_the_same_bytes(tmp_path: Path, wor
     time.sleep(0.5)
     before = first.read_bytes()
     assert 5 <= before.count(b"\n") < 50
-    assert acc("eval", *options, "--out", cut, "--quiet").returncode == 0
-    assert recorded(cut) == recorded(whole)
+    assert acc("eval", *options, "--out", interrupted, "--quiet").returncode == 0
+    assert read_records(interrupted) == read_records(complete)
     assert first.read_bytes().startswith(before[: before.rfind(b"\n") + 1])
 
 
-def test_a_torn_last_line_is_cut_off_and_run_again(tmp_path: Path) -> None:
-    run, whole = tmp_path / "run", tmp_path / "whole"
-    for folder in (run, whole):
+def test_incomplete_last_line_is_removed_and_repeated(tmp_path: Path) -> None:
+    run, complete = tmp_path / "run", tmp_path / "whole"
+    for folder in (run, complete):
         acc("eval", *SMALL, "--out", folder, "--quiet")
     file = run / "episodes" / "it-operations.000001.jsonl"
     file.write_bytes(file.read_bytes()[:-40])
     done = acc("eval", *SMALL, "--out", run)
     assert done.returncode == 0, done.stderr
     assert "continuing: 11 of 12 turns are recorded" in done.stderr
-    assert recorded(run) == recorded(whole)
+    assert read_records(run) == read_records(complete)
 
 
-def test_a_damaged_record_is_named_and_left_alone(tmp_path: Path) -> None:
+def test_damaged_record_is_reported_and_not_changed(tmp_path: Path) -> None:
     run = tmp_path / "run"
     acc("eval", *SMALL, "--out", run, "--quiet")
     file = run / "episodes" / "it-operations.000000.jsonl"
@@ -98,20 +98,20 @@ def test_a_damaged_record_is_named_and_left_alone(tmp_path: Path) -> None:
     assert file.read_bytes() == damaged
 
 
-def test_another_configuration_on_the_same_directory_is_refused_with_the_difference(
+def test_other_configuration_in_the_same_directory_is_rejected_with_the_difference(
     tmp_path: Path,
 ) -> None:
     run = tmp_path / "run"
     acc("eval", *SMALL, "--out", run, "--quiet")
-    before = recorded(run)
+    before = read_records(run)
     done = acc("eval", *SMALL, "--budget", "256", "--agents", "acc,oracle", "--out", run)
     assert done.returncode == 2
     assert "budget: 512 recorded, 256 requested" in done.stderr
     assert "agents: [baseline=transcript" in done.stderr
-    assert recorded(run) == before
+    assert read_records(run) == before
 
 
-def test_a_changed_scenario_file_is_another_configuration(tmp_path: Path) -> None:
+def test_changed_scenario_file_is_rejected(tmp_path: Path) -> None:
     acc("scenarios", "new", "mine", cwd=tmp_path)
     options = ("eval", "--scenario", "mine.toml", "--episodes", "1", "--out", "run", "--quiet")
     assert acc(*options, cwd=tmp_path).returncode == 0
@@ -122,7 +122,7 @@ def test_a_changed_scenario_file_is_another_configuration(tmp_path: Path) -> Non
     assert "scenarios: [mine (" in done.stderr
 
 
-def test_ctrl_c_ends_cleanly_with_what_was_done(tmp_path: Path) -> None:
+def test_ctrl_c_writes_the_results_of_the_completed_turns(tmp_path: Path) -> None:
     run = tmp_path / "run"
     process = start("eval", "--episodes", "4", "--workers", "2", "--out", run)
     deadline = time.monotonic() + 60
@@ -142,7 +142,7 @@ def test_ctrl_c_ends_cleanly_with_what_was_done(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("gate", "status", "shown"),
+    ("gate", "status", "message"),
     [
         ("acc.drift > 0.9", 0, ""),
         ("acc.outcome < 9.99", 1, "gate failed: acc.outcome < 9.99 (acc.outcome is "),
@@ -150,11 +150,11 @@ def test_ctrl_c_ends_cleanly_with_what_was_done(tmp_path: Path) -> None:
         ("acc.failed > 0", 0, ""),
     ],
 )
-def test_a_gate_decides_the_exit_status(tmp_path: Path, gate: str, status: int, shown: str) -> None:
+def test_gate_sets_the_exit_status(tmp_path: Path, gate: str, status: int, message: str) -> None:
     # In the first six turns a transcript is still smaller than a compressed state.
     done = acc("eval", *SMALL, "--out", tmp_path / "run", "--fail-if", gate)
     assert done.returncode == status
-    assert shown in done.stderr
+    assert message in done.stderr
     suite = ElementTree.parse(tmp_path / "run" / "junit.xml").getroot()[0]  # noqa: S314 - ours
     assert suite.get("failures") == str(status)
 
@@ -183,7 +183,7 @@ def test_a_gate_decides_the_exit_status(tmp_path: Path, gate: str, status: int, 
         (("--nonsense",), "--nonsense"),
     ],
 )
-def test_bad_use_says_what_is_wrong_and_exits_with_2(
+def test_invalid_usage_exits_with_2_and_a_message(
     tmp_path: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     done = acc("eval", *arguments, "--out", tmp_path / "run", cwd=tmp_path)
@@ -193,17 +193,17 @@ def test_bad_use_says_what_is_wrong_and_exits_with_2(
     assert not (tmp_path / "run").exists()
 
 
-def test_json_is_all_that_goes_to_standard_output(tmp_path: Path) -> None:
+def test_json_option_prints_only_json(tmp_path: Path) -> None:
     done = acc("eval", *SMALL, "--out", tmp_path / "run", "--json")
     assert json.loads(done.stdout) == json.loads((tmp_path / "run" / "summary.json").read_text())
 
 
-def test_quiet_prints_nothing(tmp_path: Path) -> None:
+def test_quiet_option_prints_nothing(tmp_path: Path) -> None:
     done = acc("eval", *SMALL, "--out", tmp_path / "run", "--quiet")
     assert (done.stdout, done.stderr) == ("", "")
 
 
-OWN = """
+CUSTOM_AGENTS = """
 import asyncio
 from acc import AgentTurnResponse
 
@@ -224,53 +224,53 @@ def broken(query):
 
 class Remembering:
     def __init__(self):
-        self.heard = []
+        self.queries = []
 
     async def run_turn(self, query, canonical_memory):
-        self.heard.append(query.query)
-        text = f"I have heard {len(self.heard)} queries."
-        known = len(self.heard)
+        self.queries.append(query.query)
+        text = f"I have received {len(self.queries)} queries."
+        known = len(self.queries)
         return AgentTurnResponse(agent_name="any", response_text=text, memory_tokens=known)
 """
 
 
-REPLAYING = (
-    OWN
+REPLAYING_AGENT = (
+    CUSTOM_AGENTS
     + """
 
 class Replaying(Remembering):
     async def run_turn(self, query, canonical_memory):
-        print("asked", query.turn_id)
+        print("turn", query.turn_id)
         return await super().run_turn(query, canonical_memory)
 
     async def replay_turn(self, query, canonical_memory, response):
-        self.heard.append(query.query)
+        self.queries.append(query.query)
 """
 )
 
 
-def test_an_agent_that_can_replay_is_not_asked_again(tmp_path: Path) -> None:
-    (tmp_path / "own.py").write_text(REPLAYING)
+def test_agent_with_replay_is_not_called_again(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(REPLAYING_AGENT)
     options = ("eval", *SMALL, "--agents", "me=python:own:Replaying", "--out", "run")
     acc(*options, cwd=tmp_path)
-    before = recorded(tmp_path / "run")
+    before = read_records(tmp_path / "run")
     file = tmp_path / "run" / "episodes" / "it-operations.000000.jsonl"
     file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:4]))
     done = acc(*options, cwd=tmp_path)
-    asked = [line for line in done.stderr.splitlines() if line.startswith("asked")]
-    assert asked == ["asked 5", "asked 6"]
-    assert recorded(tmp_path / "run") == before
+    prompted = [line for line in done.stderr.splitlines() if line.startswith("turn")]
+    assert prompted == ["turn 5", "turn 6"]
+    assert read_records(tmp_path / "run") == before
 
 
-def test_anyones_agents_take_part_and_their_failures_are_recorded(tmp_path: Path) -> None:
-    (tmp_path / "own.py").write_text(OWN)
+def test_failures_of_custom_agents_are_recorded(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(CUSTOM_AGENTS)
     names = ("echo", "slow", "silent", "number", "broken", "Remembering")
     agents = ",".join(["acc", *(f"{name}=python:own:{name}" for name in names)])
     options = ("eval", *SMALL, "--agents", agents, "--timeout", "1", "--out", "run")
     done = acc(*options, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    agents_found = json.loads((tmp_path / "run" / "summary.json").read_text())["agents"]
-    failed = {name: found["failed"] for name, found in agents_found.items()}
+    summaries = json.loads((tmp_path / "run" / "summary.json").read_text())["agents"]
+    failed = {name: summary["failed"] for name, summary in summaries.items()}
     assert failed == {
         "acc": 0,
         "echo": 0,
@@ -280,27 +280,29 @@ def test_anyones_agents_take_part_and_their_failures_are_recorded(tmp_path: Path
         "broken": 12,
         "Remembering": 0,
     }
-    assert agents_found["slow"]["outcome"] is None, "a failure is never a 0"
-    assert agents_found["echo"]["memory_tokens"] is None
-    assert agents_found["Remembering"]["last_memory_tokens"]["mean"] == 6, "made anew each episode"
+    assert summaries["slow"]["outcome"] is None, "a failure has no score"
+    assert summaries["echo"]["memory_tokens"] is None
+    assert summaries["Remembering"]["last_memory_tokens"]["mean"] == 6, (
+        "a new agent for each episode"
+    )
     assert "not reported" in done.stdout
     table = (tmp_path / "run" / "records.csv").read_text()
     assert "RuntimeError: =cmd" in table
-    ElementTree.parse(tmp_path / "run" / "junit.xml")  # noqa: S314 - well-formed in spite of it
+    ElementTree.parse(tmp_path / "run" / "junit.xml")  # noqa: S314 - must be well-formed
 
 
-def test_a_run_with_own_agents_can_be_continued(tmp_path: Path) -> None:
-    (tmp_path / "own.py").write_text(OWN)
+def test_run_with_custom_agents_can_be_continued(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(CUSTOM_AGENTS)
     options = ("eval", *SMALL, "--agents", "me=python:own:Remembering", "--quiet")
     assert acc(*options, "--out", "whole", cwd=tmp_path).returncode == 0
     assert acc(*options, "--out", "cut", cwd=tmp_path).returncode == 0
     file = tmp_path / "cut" / "episodes" / "it-operations.000000.jsonl"
     file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:3]))
     assert acc(*options, "--out", "cut", cwd=tmp_path).returncode == 0
-    assert recorded(tmp_path / "cut") == recorded(tmp_path / "whole")
+    assert read_records(tmp_path / "cut") == read_records(tmp_path / "whole")
 
 
-def test_an_agent_of_acc_takes_part_beside_ours(tmp_path: Path) -> None:
+def test_python_agent_gives_the_same_records_as_the_built_in_agent(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(
         "from acc import Agent, SequentialAgent\n"
         "def lone():\n"
@@ -315,8 +317,8 @@ def test_an_agent_of_acc_takes_part_beside_ours(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
-    agents_found = summary["agents"]
-    assert [agents_found[name]["failed"] for name in ("acc", "lone", "tree")] == [0, 0, 0]
+    summaries = summary["agents"]
+    assert [summaries[name]["failed"] for name in ("acc", "lone", "tree")] == [0, 0, 0]
     rows = (tmp_path / "run" / "records.jsonl").read_text().splitlines()
     by_agent: dict[str, list[dict[str, object]]] = {"acc": [], "lone": []}
     for row in map(json.loads, rows):

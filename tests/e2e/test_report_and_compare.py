@@ -1,0 +1,51 @@
+"""`acc report` and `acc compare`."""
+
+import json
+from pathlib import Path
+
+import pytest
+from command import SMALL, acc, read_records
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("runs")
+    for name, budget in (("small", "64"), ("large", "512")):
+        agents = ("--agents", "acc,oracle", "--budget", budget)
+        acc("eval", *SMALL[:3], "20", *SMALL[4:], *agents, "--out", folder / name, "--quiet")
+    return folder / "small", folder / "large"
+
+
+def test_report_recreates_deleted_files(runs: tuple[Path, Path]) -> None:
+    run = runs[0]
+    before = read_records(run)
+    page = (run / "report.html").read_bytes()
+    for name in ("report.html", "summary.json", "records.csv"):
+        (run / name).unlink()
+    done = acc("report", run)
+    assert done.returncode == 0, done.stderr
+    assert read_records(run) == before
+    assert (run / "report.html").read_bytes() == page
+
+
+def test_report_preserves_the_gates_of_the_run(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    gate = ("--fail-if", "acc.outcome < 9.99")
+    assert acc("eval", *SMALL, *gate, "--out", run, "--quiet").returncode == 1
+    before = (run / "junit.xml").read_bytes()
+    assert acc("report", run).returncode == 0
+    assert (run / "junit.xml").read_bytes() == before
+    assert json.loads((run / "summary.json").read_text())["gates"][0]["failed"]
+
+
+def test_compare_prints_the_differences_of_two_runs(runs: tuple[Path, Path]) -> None:
+    done = acc("compare", *runs)
+    assert done.returncode == 0, done.stderr
+    assert "small" in done.stdout
+    rows = json.loads(acc("compare", *runs, "--json").stdout)
+    tokens = next(r for r in rows if (r["agent"], r["metric"]) == ("acc", "memory_tokens"))
+    assert tokens["difference"] > 0
+    assert tokens["clear"]
+    assert tokens["pairs"] == 40
+    oracle = next(r for r in rows if (r["agent"], r["metric"]) == ("oracle", "outcome"))
+    assert (oracle["difference"], oracle["clear"]) == (0, False), "it does not use the budget"
