@@ -7,7 +7,7 @@ LOCKS := requirements/runtime.lock requirements/dev.lock requirements/build.lock
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 INSTALL := $(PIP) install --no-deps --require-hashes
 PEERS := .venv-peers
-WITNESS := .venv-witness
+ADK := .venv-adk
 RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
 BUILD := $(VENV)/build
@@ -16,7 +16,7 @@ SMALL_MODEL := $(VENV)/small-model
 INSIDE := tests/unit tests/contract tests/test_architecture.py tests/test_public_api.py tests/test_vocabulary.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup eval lint check test bench bench-peers witness-adk docs lock browser clean
+.PHONY: help setup eval lint check test bench bench-peers test-adk docs lock browser clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -90,14 +90,14 @@ $(PEERS)/.ready: benchmarks/peers.txt
 	      || echo "cannot be installed: $$peer"; done
 	@touch $(PEERS)/.ready
 
-witness-adk: $(DEV) $(WITNESS)/.ready ## Call our server with the remote agent of ADK
+test-adk: $(DEV) $(ADK)/.ready ## Call our server with the remote agent of ADK
 	$(BIN)/pytest -q tests/integration/test_a2a_adk.py
 
-$(WITNESS)/.ready: tests/integration/adk.txt
-	@echo "setting up $(WITNESS), once"
-	@$(PYTHON) -m venv --clear $(WITNESS)
-	@$(WITNESS)/bin/python -m pip install --quiet --disable-pip-version-check -r tests/integration/adk.txt
-	@touch $(WITNESS)/.ready
+$(ADK)/.ready: tests/integration/adk.txt
+	@echo "setting up $(ADK), once"
+	@$(PYTHON) -m venv --clear $(ADK)
+	@$(ADK)/bin/python -m pip install --quiet --disable-pip-version-check -r tests/integration/adk.txt
+	@touch $(ADK)/.ready
 
 browser: # The report is tested in a real browser; Debian's is installed where there is none.
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null \
@@ -115,4 +115,4 @@ lock: $(DEV) ## Renew the files in requirements/
 	$(COMPILE) --upgrade -c requirements/dev.lock --group build -o requirements/build.lock
 
 clean: ## Remove environments and caches
-	rm -rf $(VENV) $(PEERS) $(WITNESS) build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(ADK) build .mypy_cache .ruff_cache .pytest_cache .hypothesis

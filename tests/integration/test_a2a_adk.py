@@ -1,4 +1,4 @@
-"""ADK's remote agent with `acc serve`. `make witness-adk` installs ADK."""
+"""ADK's remote agent with `acc serve`. `make test-adk` installs ADK."""
 
 import json
 import subprocess
@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from server_process import ALICE, HERE, Server, tokens_file
 
-PYTHON = HERE.parent.parent / ".venv-witness" / "bin" / "python"
+PYTHON = HERE.parent.parent / ".venv-adk" / "bin" / "python"
 GREETING, ORDER = "こんにちは", "支払い 12000円"
 APPROVAL = "承認します。処理を続けてください。"
 
-pytestmark = pytest.mark.skipif(not PYTHON.exists(), reason="make witness-adk sets it up")
+pytestmark = pytest.mark.skipif(not PYTHON.exists(), reason="make test-adk sets it up")
 
 
 def call(server: Server, *texts: str) -> list[dict[str, Any]]:

@@ -27,7 +27,7 @@ from server_harness import (
 
 from acc import Agent, BaseAgent, RunContext
 from acc.application.a2a.executor import TaskRun, trace_id_of
-from acc.application.a2a.intake import accepts, media_type, output_modes, selects_data
+from acc.application.a2a.intake import accepts, media_type, output_modes, wants_json_answer
 from acc.application.a2a.requests import ServerLimits
 from acc.domain.errors import ContentTypeNotSupported, InvalidInput, LimitExceeded
 from acc.domain.value_objects.content import Part, text_of
@@ -127,7 +127,7 @@ async def test_submit_accepts_media_type_patterns(harness: ServerHarness) -> Non
 def test_output_mode_is_the_first_that_client_and_agent_share(
     accepted: tuple[str, ...], modes: tuple[str, ...], as_data: bool
 ) -> None:
-    assert selects_data(accepted, modes) is as_data
+    assert wants_json_answer(accepted, modes) is as_data
 
 
 async def test_submit_fails_when_no_output_mode_is_shared(

@@ -1,4 +1,8 @@
-"""A provider's model through the model classes of pydantic-ai. Every call is one attempt."""
+"""A provider's model through the model classes of pydantic-ai.
+
+Failed calls are not retried, except without a setting or earlier responses that the provider
+rejected.
+"""
 
 import asyncio
 import importlib
@@ -67,11 +71,11 @@ _EFFORTS: dict[Any, str] = {True: "medium", False: "none"}
 _ANY_ARGUMENT_NAMES = frozenset({"openai", "openai-chat", "openai-responses", "google"})
 #: A server that reports more tokens miscounts.
 _MAX_TOKENS = 10**9
-_CUT_OFF_CALL = "the call was cut off because max_tokens was used up: ask for less at once"
+_CUT_OFF_CALL = "the call was cut off because max_tokens was reached; request less in one call"
 #: How Anthropic says that signed reasoning belongs to another conversation.
 _BOUND_ELSEWHERE = "bound to a different conversation"
-#: Reasoning in tags before the answer that the library has not separated: in a stream whose pieces
-#: do not end with the tags, or with an opening tag that is part of the model's own template.
+#: Reasoning in <think> tags that the library did not separate: the tags were split across stream
+#: chunks, or the opening tag is in the model's template.
 _TAGGED_REASONING = re.compile(
     r"(?s)^\s*<think>.*?</think>\s*|^(?:(?!<think>).)*?\n[ \t]*</think>[ \t]*(?:\n\s*|$)"
 )
@@ -105,7 +109,7 @@ class PydanticAiModel:
         self._key = key
         self._url = url or name.base_url
         self._errors = ModelErrors(name, key, url=self._url, label=label)
-        self._settings = UnsupportedSettings(name.name, {**_settings(name), **(settings or {})})
+        self._settings = SupportedSettings(name.name, {**_settings(name), **(settings or {})})
         self._previous = PreviousResponses()
         self._returns_previous = True
         self._opened: WeakKeyDictionary[asyncio.AbstractEventLoop, OpenedModel]
@@ -165,7 +169,7 @@ class PydanticAiModel:
         opened = self._opened.get(loop)
         if opened is None:
             opened = self._opened[loop] = self._open()
-            self._settings.warn_about_ignored(opened.model)
+            self._settings.drop_ignored(opened.model)
         return opened.model
 
     def _open(self) -> OpenedModel:
@@ -214,10 +218,12 @@ class PydanticAiModel:
         )
 
     def _adapt(self, error: Exception, call: "_Call") -> None:
-        """Prepare another call without what the model does not take, or raise the error."""
+        """Remove what the provider rejected so that the call can be repeated, or raise the error."""
         if call.has_previous and _BOUND_ELSEWHERE in str(getattr(error, "body", "")):
             self._returns_previous = False
-            log.warning("%s rejects its own earlier responses: not sent again", self.name.name)
+            log.warning(
+                "%s rejected its earlier responses; they are no longer sent", self.name.name
+            )
         elif not self._settings.drop_rejected(call.sent, error):
             raise self._errors.from_exception(error) from None
 
@@ -318,7 +324,7 @@ def _lacks_reasoning(model: Model, settings: Mapping[str, Any], messages: list[A
 
 # Settings
 
-#: Settings that an answer can be had without, and how providers spell them.
+#: Settings that can be dropped without making the request useless, and how providers spell them.
 _OPTIONAL_SETTINGS: dict[str, str] = {
     "seed": r"seed",
     "top_p": r"top[_ ]?p",
@@ -340,8 +346,8 @@ _UNSUPPORTED = re.compile(
 _ABOUT_CONTENT = re.compile(r"(?:messages|contents|input|tools)[.\[]")
 
 
-class UnsupportedSettings:
-    """The settings of one model, without those that it turned out not to take.
+class SupportedSettings:
+    """The settings of one model, minus those it has rejected.
 
     `max_tokens` is never dropped, because it limits the cost.
     """
@@ -350,7 +356,7 @@ class UnsupportedSettings:
         self._name = name
         self.sent: Mapping[str, Any] = dict(settings)
 
-    def warn_about_ignored(self, model: Model) -> None:
+    def drop_ignored(self, model: Model) -> None:
         """Drop the settings that the library does not send to this model, with a warning."""
         for setting in sorted(_ignored_settings(model, self.sent) & self.sent.keys()):
             self._drop(setting)
@@ -371,7 +377,7 @@ class UnsupportedSettings:
 
     def _drop(self, setting: str) -> None:
         self.sent = {key: value for key, value in self.sent.items() if key != setting}
-        log.warning("%s does not support %s, which is not sent", self._name, setting)
+        log.warning("%s does not support %s; the setting is not sent", self._name, setting)
 
 
 def _ignored_settings(model: Model, sent: Mapping[str, Any]) -> set[str]:
@@ -476,7 +482,7 @@ def open_model(name: ModelName, key: str, url: str, errors: ModelErrors) -> Open
     """Return the library's model with a key and a base URL."""
     authorization = None
     if name.provider == "openai-compatible":
-        # No credentials of OpenAI that its library finds in the environment may be sent.
+        # Never send OpenAI credentials that the library finds in the environment.
         authorization = f"Bearer {key}" if key else ""
     http_client = ProviderHttpClient(url=url, timeout=name.timeout, authorization=authorization)
     provider = _create_provider(name, key, url, http_client)

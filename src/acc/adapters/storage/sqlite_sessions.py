@@ -82,7 +82,8 @@ _Row = tuple[Any, ...]
 class SqliteSessionStore:
     """Stores sessions in a file; the cost of a call does not grow with the session's history.
 
-    It takes a path, or a database that it shares with other stores. Closing the store closes it.
+    It takes a path, or a database that it shares with other stores. Closing the store also closes
+    the database, even if it is shared.
     """
 
     def __init__(
@@ -127,10 +128,10 @@ class SqliteSessionStore:
         events = tuple(write.events)
         encoded = _EncodedEvents(key, events)
         now = self._clock.now()
-        state = (*encoded.progress, now, now + self._lease, None if release else holder)
+        columns = (*encoded.progress, now, now + self._lease, None if release else holder)
 
         def advance(connection: sqlite3.Connection, row_id: int, seq: int) -> bool:
-            values = (seq + len(events), *state, row_id, seq, *key, holder)
+            values = (seq + len(events), *columns, row_id, seq, *key, holder)
             return connection.execute(_ADVANCE, values).rowcount == 1
 
         def store(connection: sqlite3.Connection) -> tuple[Event, ...]:
@@ -221,7 +222,10 @@ class SqliteSessionStore:
     async def delete_unused(
         self, keys: Collection[SessionKey], *, since: float
     ) -> frozenset[SessionKey]:
-        """Delete sessions without a lease or use since a time; return those that stay."""
+        """Delete the sessions that are not leased and were not used since `since`.
+
+        Return the others.
+        """
         now, process, candidates = self._clock.now(), self._process, tuple(keys)
 
         def delete(connection: sqlite3.Connection) -> frozenset[SessionKey]:
@@ -388,7 +392,8 @@ def _encode_event(event: Event) -> tuple[str, str, str, bytes]:
 
 def _decode_event(seq: int, body: bytes) -> Event:
     event = _EVENT_DECODER.decode(body)
-    set_field(event, "seq", seq)  # the column is the number; nobody else has the event yet
+    # seq is stored in its own column; mutation is safe because the event is not shared yet
+    set_field(event, "seq", seq)
     return event
 
 

@@ -46,7 +46,7 @@ _MAX_OUTPUT_MODES = 100
 #: Media types of protocol versions before 0.3.
 _LEGACY_MODES = {"text": "text/*", "*": "*/*"}
 _STOPPING = "the server is stopping; try again later"
-_NOT_STARTED = "the server is not started; run its lifespan, also if it is mounted"
+_NOT_STARTED = "the server is not started; run its lifespan, even if it is mounted"
 _UNDECIDED = (
     "The answer is neither a clear yes nor a clear no; answer with approve or deny.\n"
     "承認するかどうかが読み取れませんでした。「承認」または「却下」でお答えください。"
@@ -98,7 +98,7 @@ class MessageIntake:
         if not self._executor.is_open:
             raise LimitExceeded(_STOPPING if self._executor.was_opened else _NOT_STARTED)
         validate_message(message, self._limits, self._input_modes)
-        as_data = selects_data(request.accepted_output_modes, self._output_modes)
+        as_data = wants_json_answer(request.accepted_output_modes, self._output_modes)
         push = None if request.push is None else await self._push_configs.validate(request.push)
         options = ProjectionOptions(
             deltas=streaming,
@@ -125,7 +125,7 @@ class MessageIntake:
             status=TaskStatus(state=TaskState.SUBMITTED, at=services.clock.now()),
         )
         if self._executor.may_have_interrupted(owner):
-            await self._check_waiting(owner)
+            await self._check_waiting_limit(owner)
         if sender.any_tenant:
             self._reserve(sender.account)
         try:
@@ -160,13 +160,16 @@ class MessageIntake:
         if run is None:
             await self._executor.refuse(task)
 
-    async def _check_waiting(self, owner: Owner) -> None:
+    async def _check_waiting_limit(self, owner: Owner) -> None:
         limit = self._limits.waiting
         if await self._executor.count_interrupted(owner) >= limit:
             raise LimitExceeded(f"a caller may have at most {limit} tasks that wait for input")
 
     def _reserve(self, account: Owner) -> None:
-        """Count a task of a caller who may name any tenant; the store counts per tenant."""
+        """Reserve a slot for a caller that can use any tenant.
+
+        The store's limit is per tenant.
+        """
         count = self._executor.count_of(account) + self._creating.get(account, 0)
         if count >= self._limits.tasks:
             raise LimitExceeded(
@@ -176,7 +179,7 @@ class MessageIntake:
         self._creating[account] = self._creating.get(account, 0) + 1
 
     def _deduplication_key(self) -> str:
-        """Return the key that identifies a repeated message; empty for its own id."""
+        """Return the deduplication key; an empty key means that the message id is used."""
         return "" if self._deduplicate else self._runner.services.ids.new()
 
     async def _continue(
@@ -283,7 +286,7 @@ def _not_accepting(task_id: str, state: str) -> str:
 def validate_message(message: Message, limits: ServerLimits, modes: Sequence[str]) -> None:
     """Raise an error if a message is invalid, too large or of an unsupported media type."""
     if message.role is not Role.USER:
-        raise InvalidInput("message.role: must be the role of the user")
+        raise InvalidInput("message.role: must be 'user'")
     for name, value in (
         ("messageId", message.message_id),
         ("contextId", message.context_id),
@@ -334,13 +337,13 @@ def output_modes(agent: BaseAgent) -> tuple[str, ...]:
     return declared
 
 
-def selects_data(accepted: Sequence[str], modes: Sequence[str]) -> bool:
+def wants_json_answer(accepted: Sequence[str], modes: Sequence[str]) -> bool:
     """Return True if the answer must be data, from the modes of client and agent."""
     if not accepted:
         return modes[:1] == (JSON,)
     if len(accepted) > _MAX_OUTPUT_MODES or any(len(mode) > _MAX_ID_LENGTH for mode in accepted):
         raise InvalidInput(
-            f"acceptedOutputModes: must be at most {_MAX_OUTPUT_MODES} modes of at most "
+            f"acceptedOutputModes: must contain at most {_MAX_OUTPUT_MODES} modes of at most "
             f"{_MAX_ID_LENGTH} characters"
         )
     for accepted_mode in accepted:

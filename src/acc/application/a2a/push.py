@@ -31,7 +31,6 @@ _MAX_CONCURRENT = 64
 _MAX_CONCURRENT_PER_OWNER = 16
 _LEASE_SECONDS = 60.0
 _MAX_ATTEMPTS = 8
-_MAX_RETRY_DELAY_SECONDS = 300.0
 
 
 class PushConfigs:
@@ -140,7 +139,7 @@ class NotificationSender(Protocol):
 
 def retry_delay(attempt: int) -> float:
     """Return the seconds to wait after an attempt, the first being 0; doubled each time."""
-    return float(min(_MAX_RETRY_DELAY_SECONDS, 2**attempt))
+    return float(2**attempt)
 
 
 class PushDelivery:

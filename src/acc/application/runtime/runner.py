@@ -116,7 +116,7 @@ class SessionRunner:
             key=self._key(user_id, session_id),
             root=self.agent,
             config=config or self.config,
-            call=context or _call_of_user(run_id, user_id),
+            call=context or _user_call_context(run_id, user_id),
             message=message_parts(message),
         )
         recorder = recorder or EventRecorder(self.services.sessions, observer)
@@ -299,7 +299,7 @@ class SessionRunner:
         return await self.services.sessions.events(key, after=after, limit=limit)
 
     async def aclose(self) -> None:
-        """Close the stores, models and MCP connections."""
+        """Close models, embedders, MCP connections and stores."""
         await self.services.aclose()
 
     def _key(self, user_id: str, session_id: str) -> SessionKey:
@@ -325,7 +325,7 @@ class SessionRunner:
             key=self._key(user_id, session_id),
             root=self.agent,
             config=self.config,
-            call=_call_of_user(run_id, user_id),
+            call=_user_call_context(run_id, user_id),
         )
 
     async def _begin_turn(
@@ -342,7 +342,7 @@ class SessionRunner:
             except SessionBusy as error:
                 await lease.wait_until_free(error)
             except asyncio.CancelledError:
-                # The store may have begun the turn all the same.
+                # The store may have started the turn anyway.
                 session = await self.services.sessions.read(request.key)
                 if session is not None and session.run_id == request.run_id:
                     run = Run(request, services=self.services, recorder=recorder)
@@ -406,7 +406,7 @@ class SessionRunner:
                 reset_to_recorded(run, state)
             except asyncio.CancelledError:
                 status, text = RunStatus.CANCELED, "canceled"
-                run.recorder.detach_observer()  # it may not take further events
+                run.recorder.detach_observer()  # it might no longer accept events
                 raise
             except AccError as error:
                 text, detail = str(error), {"code": error.code}
@@ -417,7 +417,7 @@ class SessionRunner:
             try:
                 await self._end(run, status, text, detail, state)
             except AccError as error:
-                # An answer that the store refuses is a failure of the run.
+                # If the store rejects the answer, the run fails.
                 if status is RunStatus.COMPLETED and not run.recorder.is_released:
                     self._evict_memories(run)
                     await self._end(run, RunStatus.FAILED, str(error), {"code": error.code})
@@ -451,8 +451,8 @@ class SessionRunner:
                 if not timeout.expired():
                     raise AgentFailed(first.name, "TimeoutError") from error
                 raise RunTimedOut("timeout", seconds, first.name) from None
-            # An agent blocked the loop or swallowed the cancellation. Python 3.11 does not trace
-            # this line then.
+            # An agent blocked the loop or swallowed the cancellation. Coverage on Python 3.11 does
+            # not report this line, hence the pragma.
             if asyncio.get_running_loop().time() >= deadline:  # pragma: no cover
                 raise RunTimedOut("timeout", seconds, first.name)
         if run.journal.steps:
@@ -565,11 +565,11 @@ class _EventQueue:
             self._queue.put_nowait(None)
 
     def end(self) -> None:
-        """Drop all events from now on; those that wait can still be read."""
+        """Drop all events from now on; queued ones can still be read."""
         self._is_closed = True
 
     def close(self) -> None:
-        """Drop all events, those that wait included."""
+        """Drop all events, including queued ones."""
         self._is_closed = True
         while not self._queue.empty():
             self._queue.get_nowait()
@@ -594,5 +594,5 @@ def _check_waiting(session: Session) -> None:
         raise NothingPending(f"session {session.key.session_id!r} does not wait for input; {last}")
 
 
-def _call_of_user(run_id: str, user_id: str) -> CallContext:
+def _user_call_context(run_id: str, user_id: str) -> CallContext:
     return CallContext(request_id=run_id, trace_id=run_id, caller=f"user://{user_id}")
