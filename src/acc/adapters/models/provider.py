@@ -218,7 +218,10 @@ class PydanticAiModel:
         )
 
     def _adapt(self, error: Exception, call: "_Call") -> None:
-        """Remove what the provider rejected so that the call can be repeated, or raise the error."""
+        """Remove what the provider rejected so that the call can be repeated.
+
+        Raise the error if nothing can be removed.
+        """
         if call.has_previous and _BOUND_ELSEWHERE in str(getattr(error, "body", "")):
             self._returns_previous = False
             log.warning(
