@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from acc.adapters.reports.run_directory import EvaluationDirectory
@@ -36,11 +36,15 @@ MEMORIES = st.dictionaries(KEYS, PLAIN, max_size=5)
 
 
 @given(MEMORIES, MEMORIES)
+@example({"a": False}, {"a": 0})
+@example({"a": 1}, {"a": 1.0})
+@example({"a": [0, {"b": 1, "c": 2}]}, {"a": [False, {"c": 2, "b": 1}]})
+@example({"a": {"b": 1, "c": 2}}, {"a": {"c": 2, "b": 1}})
 def test_applied_changes_reproduce_the_later_memory(
     before: dict[str, Any], after: dict[str, Any]
 ) -> None:
-    found = diff_mappings(before, after)
-    assert json.dumps(apply_changes(before, found)) == json.dumps(after), "in the same order, too"
+    changes = diff_mappings(before, after)
+    assert json.dumps(apply_changes(before, changes)) == json.dumps(after), "in the same order, too"
     assert diff_mappings(after, after) == []
 
 

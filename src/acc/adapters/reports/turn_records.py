@@ -3,6 +3,7 @@
 A record contains no timestamps or durations, so the same seed produces the same bytes.
 """
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -189,13 +190,20 @@ def diff_mappings(
     ]
     for key, value in after.items():
         old = before.get(key)
-        if key in before and old == value:
-            continue
         if key in before and isinstance(old, Mapping) and isinstance(value, Mapping):
             edits += diff_mappings(old, value, (*path, key))
-        else:
+        elif key not in before or not _is_same_json(old, value):
             edits.append({"at": [*path, key], "set": value})
     return edits + _reorder(before, after, path)
+
+
+def _is_same_json(old: object, value: object) -> bool:
+    """Return True if two values are the same JSON; `==` does not tell 0 from false or 0.0."""
+    if old is value:
+        return True
+    if old != value or type(old) is not type(value):
+        return False
+    return not isinstance(value, list | tuple) or json.dumps(old) == json.dumps(value)
 
 
 def _reorder(
