@@ -55,11 +55,6 @@ CHILD_ENVIRONMENTS = {
     "adapters/mcp/transports.py",
     "adapters/models/local_server.py",
 }
-#: Modules that still have to use `bootstrap/settings.py`.
-UNCONVERTED = {
-    "bootstrap/a2a_client.py",
-    "cli/doctor.py",
-}
 
 
 def test_only_the_settings_module_reads_the_environment() -> None:
@@ -75,7 +70,7 @@ def test_only_the_settings_module_reads_the_environment() -> None:
                 continue
             if uses:
                 readers.add(str(path.relative_to(package)))
-    assert readers - CHILD_ENVIRONMENTS - UNCONVERTED == {"bootstrap/settings.py"}
+    assert readers - CHILD_ENVIRONMENTS == {"bootstrap/settings.py"}
 
 
 def test_code_inside_acc_does_not_import_the_flat_api() -> None:

@@ -34,6 +34,7 @@ from acc.application.a2a.requests import ServerLimits
 from acc.application.agents.base import BaseAgent
 from acc.bootstrap.a2a import ServeOptions, card_signer, make_server
 from acc.bootstrap.a2a_client import make_receiver, receive_notifications
+from acc.domain.value_objects.endpoint import check_remote_url
 from acc.domain.value_objects.principal import Principal
 from acc.domain.value_objects.run import RunConfig
 from acc.ports.outbound.auth_ports import NotificationSignerPort, TokenVerifierPort
@@ -105,6 +106,7 @@ def create_app(
         deduplicate: Whether a message with a known id returns the existing task.
         anonymous_listing: Whether anonymous callers may list tasks.
     """
+    check_remote_url(public_url)
     return make_server(
         agent,
         ServeOptions(

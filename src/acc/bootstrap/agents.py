@@ -22,7 +22,7 @@ from acc.bootstrap.models import (
 from acc.bootstrap.settings import model_cache
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.content import Part
-from acc.domain.value_objects.endpoint import DownloadLimits, RemoteEndpoint
+from acc.domain.value_objects.endpoint import DownloadLimits, RemoteEndpoint, redact_secrets
 from acc.domain.value_objects.run import RunConfig
 from acc.ports.outbound.model_ports import LanguageModelPort
 from acc.ports.outbound.remote_ports import RemoteAgentPort
@@ -197,7 +197,8 @@ def make_conversation_memory(
 def _check_agent_memory(name: str) -> None:
     if name == "oracle" or not is_memory_name(name):
         raise InvalidInput(
-            f"unknown memory {name!r}: choose one of {', '.join(AGENT_MEMORIES)}, or acc:MODEL"
+            f"unknown memory {redact_secrets(name)!r}: choose one of "
+            f"{', '.join(AGENT_MEMORIES)}, or acc:MODEL"
         )
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from acc.bootstrap.settings import compressor_model, read_variable
 from acc.domain.errors import InvalidInput
+from acc.domain.value_objects.endpoint import redact_secrets
 from acc.ports.outbound.memory_ports import CompressorPort, EvidenceStorePort, MemoryPort
 from acc.ports.outbound.model_ports import EmbedderPort, LanguageModelPort, TokenCounterPort
 
@@ -199,5 +200,6 @@ def make_memory(
     if kind == "oracle":
         return OracleMemory(tokens=token_counter())
     raise InvalidInput(
-        f"unknown memory {kind!r}; expected one of {', '.join(MEMORIES)}, or acc:MODEL"
+        f"unknown memory {redact_secrets(kind)!r}; expected one of "
+        f"{', '.join(MEMORIES)}, or acc:MODEL"
     )

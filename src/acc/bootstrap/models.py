@@ -24,6 +24,7 @@ from acc.bootstrap.settings import (
 )
 from acc.domain.cost import FREE, Price
 from acc.domain.errors import InvalidInput
+from acc.domain.value_objects.endpoint import redact_secrets
 from acc.ports.outbound.model_ports import LanguageModelPort, ModelRequest, ModelResponse
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ MODELS = ("embedded", "local")
 def unknown_model(name: str) -> str:
     """Return the error message for an unknown name."""
     return (
-        f"no model {plain_name(name)!r}: choose {', '.join(MODELS)}, PROVIDER:MODEL such as "
-        "openai:gpt-5.2, or give the agent an object with `async complete(prompt)`"
+        f"no model {redact_secrets(plain_name(name))!r}: choose {', '.join(MODELS)}, "
+        "PROVIDER:MODEL such as openai:gpt-5.2, or give the agent an object with `async complete(prompt)`"
     )
 
 

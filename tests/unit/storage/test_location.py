@@ -35,6 +35,8 @@ def test_path_of_a_file(store: str | Path, path: str) -> None:
         "postgresql://user:pass-word@host/db",
         Path("postgresql://user:pass-word@host/db"),
         "sqlite:postgresql://user:pass-word@host/db",
+        " postgresql://user:pass-word@host/db",
+        "postgresql:user:pass-word@host",
     ],
 )
 def test_unknown_scheme_is_rejected_without_the_password(store: str | Path) -> None:
@@ -42,6 +44,13 @@ def test_unknown_scheme_is_rejected_without_the_password(store: str | Path) -> N
         Runner(Agent(name="a"), store=store)
     assert "pass-word" not in str(caught.value)
     assert "host" not in str(caught.value)
+
+
+@pytest.mark.parametrize("store", ["sqlite://u:pass-word@h/db", "sqlite:///a.db?key=pass-word"])
+def test_sqlite_url_with_host_or_parameters_is_rejected(store: str) -> None:
+    with pytest.raises(InvalidInput, match="sqlite:///PATH") as caught:
+        parse_location(store)
+    assert "pass-word" not in str(caught.value)
 
 
 @pytest.mark.parametrize("store", ["", "sqlite:", "sqlite:///", "/"])

@@ -15,6 +15,7 @@ from acc.application.agents.llm import LlmAgent
 from acc.application.agents.router import RouterAgent
 from acc.application.agents.workflow import LoopAgent, ParallelAgent, SequentialAgent
 from acc.application.tools.tool import AgentTool
+from acc.domain.value_objects.endpoint import redact_secrets
 
 #: With more sub-agents, transfers between all of them are stated as text instead of edges.
 _MAX_PEERS_DRAWN = 3
@@ -157,7 +158,8 @@ def _lines(agent: BaseAgent) -> Iterator[str]:
     if isinstance(agent, LlmAgent):
         yield f"model: {_model_name(agent.model)}"
         if agent.memory not in (None, "transcript"):
-            yield f"memory: {agent.memory if isinstance(agent.memory, str) else 'own'}"
+            memory = redact_secrets(agent.memory) if isinstance(agent.memory, str) else "own"
+            yield f"memory: {memory}"
         yield from _tool_lines(agent)
         if agent.output_key:
             yield f"writes: {agent.output_key}"
@@ -182,7 +184,7 @@ def _tool_lines(agent: LlmAgent) -> Iterator[str]:
 
 
 def _model_name(model: object) -> str:
-    return model if isinstance(model, str) else type(model).__name__
+    return redact_secrets(model) if isinstance(model, str) else type(model).__name__
 
 
 def _may_transfer(agent: BaseAgent, target: BaseAgent | None) -> bool:

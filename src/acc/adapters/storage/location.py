@@ -7,8 +7,10 @@ from pathlib import Path
 from acc.domain.errors import InvalidInput
 
 _IN_MEMORY = frozenset({"memory", ":memory:"})
-# A scheme has two characters or more, so that a Windows drive is a path. A Path joins the slashes.
-_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+# A scheme has two characters or more, so that a Windows drive is a path.
+_URL = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]+):")
+# A Path joins the slashes of a URL; other colons are part of a file name.
+_URL_AS_PATH = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 
 
 def parse_location(store: str | os.PathLike[str]) -> Path | None:
@@ -26,9 +28,12 @@ def parse_location(store: str | os.PathLike[str]) -> Path | None:
     if not isinstance(store, str) and text in _IN_MEMORY:
         return Path(text)
     path = text.removeprefix("sqlite:///").removeprefix("sqlite:")
+    has_host = path.startswith("//") and not text.startswith("sqlite:///")
+    if path != text and (has_host or "?" in path):
+        raise InvalidInput("a SQLite URL is sqlite:///PATH, without a host and without parameters")
     if path in _IN_MEMORY:
         return None
-    url = _URL.match(path)
+    url = (_URL if isinstance(store, str) else _URL_AS_PATH).match(path)
     if url is not None:
         raise InvalidInput(
             f"store scheme {url[1]!r} is not supported: use the path of a SQLite file, "

@@ -19,6 +19,11 @@ _API_KEY = re.compile(
     r"\b(?:(?:sk|pk|rk|gsk|xai|hf|gh[opsu]|github_pat|glpat|xox[abps])[-_]|AIza|AKIA)[\w*-]{12,}"
 )
 #: Shorter secrets are not redacted: they would match ordinary text.
+_URL_CREDENTIALS = re.compile(r"(?<=//)[^/\s@]*@")
+# An upper-case value is the name of an environment variable, as in `openai:m?key=TEAM_KEY`.
+_QUERY_SECRET = re.compile(
+    r"([?&](?:api[-_]?key|key|pass(?:word|wd)?|secret|token)=)(?![A-Z][A-Z0-9_]*\b)[^&\s'\"]+"
+)
 _MIN_SECRET_LENGTH = 4
 _SCRIPT_SUFFIXES = frozenset({".cjs", ".jar", ".js", ".mjs", ".php", ".py", ".rb", ".sh", ".ts"})
 
@@ -158,6 +163,7 @@ def redact_secrets(text: str, known: Iterable[str] = ()) -> str:
         text = text.replace(secret, "***")
         if "%" in text or "+" in text:
             text = re.sub("".join(map(_percent_encoded_pattern, secret)), "***", text)
+    text = _QUERY_SECRET.sub(r"\1***", _URL_CREDENTIALS.sub("***@", text))
     return _API_KEY.sub("***", _CREDENTIAL.sub(r"\1\2***", text))
 
 
