@@ -39,7 +39,8 @@ def unknown_model(name: str) -> str:
     """Return the error message for an unknown name."""
     return (
         f"no model {redact_secrets(plain_name(name))!r}: choose {', '.join(MODELS)}, "
-        "PROVIDER:MODEL such as openai:gpt-5.2, or give the agent an object with `async complete(prompt)`"
+        "PROVIDER:MODEL such as openai:gpt-5.2, or give the agent an object with "
+        "`async complete(prompt)`"
     )
 
 
