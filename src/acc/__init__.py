@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     )
     from acc.domain.value_objects.ccs import CompressedCognitiveState as CompressedCognitiveState
     from acc.domain.value_objects.content import (
+        ChatMessage as ChatMessage,
         Part as Part,
         ToolCall as ToolCall,
         ToolResult as ToolResult,
@@ -82,7 +83,10 @@ if TYPE_CHECKING:
         JudgeAgentEvaluation as JudgeAgentEvaluation,
         JudgeTurnResult as JudgeTurnResult,
     )
-    from acc.domain.value_objects.memory import Decision as Decision, TurnSignal as TurnSignal
+    from acc.domain.value_objects.memory import (
+        ConversationTurn as ConversationTurn,
+        TurnSignal as TurnSignal,
+    )
     from acc.domain.value_objects.run import (
         CallContext as CallContext,
         Grant as Grant,
@@ -93,7 +97,6 @@ if TYPE_CHECKING:
     from acc.ports.outbound.model_ports import (
         ModelRequest as ModelRequest,
         ModelResponse as ModelResponse,
-        PromptMessage as PromptMessage,
     )
 
 #: The public names by the module that defines them. Type checkers use the block above, which
@@ -144,7 +147,7 @@ _PUBLIC_NAMES = {
         "deny",
     ),
     "acc.domain.value_objects.ccs": ("CompressedCognitiveState",),
-    "acc.domain.value_objects.content": ("Part", "ToolCall", "ToolResult", "Usage"),
+    "acc.domain.value_objects.content": ("ChatMessage", "Part", "ToolCall", "ToolResult", "Usage"),
     "acc.domain.value_objects.evaluation": ("DriftAudit", "HallucinationAudit", "OutcomeScores"),
     "acc.domain.value_objects.event": ("Event", "EventKind"),
     "acc.domain.value_objects.live_evaluation": (
@@ -153,10 +156,10 @@ _PUBLIC_NAMES = {
         "JudgeAgentEvaluation",
         "JudgeTurnResult",
     ),
-    "acc.domain.value_objects.memory": ("Decision", "TurnSignal"),
+    "acc.domain.value_objects.memory": ("ConversationTurn", "TurnSignal"),
     "acc.domain.value_objects.run": ("CallContext", "Grant", "RunConfig", "RunStatus"),
     "acc.ports.outbound.memory_ports": ("MemoryPort", "MemoryView"),
-    "acc.ports.outbound.model_ports": ("ModelRequest", "ModelResponse", "PromptMessage"),
+    "acc.ports.outbound.model_ports": ("ModelRequest", "ModelResponse"),
 }
 _MODULES = {name: module for module, names in _PUBLIC_NAMES.items() for name in names}
 

@@ -23,7 +23,7 @@ from acc.domain.errors import ModelFailed
 from acc.ports.outbound.model_ports import ModelRequest, ModelResponse
 from acc.testing.providers import ProviderRequest, ProviderServer, Reply, fail, say
 
-PROMPT = ModelRequest(query="q")
+PROMPT = ModelRequest.of("q")
 
 
 @pytest.fixture

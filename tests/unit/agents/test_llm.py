@@ -277,7 +277,7 @@ async def test_before_model_callback_may_answer() -> None:
 
 async def test_model_callbacks_may_replace_prompt_and_answer() -> None:
     async def redact(ctx: RunContext, prompt: ModelRequest) -> ModelRequest:
-        return ModelRequest(query=prompt.query.replace("4711", "****"))
+        return ModelRequest.of(prompt.query.replace("4711", "****"))
 
     async def polite(ctx: RunContext, answer: ModelResponse) -> ModelResponse:
         ctx.state["raw"] = answer.text

@@ -12,8 +12,8 @@ from acc.adapters.embedded_model.tools import describe_results
 from acc.application.agents.llm import LlmAgent
 from acc.application.tools.function_tool import exit_loop
 from acc.application.tools.tool import AgentTool
-from acc.domain.value_objects.content import Part, ToolCall, ToolResult
-from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, PromptMessage, ToolSpec
+from acc.domain.value_objects.content import ChatMessage, Part, ToolCall, ToolResult
+from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, ToolSpec
 
 
 def validate_email(email: str) -> dict[str, Any]:
@@ -404,8 +404,8 @@ async def test_no_transfer_back_to_transferring_agent() -> None:
     desks = transfer(
         desk="Answers questions about invoices first.", support="Solves technical problems."
     )
-    handed = PromptMessage(
-        role="agent",
+    handed = ChatMessage(
+        role="assistant",
         author="desk",
         parts=(
             Part(call=ToolCall(id="1", name="transfer_to_agent", arguments={"agent_name": "x"})),
@@ -496,7 +496,7 @@ async def test_rules_apply_to_results() -> None:
     ],
 )
 async def test_stream_yields_pieces_then_complete_response(query: str, memory: str) -> None:
-    prompt = ModelRequest(query=query, memory=memory)
+    prompt = ModelRequest.of(query, memory=memory)
     pieces = [piece async for piece in EmbeddedModel().stream(prompt)]
     last = pieces.pop()
     assert isinstance(last, ModelResponse)
@@ -510,11 +510,11 @@ WORDS = st.text(max_size=120)
 
 @given(WORDS, WORDS, WORDS)
 async def test_any_prompt_gives_deterministic_answer(query: str, words: str, result: str) -> None:
-    prompt = ModelRequest(
+    prompt = ModelRequest.of(
         query=query,
         instruction=words,
         tools=(*ENGLISH, *JAPANESE, DESKS, exit_loop.spec),
-        messages=(agent_message("a", words), *tool_exchange("add", {"x": result})),
+        following=(agent_message("a", words), *tool_exchange("add", {"x": result})),
     )
     first = await EmbeddedModel().complete(prompt)
     assert first == await EmbeddedModel().complete(prompt)

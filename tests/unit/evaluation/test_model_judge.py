@@ -331,7 +331,7 @@ async def test_model_timeout_leaves_the_turn_unscored() -> None:
 async def test_waiting_for_rate_limits_is_no_timeout() -> None:
     limiter = RateLimiter(RateLimits(requests_per_minute=120))
     for _ in range(120):
-        async with limiter.slot(ModelRequest(query="used up")):
+        async with limiter.slot(ModelRequest.of("used up")):
             pass
     update = '{"facts": [], "superseded": [], "constraints": [], "lifted": []}'
     model = LimitedModel(ScriptedModel(update), limiter)  # the next may go out in 500 ms

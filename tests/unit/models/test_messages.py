@@ -25,8 +25,8 @@ from acc.adapters.models.messages import (
     to_messages,
     to_parameters,
 )
-from acc.domain.value_objects.content import Part, ToolCall, ToolResult
-from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, PromptMessage, ToolSpec
+from acc.domain.value_objects.content import ChatMessage, Part, ToolCall, ToolResult
+from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, ToolSpec
 
 PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -58,15 +58,13 @@ def test_sent_names_are_valid_and_restored_names_are_original(
     )
     results = tuple(ToolResult(call_id=call.id, name=call.name, content=1) for call in calls)
     messages = (
-        PromptMessage(role="agent", author="a", parts=tuple(Part(call=call) for call in calls)),
-        PromptMessage(
+        ChatMessage(role="assistant", author="a", parts=tuple(Part(call=call) for call in calls)),
+        ChatMessage(
             role="tool", author="t", parts=tuple(Part(result=result) for result in results)
         ),
-        PromptMessage(role="user", author="u", parts=(Part(text="日本語"),)),
+        ChatMessage(role="user", author="u", parts=(Part(text="日本語"),)),
     )
-    names = ToolNameMap(
-        ModelRequest(query="q", tools=specs, messages=messages), arguments=arguments
-    )
+    names = ToolNameMap(ModelRequest.of("q", tools=specs, following=messages), arguments=arguments)
     prompt = names.request
     for spec, (_, keys) in zip(prompt.tools, tools.items(), strict=True):
         assert PLAIN.fullmatch(spec.name)
@@ -86,7 +84,7 @@ def test_sent_names_are_valid_and_restored_names_are_original(
 
 
 def test_original_name_is_part_of_the_description() -> None:
-    prompt = ModelRequest(query="q", tools=(tool("天気", "都市", description="天気を調べる。"),))
+    prompt = ModelRequest.of("q", tools=(tool("天気", "都市", description="天気を調べる。"),))
     (spec,) = ToolNameMap(prompt, arguments=True).request.tools
     assert re.fullmatch(r"tool_[0-9a-f]{8}", spec.name)
     assert spec.description == "天気: 天気を調べる。"
@@ -98,7 +96,7 @@ def test_original_name_is_part_of_the_description() -> None:
 
 
 def test_valid_names_are_unchanged() -> None:
-    prompt = ModelRequest(query="q", tools=(tool("look_up", "city.name"),))
+    prompt = ModelRequest.of("q", tools=(tool("look_up", "city.name"),))
     names = ToolNameMap(prompt, arguments=True)
     assert names.request is prompt
     answer = ModelResponse(calls=(ToolCall(id="1", name="look_up"),))
@@ -108,12 +106,12 @@ def test_valid_names_are_unchanged() -> None:
 def test_invalid_schema_is_unchanged() -> None:
     for fields in (None, ["都市"], "都市"):
         spec = ToolSpec(name="look", description="", parameters={"properties": fields})
-        prompt = ModelRequest(query="q", tools=(spec,))
+        prompt = ModelRequest.of("q", tools=(spec,))
         assert ToolNameMap(prompt, arguments=True).request is prompt
 
 
 def test_unknown_tool_keeps_its_name() -> None:
-    names = ToolNameMap(ModelRequest(query="q", tools=(tool("天気"),)), arguments=True)
+    names = ToolNameMap(ModelRequest.of("q", tools=(tool("天気"),)), arguments=True)
     answer = ModelResponse(calls=(ToolCall(id="1", name="nothing", arguments={"a": 1}),))
     assert names.restore(answer) == answer
 
@@ -121,8 +119,8 @@ def test_unknown_tool_keeps_its_name() -> None:
 # Messages
 
 
-def message(role: str, *parts: Part) -> PromptMessage:
-    return PromptMessage(role=role, author="clerk", parts=parts)
+def message(role: str, *parts: Part) -> ChatMessage:
+    return ChatMessage(role=role, author="clerk", parts=parts)
 
 
 def contents(prompt: ModelRequest, provider: str = "openai-compatible") -> list[list[object]]:
@@ -134,7 +132,7 @@ def contents(prompt: ModelRequest, provider: str = "openai-compatible") -> list[
 
 
 def test_memory_and_query_are_one_message_and_memory_cannot_close_its_tag() -> None:
-    prompt = ModelRequest(query="Hi", memory="a </memory> b", instruction="Be brief.")
+    prompt = ModelRequest.of("Hi", memory="a </memory> b", instruction="Be brief.")
     assert contents(prompt) == [["<memory>\na <\\/memory> b\n</memory>\n\nHi"]]
     parameters = to_parameters(prompt, native=False, native_with_tools=False)
     assert parameters.instruction_parts is not None
@@ -143,13 +141,13 @@ def test_memory_and_query_are_one_message_and_memory_cannot_close_its_tag() -> N
 
 
 def test_empty_query_is_sent_as_text() -> None:
-    assert contents(ModelRequest(query=" ")) == [["(nothing)"]]
+    assert contents(ModelRequest.of(" ")) == [["(nothing)"]]
 
 
 def test_corrected_answer_is_the_models_own_and_other_agents_are_users() -> None:
-    prompt = ModelRequest(
+    prompt = ModelRequest.of(
         query="Hi",
-        messages=(
+        following=(
             message("agent", Part(text="I looked.")),
             message("agent", Part(text="nonsense")),
             message("user", Part(text="Answer again.")),
@@ -171,9 +169,9 @@ def test_calls_and_results_are_mapped() -> None:
         ToolResult(call_id="c2", name="weather", content="no", is_error=True),
         ToolResult(call_id="c3", name="weather", content=""),
     )
-    prompt = ModelRequest(
+    prompt = ModelRequest.of(
         query="Hi",
-        messages=(
+        following=(
             message("agent", Part(text="I look."), Part(call=call)),
             message("tool", *(Part(result=result) for result in results), Part(text="and more")),
         ),
@@ -198,7 +196,7 @@ def test_files_are_sent_by_media_type_and_otherwise_named() -> None:
         Part(data=[1]),
         Part(url="https://x"),
     )
-    prompt = ModelRequest(query="Hi", messages=(message("agent", *parts),))
+    prompt = ModelRequest.of("Hi", following=(message("agent", *parts),))
     (found,) = to_messages(prompt, "openai-compatible", {})
     _, user = found.parts
     assert isinstance(user, UserPromptPart)
@@ -216,25 +214,25 @@ def test_files_are_sent_by_media_type_and_otherwise_named() -> None:
 
 def test_previous_response_is_found_only_in_its_conversation() -> None:
     previous = PreviousResponses()
-    asked = ModelRequest(query="I am Ann")
+    asked = ModelRequest.of("I am Ann")
     call = ToolCall(id="c1", name="look")
     response = PydanticResponse([ToolCallPart("look", {}, "c1")])
     previous.add(asked, response, [call])
     calls = message("agent", Part(call=call))
-    assert previous.find(ModelRequest(query="I am Ann", messages=(calls,))) == {0: response}
-    assert previous.find(ModelRequest(query="I am Bob", messages=(calls,))) == {}
+    assert previous.find(ModelRequest.of("I am Ann", following=(calls,))) == {0: response}
+    assert previous.find(ModelRequest.of("I am Bob", following=(calls,))) == {}
     other = message("agent", Part(call=ToolCall(id="c1", name="look", arguments={"x": 1})))
-    assert previous.find(ModelRequest(query="I am Ann", messages=(other,))) == {}
+    assert previous.find(ModelRequest.of("I am Ann", following=(other,))) == {}
 
 
 def test_previous_responses_are_limited() -> None:
     previous = PreviousResponses()
     call = ToolCall(id="c1", name="look")
     for number in range(600):
-        previous.add(ModelRequest(query=str(number)), PydanticResponse([]), [call])
+        previous.add(ModelRequest.of(str(number)), PydanticResponse([]), [call])
     calls = (message("agent", Part(call=call)),)
-    assert previous.find(ModelRequest(query="0", messages=calls)) == {}
-    assert previous.find(ModelRequest(query="599", messages=calls))
+    assert previous.find(ModelRequest.of("0", following=calls)) == {}
+    assert previous.find(ModelRequest.of("599", following=calls))
 
 
 def test_root_reference_of_a_schema_is_resolved() -> None:
@@ -246,7 +244,7 @@ def test_root_reference_of_a_schema_is_resolved() -> None:
 
 def test_schema_is_native_only_for_objects_and_if_supported() -> None:
     def mode(schema: dict[str, object], *tools: ToolSpec, native: bool = True) -> str:
-        prompt = ModelRequest(query="q", output_schema=schema, tools=tools)
+        prompt = ModelRequest.of("q", output_schema=schema, tools=tools)
         return to_parameters(prompt, native=native, native_with_tools=False).output_mode
 
     assert mode({"type": "object"}) == "native"
@@ -256,7 +254,7 @@ def test_schema_is_native_only_for_objects_and_if_supported() -> None:
 
 
 def test_tool_without_arguments_has_an_object_schema() -> None:
-    prompt = ModelRequest(query="q", tools=(ToolSpec(name="now", description=""),))
+    prompt = ModelRequest.of("q", tools=(ToolSpec(name="now", description=""),))
     (found,) = to_parameters(prompt, native=False, native_with_tools=False).function_tools
     assert found.parameters_json_schema == {"type": "object", "properties": {}}
     assert found.description is None

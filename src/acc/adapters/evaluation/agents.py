@@ -31,7 +31,7 @@ from acc.domain.value_objects.live_evaluation import (
     AgentTurnResponse,
     EvaluationTurnQuery,
 )
-from acc.domain.value_objects.memory import Decision, TurnSignal
+from acc.domain.value_objects.memory import ConversationTurn, TurnSignal
 from acc.domain.value_objects.run import RunConfig, RunStatus
 from acc.domain.value_objects.task import INTERRUPTED, Message, Role, Task, TaskState
 from acc.ports.outbound.live_evaluation_ports import AgentRunnerPort
@@ -71,10 +71,12 @@ class MemoryAgentRunner:
         self, query: EvaluationTurnQuery, canonical_memory: Mapping[str, object]
     ) -> AgentTurnResponse:
         """Answer one turn from the memory's view and the query."""
-        signal, view = await self._view(query, canonical_memory)
-        prompt = ModelRequest(query=query.query, memory=view.text, instruction=self._instruction)
+        view = await self._view(query, canonical_memory)
+        prompt = ModelRequest.of(
+            query.query, memory=view.text, earlier=view.messages, instruction=self._instruction
+        )
         answer = (await self._model.complete(prompt)).text
-        await self._memory.record(signal, Decision(turn_id=query.turn_id, text=answer))
+        await self._memory.record(ConversationTurn.of(query.turn_id, query.query, answer))
         return AgentTurnResponse(
             agent_name=self._agent_name,
             response_text=answer,
@@ -92,24 +94,21 @@ class MemoryAgentRunner:
 
         A recorded state is restored; after a failed turn the state is computed again.
         """
-        signal = TurnSignal(turn_id=query.turn_id, text=query.query)
         recorded = response.trace.get("ccs")
         if isinstance(self._memory, RestorableMemoryPort) and isinstance(recorded, str):
             self._memory.restore(to_payload(parse_text(recorded)))
         else:
             await self._view(query, canonical_memory)
         if not response.error:
-            await self._memory.record(
-                signal, Decision(turn_id=query.turn_id, text=response.response_text)
-            )
+            answer = response.response_text
+            await self._memory.record(ConversationTurn.of(query.turn_id, query.query, answer))
 
     async def _view(
         self, query: EvaluationTurnQuery, canonical_memory: Mapping[str, object]
-    ) -> tuple[TurnSignal, MemoryView]:
+    ) -> MemoryView:
         if isinstance(self._memory, CanonicalReaderPort):
             self._memory.read_canonical(canonical_memory)
-        signal = TurnSignal(turn_id=query.turn_id, text=query.query)
-        return signal, await self._memory.view(signal)
+        return await self._memory.view(TurnSignal(turn_id=query.turn_id, text=query.query))
 
 
 _USER_ID = "evaluation"

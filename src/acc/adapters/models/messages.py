@@ -35,8 +35,8 @@ from pydantic_ai.tools import ToolDefinition
 
 from acc.adapters.models.request_json import to_json, to_text
 from acc.domain.value_objects.base import replace
-from acc.domain.value_objects.content import Part, ToolCall, ToolResult
-from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, PromptMessage, ToolSpec
+from acc.domain.value_objects.content import ChatMessage, Part, ToolCall, ToolResult
+from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, ToolSpec
 
 # A memory quotes what people said: it must not gain the authority of an instruction.
 _ABOUT_MEMORY = (
@@ -45,6 +45,9 @@ _ABOUT_MEMORY = (
 )
 #: Some providers reject empty texts.
 _EMPTY = "(nothing)"
+#: Requests of the runtime, where a provider requires a message of the user.
+_CONTINUE = "Continue."
+_BEGINNING = "(The beginning of the conversation is not shown.)"
 _IMAGES_AND_PDF = ("image/", "application/pdf")
 #: The media types that are sent as files, by provider. Other files are named in the text.
 _MEDIA_TYPES: dict[str, tuple[str, ...]] = {
@@ -87,20 +90,20 @@ class PreviousResponses:
         found: dict[int, PydanticResponse] = {}
         if not self._responses:
             return found
-        messages = request.messages
-        indexes = [n for n, message in enumerate(messages) if _calls(message)]
+        messages, start = request.messages, request.query_index
+        indexes = [n for n in range(start, len(messages)) if messages[n].calls]
         for index, position in zip(indexes, _positions(request), strict=True):
             known = self._responses.get(position)
-            if known is not None and list(known[0]) == _calls(messages[index]):
+            if known is not None and tuple(known[0]) == messages[index].calls:
                 found[index] = known[1]
         return found
 
 
 def _positions(request: ModelRequest, *, include_end: bool = False) -> Iterator[bytes]:
-    """Yield a digest of everything before each message with calls, and before the end."""
-    before = sha256(request.query.encode("utf-8", "replace"))
-    for message in request.messages:
-        if _calls(message):
+    """Yield a digest of this turn before each message with calls, and before the end."""
+    before = sha256()
+    for message in request.messages[request.query_index :]:
+        if message.calls:
             yield before.digest()
         before.update(to_json(message))
     if include_end:
@@ -110,19 +113,24 @@ def _positions(request: ModelRequest, *, include_end: bool = False) -> Iterator[
 def to_messages(
     request: ModelRequest, provider: str, previous: Mapping[int, PydanticResponse]
 ) -> list[ModelMessage]:
-    """Return the memory, the query and what followed as messages of the library.
+    """Return the conversation as messages of the library; roles are never changed.
 
-    `previous` has responses that are sent back unchanged, by the index of their message.
+    The memory's text comes before the first message. `previous` has responses that are sent back
+    unchanged, by the index of their message.
     """
     media_types = _MEDIA_TYPES.get(provider, _IMAGES_AND_PDF)
-    texts = [text for text in (_memory_text(request), request.query) if text.strip()]
-    messages: list[ModelMessage] = [PydanticRequest([UserPromptPart("\n\n".join(texts) or _EMPTY)])]
+    messages: list[ModelMessage] = []
+    if request.memory:
+        messages.append(PydanticRequest([UserPromptPart(_memory_text(request))]))
     for index, message in enumerate(request.messages):
-        is_own = _is_own(request.messages, index)
-        for part in _request_parts(message, media_types, is_own=is_own):
-            _append(messages, part)
-        if is_own:
-            messages.append(previous.get(index) or _response(message))
+        if message.role == "assistant":
+            _append_response(messages, previous.get(index) or _response(message))
+        else:
+            for part in _request_parts(message, media_types):
+                _append(messages, part)
+    if not messages or isinstance(messages[-1], PydanticResponse):
+        # A conversation that ends with an assistant message would be completed, not answered.
+        messages.append(PydanticRequest([UserPromptPart(_CONTINUE)]))
     return messages
 
 
@@ -131,15 +139,26 @@ def _append(messages: list[ModelMessage], part: ModelRequestPart) -> None:
 
     The templates of many models require that user and assistant alternate.
     """
-    last = messages[-1]
-    if not isinstance(last, PydanticRequest):
+    if not messages or not isinstance(messages[-1], PydanticRequest):
         messages.append(PydanticRequest([part]))
         return
+    last = messages[-1]
     text, before = _user_text(part), _user_text(last.parts[-1])
     if text is not None and before is not None:
         last.parts = [*last.parts[:-1], UserPromptPart(f"{before}\n\n{text}")]
     else:
         last.parts = [*last.parts, part]
+
+
+def _append_response(messages: list[ModelMessage], response: PydanticResponse) -> None:
+    """Add a response; it is joined with a preceding one, as roles must alternate."""
+    if not messages:
+        messages.append(PydanticRequest([UserPromptPart(_BEGINNING)]))
+    last = messages[-1]
+    if isinstance(last, PydanticResponse):
+        messages[-1] = dataclass_replace(response, parts=[*last.parts, *response.parts])
+    elif response.parts:
+        messages.append(response)
 
 
 def _user_text(part: ModelRequestPart) -> str | None:
@@ -148,40 +167,13 @@ def _user_text(part: ModelRequestPart) -> str | None:
     return None
 
 
-def _is_own(messages: Sequence[PromptMessage], index: int) -> bool:
-    """Return True if a message is the model's own response.
-
-    An agent's message is the model's own if it has tool calls, or if a user's message follows,
-    which is a correction. Otherwise another agent said it.
-    """
-    message = messages[index]
-    if message.role != "agent":
-        return False
-    is_corrected = index + 1 < len(messages) and messages[index + 1].role == "user"
-    return bool(_calls(message)) or is_corrected
-
-
-def _calls(message: PromptMessage) -> list[ToolCall]:
-    if message.role != "agent":
-        return []
-    return [part.call for part in message.parts if part.call is not None]
-
-
-def _content_parts(message: PromptMessage) -> list[Part]:
-    return [part for part in message.parts if part.call is None and part.result is None]
-
-
-def _request_parts(
-    message: PromptMessage, media_types: tuple[str, ...], *, is_own: bool
-) -> list[ModelRequestPart]:
-    """Return what a model receives: tool results, users' messages, other agents' messages."""
-    results = [part.result for part in message.parts if part.result is not None]
-    found: list[ModelRequestPart] = [_tool_return(result) for result in results]
-    parts = [] if is_own else _content_parts(message)
+def _request_parts(message: ChatMessage, media_types: tuple[str, ...]) -> list[ModelRequestPart]:
+    """Return the tool results or the user's message that a model receives."""
+    found: list[ModelRequestPart] = [_tool_return(result) for result in message.results]
+    parts = [part for part in message.parts if part.call is None and part.result is None]
     if not parts:
         return found
-    author = f"{message.author} said: " if message.role == "agent" else ""
-    content = [author, *(_user_content(part, media_types) for part in parts)]
+    content = [_user_content(part, media_types) for part in parts]
     texts = [item for item in content if isinstance(item, str)]
     if len(texts) == len(content):
         text = "".join(texts)
@@ -190,11 +182,12 @@ def _request_parts(
     return [*found, UserPromptPart(shown)]
 
 
-def _response(message: PromptMessage) -> PydanticResponse:
-    """Return a model's own message: its text and its calls."""
-    text = "".join(map(describe, _content_parts(message)))
+def _response(message: ChatMessage) -> PydanticResponse:
+    """Return an assistant's message: its text and its calls."""
+    content = [part for part in message.parts if part.call is None and part.result is None]
+    text = "".join(map(describe, content))
     parts: list[ModelResponsePart] = [TextPart(text)] if text.strip() else []
-    for call in _calls(message):
+    for call in message.calls:
         parts.append(ToolCallPart(call.name, dict(call.arguments), call.id))
     return PydanticResponse(parts)
 
@@ -350,7 +343,7 @@ class ToolNameMap:
             return spec
         return dataclass_replace(spec, parameters=_rename_properties(spec.parameters, arguments))
 
-    def _rename_message(self, message: PromptMessage) -> PromptMessage:
+    def _rename_message(self, message: ChatMessage) -> ChatMessage:
         return replace(message, parts=tuple(map(self._rename_part, message.parts)))
 
     def _rename_part(self, part: Part) -> Part:

@@ -285,7 +285,7 @@ class LimitedModel:
 
 
 def _estimate_tokens(prompt: ModelRequest) -> int:
-    texts = (prompt.instruction, prompt.memory, prompt.query)
+    texts = (prompt.instruction, prompt.memory)
     length = sum(len(text.encode("utf-8", "replace")) for text in texts)
     length += sum(len(to_json(message.parts)) for message in prompt.messages)
     return length // BYTES_PER_TOKEN + 1

@@ -23,16 +23,19 @@ from acc.application.tools.function_tool import as_tool, decode_model, json_sche
 from acc.application.tools.tool import TRANSFER_TOOL_NAME, AgentTool, Tool, TransferTool
 from acc.application.tools.toolset import DynamicTools, Toolset, check_toolsets
 from acc.domain.errors import InvalidInput, InvalidTree, ModelOutputInvalid, StateMissing
-from acc.domain.value_objects.content import Part, ToolCall, Usage, text_part
-from acc.domain.value_objects.event import Event, EventKind
-from acc.ports.outbound.memory_ports import MemoryPort
-from acc.ports.outbound.model_ports import (
-    LanguageModelPort,
-    ModelRequest,
-    ModelResponse,
-    PromptMessage,
-    ToolSpec,
+from acc.domain.value_objects.content import (
+    CORRECTION_AUTHOR,
+    RUNTIME_AUTHOR,
+    ChatMessage,
+    ChatRole,
+    Part,
+    ToolCall,
+    Usage,
+    text_part,
 )
+from acc.domain.value_objects.event import Event, EventKind
+from acc.ports.outbound.memory_ports import MemoryPort, MemoryView
+from acc.ports.outbound.model_ports import LanguageModelPort, ModelRequest, ModelResponse, ToolSpec
 
 #: A text, or a function from the context to a text.
 Instruction = str | Callable[[RunContext], Any]
@@ -233,8 +236,8 @@ class _ReasoningLoop:
         self._dynamic_tools: DynamicTools | None = None
         if agent.toolsets:
             self._dynamic_tools = DynamicTools(ctx, agent.toolsets, frozenset(self._tools))
-        self._conversation = tuple(ctx.current_branch.thread)
-        self._messages: list[PromptMessage] = []
+        self._conversation = _conversation(ctx)
+        self._messages: list[ChatMessage] = []
         self._invalid_responses = 0
         self._memory: TurnMemory | None = None
 
@@ -245,8 +248,6 @@ class _ReasoningLoop:
         while True:
             event = await self._next_response()
             if event.kind in _FINAL_ANSWERS:
-                if self._memory is not None:
-                    self._memory.finish()
                 return
             if event.kind is EventKind.FAULT:
                 self._request_correction(event.text, str(event.detail["error"]))
@@ -256,7 +257,7 @@ class _ReasoningLoop:
     async def _next_response(self) -> Event:
         """Return the recorded event of the next model response."""
         ctx = self._ctx
-        memory = "" if self._memory is None else await self._memory.view()
+        view = None if self._memory is None else await self._memory.view()
         recorded = ctx.next_recorded()
         if recorded is not None and recorded.kind in _MODEL_RESPONSES:
             ctx.run.budget.add_usage(recorded.usage or Usage(llm_calls=1))
@@ -265,7 +266,7 @@ class _ReasoningLoop:
             return await ctx.emit(recorded.kind)
         if self._dynamic_tools is not None:
             await self._dynamic_tools.refresh()
-        response, usage = await self._call_model(await self._build_prompt(memory))
+        response, usage = await self._call_model(await self._build_prompt(view))
         error = self._check_response(response)
         if error:
             parts = text_part(response.text[:_MAX_INVALID_ANSWER_LENGTH])
@@ -285,16 +286,18 @@ class _ReasoningLoop:
             )
         return await ctx.finish(response.text, usage=usage)
 
-    async def _build_prompt(self, memory: str) -> ModelRequest:
+    async def _build_prompt(self, view: MemoryView | None) -> ModelRequest:
         instruction = self._agent.instruction
         if not isinstance(instruction, str) or "{" in instruction or "}" in instruction:
             instruction = await render_instruction(self._ctx, instruction)
         dynamic = self._dynamic_tools
+        earlier = () if view is None else view.messages
+        query = ChatMessage(role="user", author="user", parts=self._ctx.parts)
         return ModelRequest(
-            query=self._ctx.message,
-            memory=memory,
+            messages=(*earlier, query, *self._conversation, *self._messages),
+            query_index=len(earlier),
+            memory="" if view is None else view.text,
             instruction=instruction,
-            messages=(*self._conversation, *self._messages),
             tools=self._specs if dynamic is None else self._specs + dynamic.specs,
             output_schema=self._agent.json_schema,
         )
@@ -347,9 +350,9 @@ class _ReasoningLoop:
     def _request_correction(self, text: str, error: str) -> None:
         self._count_invalid_response(error)
         if text:
-            self._add_message("agent", self._agent.name, (Part(text=text),))
+            self._add_message("assistant", self._agent.name, (Part(text=text),))
         request = f"That cannot be used: {error}. Answer again."
-        self._add_message("user", "system", (Part(text=request),))
+        self._add_message("user", CORRECTION_AUTHOR, (Part(text=request),))
 
     async def _execute_tools(self, event: Event) -> bool:
         """Execute the tool calls; return True if the agent has finished."""
@@ -372,11 +375,9 @@ class _ReasoningLoop:
             is_replay=is_replay,
         )
         outcomes = await executor.run(event.calls)
-        self._add_message("agent", agent.name, event.parts)
+        self._add_message("assistant", agent.name, event.parts)
         for outcome in outcomes:
             self._add_message("tool", outcome.result.name, (Part(result=outcome.result),))
-            if self._memory is not None and outcome.result.name != TRANSFER_TOOL_NAME:
-                self._memory.add_tool_result(outcome.result)
         if all(outcome.invalid_call for outcome in outcomes):
             self._count_invalid_response(str(outcomes[0].result.content["error"]))
         else:
@@ -390,13 +391,23 @@ class _ReasoningLoop:
             return True
         return ctx.transfer_to is not None
 
-    def _add_message(self, role: str, author: str, parts: tuple[Part, ...]) -> None:
-        self._messages.append(PromptMessage(role=role, author=author, parts=parts))
+    def _add_message(self, role: ChatRole, author: str, parts: tuple[Part, ...]) -> None:
+        self._messages.append(ChatMessage(role=role, author=author, parts=parts))
 
     def _count_invalid_response(self, error: str) -> None:
         self._invalid_responses += 1
         if self._invalid_responses > self._ctx.config.max_repairs:
             raise ModelOutputInvalid(self._agent.name, error, self._invalid_responses)
+
+
+def _conversation(ctx: RunContext) -> tuple[ChatMessage, ...]:
+    """Return the messages of other agents in this turn, and a note that names their authors."""
+    thread = tuple(ctx.current_branch.thread)
+    if not thread:
+        return ()
+    authors = ", ".join(dict.fromkeys(m.author for m in thread if m.role == "assistant"))
+    note = f"The previous messages are from other agents: {authors}. You are {ctx.agent.name}."
+    return (*thread, ChatMessage(role="user", author=RUNTIME_AUTHOR, parts=text_part(note)))
 
 
 def placeholders(instruction: Instruction) -> tuple[tuple[str, bool], ...]:

@@ -16,10 +16,9 @@ from acc.domain.errors import InvalidInput, ReplayMismatch
 from acc.domain.text import replace_surrogates
 from acc.domain.value_objects.approval import InputAnswer, InputRequest, RequestKind
 from acc.domain.value_objects.base import Value
-from acc.domain.value_objects.content import Part, Usage, text_part
+from acc.domain.value_objects.content import ChatMessage, Part, Usage, text_of, text_part
 from acc.domain.value_objects.event import NO_ACTIONS, TRANSIENT, Event, EventActions, EventKind
 from acc.domain.value_objects.run import CallContext, Grant, RunConfig, RunStatus
-from acc.ports.outbound.model_ports import PromptMessage
 
 if TYPE_CHECKING:
     from acc.application.agents.base import BaseAgent
@@ -45,6 +44,7 @@ class RunContext:
         "identity",
         "is_draft",
         "message",
+        "parts",
         "path",
         "run",
         "state",
@@ -59,14 +59,16 @@ class RunContext:
         branch: Branch,
         *,
         path: str,
-        message: str,
+        parts: tuple[Part, ...],
         parent: "RunContext | None" = None,
     ) -> None:
         self.run = run
         self.agent = agent
         self.current_branch = branch
         self.path = path
-        self.message = message
+        #: The message to the agent, and its text.
+        self.parts = parts
+        self.message = text_of(parts)
         self.text = ""
         #: Whether the text is recorded as a draft and not yet as a message.
         self.is_draft = False
@@ -187,7 +189,7 @@ class RunContext:
         event = await self.emit(EventKind.MESSAGE, parts=parts, usage=usage)
         self.text = text if event.parts is parts else event.text
         self.current_branch.thread.append(
-            PromptMessage(role="agent", author=self.agent.name, parts=event.parts)
+            ChatMessage(role="assistant", author=self.agent.name, parts=event.parts)
         )
         return event
 
@@ -375,8 +377,8 @@ class RunContext:
         while (target := context.transfer_to) is not None:
             context = await self.run_transfer(context, target, message=message)
         if context.current_branch is not self.current_branch and context.text:
-            message_of = PromptMessage(
-                role="agent", author=context.agent.name, parts=text_part(context.text)
+            message_of = ChatMessage(
+                role="assistant", author=context.agent.name, parts=text_part(context.text)
             )
             self.current_branch.thread.append(message_of)
         return context
@@ -404,7 +406,7 @@ class RunContext:
             agent,
             branch or self.current_branch,
             path=self._child_path(agent.name),
-            message=self.message if message is None else message,
+            parts=self.parts if message is None else text_part(message),
             parent=self,
         )
         # The identity check comes first because isinstance of an ABC is slow.
@@ -429,7 +431,7 @@ class RunContext:
             self.agent,
             self.current_branch if history else self.current_branch.without_thread(),
             path=self._child_path(name),
-            message=self.message,
+            parts=self.parts,
             parent=self,
         )
         context.state = self.state

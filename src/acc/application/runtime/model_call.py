@@ -3,6 +3,7 @@
 import msgspec
 from msgspec.structs import replace
 
+from acc.application.memory.messages import part_text
 from acc.application.runtime.context import RunContext
 from acc.domain.errors import AccError, ModelFailed, ModelOutputInvalid
 from acc.domain.text import replace_surrogates
@@ -119,12 +120,11 @@ def _usage(
         sent = (
             prompt.instruction,
             prompt.memory,
-            prompt.query,
-            *(_text(part) for message in prompt.messages for part in message.parts),
+            *(part_text(part) for message in prompt.messages for part in message.parts),
             *(f"{tool.name} {tool.description} {tool.parameters}" for tool in prompt.tools),
         )
         tokens_in = sum(counter.count(text) for text in sent)
-        received = (answer.text, *(_text(Part(call=call)) for call in answer.calls))
+        received = (answer.text, *(part_text(Part(call=call)) for call in answer.calls))
         tokens_out = tokens_out or sum(counter.count(text) for text in received)
     if not tokens_in and not tokens_out and not memory_tokens and reported.cost is None:
         return _ONE_CALL
@@ -137,10 +137,3 @@ def _usage(
         cost=reported.cost,
         priced_calls=0 if reported.cost is None else 1,
     )
-
-
-def _text(part: Part) -> str:
-    """Return the text of a part that a model reads or writes."""
-    if part.call is not None:
-        return f"{part.call.name} {part.call.arguments}"
-    return part.text or "" if part.result is None else str(part.result.content)

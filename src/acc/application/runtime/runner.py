@@ -53,7 +53,7 @@ from acc.domain.errors import (
 )
 from acc.domain.value_objects.approval import ApprovalDecision, InputAnswer, InputRequest
 from acc.domain.value_objects.base import replace
-from acc.domain.value_objects.content import Part, Usage, text_of, text_part
+from acc.domain.value_objects.content import Part, Usage, text_part
 from acc.domain.value_objects.event import NO_ACTIONS, Event, EventActions, EventKind
 from acc.domain.value_objects.run import CallContext, RunConfig, RunStatus
 from acc.domain.value_objects.session import Session, SessionKey, StoredArtifact
@@ -437,8 +437,7 @@ class SessionRunner:
     async def _run_tree(self, run: Run, state: State) -> str:
         """Run the agent that has the conversation and return its answer."""
         first = self._first_agent(state)
-        message = text_of(run.request.message)
-        root = RunContext(run, self.agent, Branch(state), path="", message=message)
+        root = RunContext(run, self.agent, Branch(state), path="", parts=run.request.message)
         seconds = run.request.config.timeout
         if seconds is None:
             last = await root.run_agent(first)

@@ -1,0 +1,130 @@
+"""Measure and shorten messages of a conversation."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from acc.domain.value_objects.base import replace
+from acc.domain.value_objects.content import ChatMessage, Part, ToolResult
+
+#: Tokens of a file that a model receives, such as an image. Providers count them differently.
+FILE_TOKENS = 256
+#: Tokens that separate messages.
+MESSAGE_TOKENS = 4
+_MIN_LENGTH = 40
+
+CountTokens = Callable[[str], int]
+
+
+def part_text(part: Part) -> str:
+    """Return the text that a model reads or writes for a part."""
+    if part.text is not None:
+        return part.text
+    if part.call is not None:
+        return f"{part.call.name} {_json(part.call.arguments)}"
+    if part.result is not None:
+        return content_text(part.result.content)
+    if part.data is not None or part.is_null:
+        return _json(part.data)
+    return part.url or part.filename
+
+
+def content_text(content: object) -> str:
+    """Return the content of a tool result as text."""
+    return content if isinstance(content, str) else _json(content)
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value, enc_hook=str).decode()
+
+
+def count_tokens(message: ChatMessage, count: CountTokens) -> int:
+    """Return the tokens of a message."""
+    total = MESSAGE_TOKENS
+    for part in message.parts:
+        total += count(part_text(part))
+        files = part.result.files if part.result is not None else (part,)
+        total += FILE_TOKENS * sum(file.raw is not None for file in files)
+    return total
+
+
+def shorten_text(text: str, max_length: int, *, hint: str = "") -> str:
+    """Return a text without its middle; a note tells how much is missing."""
+    if len(text) <= max_length:
+        return text
+    note = f" [... {len(text) - max_length:,} characters left out{hint} ...] "
+    length = max(max_length, _MIN_LENGTH)
+    head = length * 2 // 3
+    return text[:head] + note + text[len(text) - (length - head) :]
+
+
+def shorten_message(message: ChatMessage, max_length: int) -> ChatMessage:
+    """Return a message whose texts and results have at most `max_length` characters each.
+
+    Files are replaced by their names.
+    """
+    parts = tuple(_shorten_part(part, max_length) for part in message.parts)
+    return message if parts == message.parts else replace(message, parts=parts)
+
+
+def _shorten_part(part: Part, max_length: int) -> Part:
+    if part.text is not None:
+        return part if len(part.text) <= max_length else _text(shorten_text(part.text, max_length))
+    if part.raw is not None:
+        return _text(f"[file {part.filename or 'without a name'}, {part.media_type or 'no type'}]")
+    if part.result is not None:
+        return Part(result=shorten_result(part.result, max_length))
+    if part.call is not None:
+        arguments = _json(part.call.arguments)
+        if len(arguments) <= max_length:
+            return part
+        return Part(call=replace(part.call, arguments=_shorten_values(part.call.arguments)))
+    text = part_text(part)
+    return part if len(text) <= max_length else _text(shorten_text(text, max_length))
+
+
+def _shorten_values(arguments: Mapping[str, object]) -> dict[str, object]:
+    return {
+        key: shorten_text(content_text(value), _MIN_LENGTH)
+        if len(content_text(value)) > 2 * _MIN_LENGTH
+        else value
+        for key, value in arguments.items()
+    }
+
+
+def shorten_result(result: ToolResult, max_length: int, *, hint: str = "") -> ToolResult:
+    """Return a result whose content has at most `max_length` characters, without files."""
+    text = content_text(result.content)
+    if len(text) <= max_length:
+        if not result.files:
+            return result
+        names = ", ".join(file.filename or file.media_type for file in result.files)
+        return replace(result, files=(), content=f"{text} [files not shown: {names}]")
+    return replace(result, files=(), content=shorten_text(text, max_length, hint=hint))
+
+
+def fit_messages(
+    messages: Sequence[ChatMessage], budget: int, count: CountTokens
+) -> tuple[tuple[ChatMessage, ...], int]:
+    """Return messages shortened to a token budget, and their size.
+
+    Long messages are shortened first. No message is removed, so that calls and results stay
+    together, unless even short ones do not fit; then only the first and the last are left.
+    """
+    kept = tuple(messages)
+    size = sum(count_tokens(message, count) for message in kept)
+    length = max((len(part_text(p)) for m in kept for p in m.parts), default=0)
+    while size > budget and length > _MIN_LENGTH:
+        length = max(length // 2, _MIN_LENGTH)
+        kept = tuple(shorten_message(message, length) for message in kept)
+        size = sum(count_tokens(message, count) for message in kept)
+    if size > budget and len(kept) > 2:
+        kept = (kept[0], kept[-1])
+        size = sum(count_tokens(message, count) for message in kept)
+    if size > budget:
+        return (), 0
+    return kept, size
+
+
+def _text(text: str) -> Part:
+    return Part(text=text)
