@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -15,14 +15,18 @@ from acc.application.agents.base import (
     maybe_await,
     require,
 )
+from acc.application.memory.messages import READ_RESULT_TOOL, content_text
 from acc.application.runtime.agent_memory import MemoryChoice, TurnMemory
 from acc.application.runtime.context import RunContext
 from acc.application.runtime.model_call import call_model
-from acc.application.tools.execution import ToolExecutor, ToolOutcome
+from acc.application.runtime.turn_window import TurnWindow, shortened_results
+from acc.application.tools.execution import ToolExecutor
 from acc.application.tools.function_tool import as_tool, decode_model, json_schema, to_builtins
+from acc.application.tools.read_result import ReadResultTool
 from acc.application.tools.tool import TRANSFER_TOOL_NAME, AgentTool, Tool, TransferTool
 from acc.application.tools.toolset import DynamicTools, Toolset, check_toolsets
 from acc.domain.errors import InvalidInput, InvalidTree, ModelOutputInvalid, StateMissing
+from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import (
     CORRECTION_AUTHOR,
     RUNTIME_AUTHOR,
@@ -47,6 +51,7 @@ _BYTE_ORDER_MARK = "\ufeff"
 _FINAL_ANSWERS = (EventKind.MESSAGE, EventKind.DRAFT)
 _MODEL_RESPONSES = (*_FINAL_ANSWERS, EventKind.TOOL_CALLS, EventKind.FAULT)
 _MAX_INVALID_ANSWER_LENGTH = 2_000
+_RESERVED_TOOL_NAMES = (TRANSFER_TOOL_NAME, READ_RESULT_TOOL)
 _INVALID_OUTPUT = (msgspec.MsgspecError, UnicodeEncodeError)
 
 
@@ -59,7 +64,8 @@ class LlmAgent(BaseAgent):
     dataclass, the answer must be JSON of that type. `memory` is transcript, retrieval, acc, None,
     or a function that creates a MemoryPort. The agent can transfer to sub-agents, its parent and
     its peers unless this is disallowed. After a transfer the new agent keeps the conversation; an
-    agent with `returns_control` returns its answer to the agent that transferred to it.
+    agent with `returns_control` returns its answer to the agent that transferred to it. With
+    `include_contents="none"` it sees neither earlier turns nor messages of other agents.
 
     `before_model_callback(ctx, prompt)` may return a text, a ModelResponse or another ModelRequest.
     `after_model_callback(ctx, answer)` may return another text or ModelResponse.
@@ -81,6 +87,7 @@ class LlmAgent(BaseAgent):
     disallow_transfer_to_parent: bool = False
     disallow_transfer_to_peers: bool = False
     returns_control: bool = False
+    include_contents: Literal["default", "none"] = "default"
     _own_tools: dict[str, Tool] = field(init=False, repr=False)
     _own_specs: tuple[ToolSpec, ...] = field(init=False, repr=False, default=())
     _toolsets: tuple[Toolset, ...] = field(init=False, repr=False, default=())
@@ -96,7 +103,7 @@ class LlmAgent(BaseAgent):
             if isinstance(item, Toolset):
                 continue
             tool = as_tool(item)
-            if tool.name in self._own_tools or tool.name == TRANSFER_TOOL_NAME:
+            if tool.name in self._own_tools or tool.name in _RESERVED_TOOL_NAMES:
                 raise InvalidTree(f"agent {self.name!r} has two tools named {tool.name!r}")
             if isinstance(tool, AgentTool):
                 self._check_agent_tool(tool.agent)
@@ -136,6 +143,8 @@ class LlmAgent(BaseAgent):
         require(
             is_valid, self, "memory", "a name, a MemoryPort, a function that creates one, or None"
         )
+        is_valid = self.include_contents in ("default", "none")
+        require(is_valid, self, "include_contents", '"default" or "none"')
         require(isinstance(self.tools, Iterable), self, "tools", "a list")
         self.tools = tuple(self.tools)
 
@@ -236,14 +245,16 @@ class _ReasoningLoop:
         self._dynamic_tools: DynamicTools | None = None
         if agent.toolsets:
             self._dynamic_tools = DynamicTools(ctx, agent.toolsets, frozenset(self._tools))
-        self._conversation = _conversation(ctx)
-        self._messages: list[ChatMessage] = []
+        sees_contents = agent.include_contents == "default"
+        self._conversation = _conversation(ctx) if sees_contents else ()
+        self._window = TurnWindow(ctx.config.max_prompt_tokens, ctx.services.tokens)
         self._invalid_responses = 0
         self._memory: TurnMemory | None = None
 
     async def run(self) -> None:
         agent, ctx = self._agent, self._ctx
-        if agent.memory is not None and ctx.history:
+        sees_contents = ctx.history and agent.include_contents == "default"
+        if agent.memory is not None and sees_contents:
             self._memory = await ctx.services.memory_cache.get(ctx, agent.memory)
         while True:
             event = await self._next_response()
@@ -266,7 +277,15 @@ class _ReasoningLoop:
             return await ctx.emit(recorded.kind)
         if self._dynamic_tools is not None:
             await self._dynamic_tools.refresh()
-        response, usage = await self._call_model(await self._build_prompt(view))
+        prompt = await self._build_prompt(view)
+        tokens = 0 if view is None else view.tokens
+        shortened = self._window.fit(prompt, memory_tokens=tokens, where=ctx.path)
+        if shortened:
+            if self._memory is not None:
+                self._memory.commit_results(shortened, self._agent.name)
+                view = await self._memory.view()
+            prompt = await self._build_prompt(view)
+        response, usage = await self._call_model(prompt)
         error = self._check_response(response)
         if error:
             parts = text_part(response.text[:_MAX_INVALID_ANSWER_LENGTH])
@@ -293,12 +312,19 @@ class _ReasoningLoop:
         dynamic = self._dynamic_tools
         earlier = () if view is None else view.messages
         query = ChatMessage(role="user", author="user", parts=self._ctx.parts)
+        messages = (*earlier, query, *self._conversation, *self._window.messages)
+        specs = self._specs if dynamic is None else self._specs + dynamic.specs
+        numbers = shortened_results(messages)
+        if numbers:
+            reader = ReadResultTool(numbers)
+            self._tools = {**self._tools, reader.name: reader}
+            specs = (*specs, reader.spec)
         return ModelRequest(
-            messages=(*earlier, query, *self._conversation, *self._messages),
+            messages=messages,
             query_index=len(earlier),
             memory="" if view is None else view.text,
             instruction=instruction,
-            tools=self._specs if dynamic is None else self._specs + dynamic.specs,
+            tools=specs,
             output_schema=self._agent.json_schema,
         )
 
@@ -375,9 +401,10 @@ class _ReasoningLoop:
             is_replay=is_replay,
         )
         outcomes = await executor.run(event.calls)
-        self._add_message("assistant", agent.name, event.parts)
+        self._add_message("assistant", agent.name, event.parts, event.seq)
         for outcome in outcomes:
-            self._add_message("tool", outcome.result.name, (Part(result=outcome.result),))
+            parts = (Part(result=outcome.result),)
+            self._add_message("tool", outcome.result.name, parts, outcome.seq)
         if all(outcome.invalid_call for outcome in outcomes):
             self._count_invalid_response(str(outcomes[0].result.content["error"]))
         else:
@@ -385,19 +412,36 @@ class _ReasoningLoop:
         if any(outcome.escalate for outcome in outcomes):
             ctx.escalated = True
             if ctx.transfer_to is None:  # after a transfer, the target provides the answer
-                ctx.text = event.text or _text_of_last(
-                    outcomes, allow_data=not ctx.current_branch.thread
-                )
+                content = outcomes[-1].result.content
+                ctx.text = event.text or (content if isinstance(content, str) else "")
+                ctx.escalation_text = content_text(content)
             return True
-        return ctx.transfer_to is not None
+        if ctx.transfer_to is None:
+            return False
+        self._share_tool_results()
+        return True
 
-    def _add_message(self, role: ChatRole, author: str, parts: tuple[Part, ...]) -> None:
-        self._messages.append(ChatMessage(role=role, author=author, parts=parts))
+    def _share_tool_results(self) -> None:
+        """Show the agent that takes over the tool calls of this agent and their results."""
+        for message in self._window.messages:
+            parts = tuple(part for part in message.parts if not _is_transfer(part))
+            if message.role != "user" and parts:
+                self._ctx.current_branch.thread.append(replace(message, parts=parts))
+
+    def _add_message(
+        self, role: ChatRole, author: str, parts: tuple[Part, ...], seq: int = 0
+    ) -> None:
+        self._window.add(ChatMessage(role=role, author=author, parts=parts, seq=seq))
 
     def _count_invalid_response(self, error: str) -> None:
         self._invalid_responses += 1
         if self._invalid_responses > self._ctx.config.max_repairs:
             raise ModelOutputInvalid(self._agent.name, error, self._invalid_responses)
+
+
+def _is_transfer(part: Part) -> bool:
+    item = part.call or part.result
+    return item is not None and item.name == TRANSFER_TOOL_NAME
 
 
 def _conversation(ctx: RunContext) -> tuple[ChatMessage, ...]:
@@ -513,11 +557,3 @@ def _as_response(callback: str, value: object) -> ModelResponse | None:
 def _is_valid_call(call: ToolCall) -> bool:
     has_texts = isinstance(call.id, str) and isinstance(call.name, str)
     return has_texts and isinstance(call.arguments, Mapping)
-
-
-def _text_of_last(outcomes: Sequence[ToolOutcome], *, allow_data: bool) -> str:
-    """Return the text of the tool that ended a loop; data only if `allow_data`."""
-    content = outcomes[-1].result.content
-    if isinstance(content, str):
-        return content
-    return msgspec.json.encode(content).decode() if allow_data else ""

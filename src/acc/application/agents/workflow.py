@@ -31,7 +31,7 @@ class SequentialAgent(BaseAgent):
             child = await ctx.run_agent(agent)
             ctx.text = child.text or ctx.text
             if child.escalated:
-                ctx.escalated = True
+                ctx.escalated, ctx.escalation_text = True, child.escalation_text
                 return
 
 
@@ -51,13 +51,20 @@ class LoopAgent(BaseAgent):
             )
 
     async def run(self, ctx: RunContext) -> None:
-        """Repeat the sub-agents; the last answer counts. An escalation ends only this loop."""
+        """Repeat the sub-agents; the last answer counts. An escalation ends only this loop.
+
+        The answer is that of the round that ended the loop. If nothing was said in it, it is the
+        result of the tool that ended it.
+        """
         for _ in range(self.max_iterations or 0):
+            text = ""
             for agent in self.sub_agents:
                 child = await ctx.run_agent(agent)
-                ctx.text = child.text or ctx.text
+                text = child.text or text
                 if child.escalated:
+                    ctx.text = text or child.escalation_text or ctx.text
                     return
+            ctx.text = text or ctx.text
 
 
 @dataclass(kw_only=True, eq=False)

@@ -12,6 +12,10 @@ FILE_TOKENS = 256
 #: Tokens that separate messages.
 MESSAGE_TOKENS = 4
 _MIN_LENGTH = 40
+#: Texts that are hardly longer than allowed are not shortened; the note would be longer.
+_NOTE_LENGTH = 120
+#: The tool that returns a result which is shown shortened.
+READ_RESULT_TOOL = "read_tool_result"
 
 CountTokens = Callable[[str], int]
 
@@ -48,9 +52,16 @@ def count_tokens(message: ChatMessage, count: CountTokens) -> int:
     return total
 
 
+def message_bytes(message: ChatMessage) -> int:
+    """Return a size in bytes, which is not smaller than the size in tokens."""
+    texts = sum(len(part_text(part).encode("utf-8", "replace")) for part in message.parts)
+    files = sum(len(part.result.files) if part.result else 1 for part in message.parts)
+    return MESSAGE_TOKENS + texts + FILE_TOKENS * files
+
+
 def shorten_text(text: str, max_length: int, *, hint: str = "") -> str:
     """Return a text without its middle; a note tells how much is missing."""
-    if len(text) <= max_length:
+    if len(text) <= max_length + _NOTE_LENGTH:
         return text
     note = f" [... {len(text) - max_length:,} characters left out{hint} ...] "
     length = max(max_length, _MIN_LENGTH)
@@ -61,19 +72,22 @@ def shorten_text(text: str, max_length: int, *, hint: str = "") -> str:
 def shorten_message(message: ChatMessage, max_length: int) -> ChatMessage:
     """Return a message whose texts and results have at most `max_length` characters each.
 
-    Files are replaced by their names.
+    Files are replaced by their names. A shortened result says how it can be read in full.
     """
-    parts = tuple(_shorten_part(part, max_length) for part in message.parts)
-    return message if parts == message.parts else replace(message, parts=parts)
+    hint = f"; {READ_RESULT_TOOL}(number={message.seq}) returns them" if message.seq else ""
+    parts = tuple(_shorten_part(part, max_length, hint) for part in message.parts)
+    if parts == message.parts:
+        return message
+    return replace(message, parts=parts, is_shortened=True)
 
 
-def _shorten_part(part: Part, max_length: int) -> Part:
+def _shorten_part(part: Part, max_length: int, hint: str) -> Part:
     if part.text is not None:
         return part if len(part.text) <= max_length else _text(shorten_text(part.text, max_length))
     if part.raw is not None:
         return _text(f"[file {part.filename or 'without a name'}, {part.media_type or 'no type'}]")
     if part.result is not None:
-        return Part(result=shorten_result(part.result, max_length))
+        return Part(result=_shorten_result(part.result, max_length, hint))
     if part.call is not None:
         arguments = _json(part.call.arguments)
         if len(arguments) <= max_length:
@@ -92,10 +106,10 @@ def _shorten_values(arguments: Mapping[str, object]) -> dict[str, object]:
     }
 
 
-def shorten_result(result: ToolResult, max_length: int, *, hint: str = "") -> ToolResult:
+def _shorten_result(result: ToolResult, max_length: int, hint: str) -> ToolResult:
     """Return a result whose content has at most `max_length` characters, without files."""
     text = content_text(result.content)
-    if len(text) <= max_length:
+    if len(text) <= max_length + _NOTE_LENGTH:
         if not result.files:
             return result
         names = ", ".join(file.filename or file.media_type for file in result.files)

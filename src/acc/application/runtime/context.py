@@ -40,6 +40,7 @@ class RunContext:
         "call",
         "current_branch",
         "escalated",
+        "escalation_text",
         "history",
         "identity",
         "is_draft",
@@ -73,6 +74,8 @@ class RunContext:
         #: Whether the text is recorded as a draft and not yet as a message.
         self.is_draft = False
         self.escalated = False
+        #: The result of the tool that escalated: the answer if the loop's last round has no other.
+        self.escalation_text = ""
         self.transfer_to: BaseAgent | None = None
         self.state: MutableMapping[str, Any] = branch.state
         #: Patterns of artifact names; a name must match one pattern of each tuple.

@@ -86,19 +86,19 @@ def _tool_exchange(event: Event, path: str, later: Sequence[Event]) -> Iterator[
     yield ChatMessage(role="assistant", author=event.author, parts=parts)
     results = _results(path, event.author, later)
     for call in calls:
-        result = results.get(call.id) or unknown_result(call)
-        yield ChatMessage(role="tool", author=call.name, parts=(Part(result=result),))
+        seq, result = results.get(call.id) or (0, unknown_result(call))
+        yield ChatMessage(role="tool", author=call.name, parts=(Part(result=result),), seq=seq)
 
 
-def _results(path: str, author: str, later: Sequence[Event]) -> dict[str, ToolResult]:
-    """Return the results up to the next calls of the same agent, by call."""
-    found: dict[str, ToolResult] = {}
+def _results(path: str, author: str, later: Sequence[Event]) -> dict[str, tuple[int, ToolResult]]:
+    """Return the results, with their numbers, up to the next calls of the same agent."""
+    found: dict[str, tuple[int, ToolResult]] = {}
     for event in later:
         if event.kind is EventKind.TOOL_CALLS and event.step.rpartition("#")[0] == path:
             break
         result = event.result
         if result is not None and event.author == author and event.step.startswith(f"{path}/"):
-            found.setdefault(result.call_id, result)
+            found.setdefault(result.call_id, (event.seq, result))
     return found
 
 

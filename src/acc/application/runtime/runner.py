@@ -12,6 +12,7 @@ from acc.application.agents.llm import can_keep_conversation
 from acc.application.agents.remote import cancel_waiting
 from acc.application.runtime.agent_memory import commit_memories
 from acc.application.runtime.context import RunContext, RunResult
+from acc.application.runtime.event_queue import EventQueue, cancel_and_wait
 from acc.application.runtime.inputs import (
     Message,
     as_answers,
@@ -25,6 +26,7 @@ from acc.application.runtime.recorder import EventRecorder, RunObserver
 from acc.application.runtime.replay import (
     check_answers_used,
     check_started_by,
+    interrupted_detail,
     last_pause,
     pause_detail,
     pending_requests,
@@ -32,6 +34,7 @@ from acc.application.runtime.replay import (
     resumed_call,
     resumed_config,
     state_before,
+    state_before_interruption,
 )
 from acc.application.runtime.run import (
     Branch,
@@ -62,7 +65,6 @@ from acc.ports.outbound.storage_ports import BeginTurn, TurnStart
 log = logging.getLogger("acc.run")
 #: State key of the agent that keeps the conversation after a transfer.
 ACTIVE_AGENT = "_active_agent"
-_QUEUE_SIZE = 256
 _USER_EVENTS = frozenset({EventKind.MESSAGE, EventKind.INPUT})
 _ANSWERS_DECODER = msgspec.json.Decoder(tuple[InputAnswer, ...])
 
@@ -139,9 +141,11 @@ class SessionRunner:
         observer: RunObserver | None = None,
         recorder: EventRecorder | None = None,
     ) -> RunResult:
-        """Continue a run that waits for input, in any process.
+        """Continue a run that waits for input or whose process died, in any process.
 
-        Resume is replay: recorded model responses and tool results are reused, not repeated.
+        Resume is replay: recorded model responses and tool results are reused, not repeated. A tool
+        call that was started and has no recorded result is repeated only if the tool is idempotent;
+        otherwise the model is told that its outcome is unknown.
         """
         if config is not None or context is not None:
             check_run_options(self.agent, config, context)
@@ -153,20 +157,25 @@ class SessionRunner:
         recorder = recorder or EventRecorder(self.services.sessions, observer)
         async with self._leases.acquire(key, holder, recorder) as lease:
             session = await self._open(recorder, lease)
-            _check_waiting(session)
+            if session.status is not RunStatus.WORKING:
+                _check_waiting(session)
             events = await self.services.sessions.events(key, run_id=session.run_id)
             pause, first = last_pause(events), events[0]
+            if pause is None:  # the process died during the run
+                state = await state_before_interruption(self.services.sessions, session, events)
+                detail = interrupted_detail(first, self.config)
+            else:
+                state, detail = state_before(session.state, events, pause), dict(pause.detail)
             request = RunRequest(
                 run_id=session.run_id,
                 key=key,
                 root=self.agent,
-                config=config or resumed_config(pause.detail, self.config),
-                call=resumed_call(pause.detail, context),
+                config=config or resumed_config(detail, self.config),
+                call=resumed_call(detail, context),
                 message=first.parts,
                 turn_id=first.detail["turn"],
                 first_seq=first.seq,
             )
-            state = state_before(session.state, events, pause)
             check_started_by(events, session_id, self._first_agent(state).name)
             given = self._validate_answers(pending_requests(events), new_answers)
             journal = Journal(request.run_id, events, answers=given)
@@ -202,7 +211,7 @@ class SessionRunner:
         new_answers = as_answers(answers)
         if message is not None and new_answers:
             raise InvalidInput("pass a message or answers, not both")
-        queue = _EventQueue()
+        queue = EventQueue()
 
         async def produce() -> None:
             try:
@@ -239,7 +248,7 @@ class SessionRunner:
             await task
         finally:
             queue.close()
-            await _cancel_and_wait(task)
+            await cancel_and_wait(task)
 
     async def pending(self, *, user_id: str, session_id: str) -> tuple[InputRequest, ...]:
         """Return the requests that a session waits for, none if it does not wait."""
@@ -333,7 +342,13 @@ class SessionRunner:
     ) -> TurnStart:
         """Open the session of a request and store its message."""
         while True:
-            message = self._event(request, EventKind.MESSAGE, parts=request.message)
+            permissions = request.call.permissions
+            message = self._event(
+                request,
+                EventKind.MESSAGE,
+                parts=request.message,
+                detail=None if permissions is None else {"permissions": sorted(permissions)},
+            )
             try:
                 start = await recorder.begin(
                     BeginTurn(request.key, message, lease.holder, self.agent.name)
@@ -533,58 +548,6 @@ class SessionRunner:
             status=status,
             detail=detail or {},
         )
-
-
-class _EventQueue:
-    """Observer that passes events to the iterator of `stream`, which may stop reading."""
-
-    wants_deltas = True
-
-    def __init__(self) -> None:
-        self._queue: asyncio.Queue[Event | None] = asyncio.Queue(_QUEUE_SIZE)
-        self._is_closed = False
-
-    @property
-    def is_empty(self) -> bool:
-        """Return True if no event waits to be read."""
-        return self._queue.empty()
-
-    async def on_event(self, event: Event) -> None:
-        """Wait until there is room for an event."""
-        if not self._is_closed:
-            await self._queue.put(event)
-
-    async def get(self) -> Event | None:
-        """Return the next event, None if the run has ended."""
-        return await self._queue.get()
-
-    def wake(self, _: object) -> None:
-        """Wake a reader that waits for an event; a full queue needs no wake-up."""
-        if not self._queue.full():
-            self._queue.put_nowait(None)
-
-    def end(self) -> None:
-        """Drop all events from now on; queued ones can still be read."""
-        self._is_closed = True
-
-    def close(self) -> None:
-        """Drop all events, including queued ones."""
-        self._is_closed = True
-        while not self._queue.empty():
-            self._queue.get_nowait()
-
-
-async def _cancel_and_wait(task: "asyncio.Task[None]") -> None:
-    """Cancel a task that is still running, and wait until it has ended."""
-    task.cancel()
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError as error:
-            cancelled = error  # raised after the task has ended, because we own it
-    if cancelled is not None:
-        raise cancelled
 
 
 def _check_waiting(session: Session) -> None:

@@ -41,10 +41,12 @@ class ToolOutcome:
     """The outcome of one call.
 
     `invalid_call` means that the model called an unknown tool or passed invalid arguments.
-    `executed` is True if the tool was invoked and the call counts against the budget.
+    `executed` is True if the tool was invoked and the call counts against the budget. `seq` is the
+    number of the recorded result.
     """
 
     result: ToolResult
+    seq: int = 0
     escalate: bool = False
     invalid_call: bool = False
     executed: bool = False
@@ -211,8 +213,10 @@ class ToolExecutor:
         if scope.next_recorded() is None:
             scope.run.budget.check_tool_calls(1, scope.path)
         scope.run.budget.add_tool_call()
-        if not tool.replayable and (started := await self._record_start(scope, ready)):
-            return ToolOutcome(result=_unknown_result(call, started), executed=True)
+        if not tool.replayable:
+            started = await self._record_start(scope, ready)
+            if started and not tool.idempotent:
+                return ToolOutcome(result=_unknown_result(call, started), executed=True)
         tool_context = ToolContext(scope, call.id)
         if log.isEnabledFor(logging.INFO):
             log.info("tool called", extra=_log_fields(scope, tool))
@@ -252,12 +256,13 @@ class ToolExecutor:
         detail = None
         if not outcome.executed:
             detail = {"executed": False, "invalid_call": outcome.invalid_call}
-        await scope.emit(
+        event = await scope.emit(
             EventKind.TOOL_RESULT,
             parts=(Part(result=outcome.result),),
             actions=EventActions(escalate=True) if outcome.escalate else NO_ACTIONS,
             detail=detail,
         )
+        outcome.seq = event.seq
         return outcome
 
     async def _abandon(
@@ -371,6 +376,7 @@ async def _replay_result(
         await scope.emit(event.kind)
     return ToolOutcome(
         result=result,
+        seq=last.seq,
         escalate=last.actions.escalate,
         invalid_call=bool(last.detail.get("invalid_call")),
         executed=executed,

@@ -35,7 +35,8 @@ class FunctionTool:
     `confirm` requests approval before a call: always (True), always with the given question, or if
     a predicate over the arguments returns True or a question. `requires` names a permission. A
     `long_running` function only starts the work: the run pauses until its outcome is reported. With
-    `parallel=False` a call never runs concurrently with other calls of the same model response.
+    `parallel=False` a call never runs concurrently with other calls of the same model response. An
+    `idempotent` function may be called again if the process died during a call.
     """
 
     func: Callable[..., Any]
@@ -47,6 +48,7 @@ class FunctionTool:
     timeout: float | None = None
     long_running: bool = False
     parallel: bool = True
+    idempotent: bool = False
     replayable: bool = field(default=False, init=False)
     #: Defaults that JSON cannot represent, such as infinity; models and people do not see them.
     hidden_defaults: Mapping[str, Any] = field(init=False, repr=False)
@@ -177,6 +179,7 @@ def tool(
     timeout: float | None = None,
     long_running: bool = False,
     parallel: bool = True,
+    idempotent: bool = False,
 ) -> Callable[[Callable[..., Any]], FunctionTool]: ...
 
 
@@ -192,6 +195,7 @@ def tool(
     timeout: float | None = None,
     long_running: bool = False,
     parallel: bool = True,
+    idempotent: bool = False,
 ) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
     """Make a function a tool: `@tool`, or `@tool(confirm=True)` with options of FunctionTool."""
 
@@ -206,6 +210,7 @@ def tool(
             timeout=timeout,
             long_running=long_running,
             parallel=parallel,
+            idempotent=idempotent,
         )
 
     return decorate if function is None else decorate(function)

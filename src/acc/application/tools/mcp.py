@@ -164,6 +164,7 @@ class McpTool:
     description: str = field(init=False)
     long_running: bool = field(default=False, init=False)
     parallel: bool = field(default=True, init=False)
+    idempotent: bool = field(default=False, init=False)
     replayable: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:

@@ -157,6 +157,7 @@ class Tool(Protocol):
     long_running: bool = False
     parallel: bool = True
     replayable: bool = False
+    idempotent: bool = False
 
     @property
     def spec(self) -> ToolSpec:
@@ -210,6 +211,7 @@ class AgentTool:
     long_running: bool = field(default=False, init=False)
     parallel: bool = True
     replayable: bool = field(default=True, init=False)
+    idempotent: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         self.name = self.name or self.agent.name

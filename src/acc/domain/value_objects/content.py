@@ -89,12 +89,15 @@ class ChatMessage(Value, frozen=True, kw_only=True):
     """A message of a conversation, as a model receives it.
 
     `author` is the name of the user, agent or tool. Messages of the role `tool` have results of the
-    calls in the preceding message of the role `assistant`.
+    calls in the preceding message of the role `assistant`. `seq` is the number of the recorded
+    event, if there is one; `is_shortened` is True if the message does not show all of it.
     """
 
     role: ChatRole
     parts: tuple[Part, ...]
     author: str = ""
+    seq: int = 0
+    is_shortened: bool = False
 
     @property
     def text(self) -> str:
