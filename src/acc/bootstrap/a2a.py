@@ -9,7 +9,12 @@ from email.utils import formatdate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from acc.application.a2a.card_builder import PROTOCOL_VERSIONS, build_card, extended_skills
+from acc.application.a2a.card_builder import (
+    PROTOCOL_VERSIONS,
+    build_card,
+    extended_skills,
+)
+from acc.application.a2a.intake import input_modes
 from acc.application.a2a.push import PushDelivery
 from acc.application.a2a.requests import ServerLimits
 from acc.application.agents.base import BaseAgent
@@ -91,6 +96,7 @@ def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2ASe
         version=options.agent_version or version(),
         requires_auth=requires_auth,
         can_push=options.push,
+        input_modes=input_modes(agent, services),
         protocol_versions=options.protocol_versions,
     )
     sign_card = options.sign_card or (lambda card: card)

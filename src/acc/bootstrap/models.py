@@ -12,6 +12,7 @@ from acc.adapters.models.names import (
     ModelName,
     is_local_name,
     is_provider_name,
+    media_types,
     parse_local_name,
     parse_model_name,
     split_alternatives,
@@ -129,6 +130,11 @@ class ProviderModel:
     def name(self) -> str:
         """Return the model's name."""
         return self.model_name.name
+
+    @property
+    def input_types(self) -> tuple[str, ...]:
+        """Return the media types of files that the model accepts."""
+        return media_types(self.model_name.provider)
 
     async def complete(self, prompt: ModelRequest) -> ModelResponse:
         """Return the response to a request."""

@@ -21,6 +21,7 @@ from acc.adapters.embedded_model.tools import (
     message_texts,
     turn_history,
 )
+from acc.application.memory.messages import part_text
 from acc.domain.format_rules import is_question, is_revocation, read_rule, revokes, violation
 from acc.domain.language import (
     contains_text,
@@ -111,9 +112,12 @@ _NOTHING = {False: "Nothing to report.", True: "特になし。"}
 class EmbeddedModel:
     """Language model that answers from its prompt alone, in English and Japanese."""
 
+    input_types: tuple[str, ...] = ()
+
     async def complete(self, prompt: ModelRequest) -> ModelResponse:
         """Return a tool call, or an answer in the required format."""
-        query = omit_middle(prompt.query)
+        parts = prompt.messages[prompt.query_index].parts
+        query = omit_middle("\n".join(part_text(part) for part in parts))
         if query != prompt.query:
             index = prompt.query_index
             messages = (*prompt.earlier, user_message(query), *prompt.following)

@@ -12,7 +12,10 @@ from typing import Any
 
 import msgspec
 from pydantic_ai.messages import (
+    AudioUrl,
     BinaryContent,
+    DocumentUrl,
+    ImageUrl,
     InstructionPart,
     ModelMessage,
     ModelRequestPart,
@@ -22,6 +25,7 @@ from pydantic_ai.messages import (
     ToolReturnPart,
     UserContent,
     UserPromptPart,
+    VideoUrl,
 )
 from pydantic_ai.messages import (
     ModelRequest as PydanticRequest,
@@ -33,6 +37,7 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.tools import ToolDefinition
 
+from acc.adapters.models.names import media_types
 from acc.adapters.models.request_json import to_json, to_text
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import ChatMessage, Part, ToolCall, ToolResult
@@ -47,18 +52,10 @@ _ABOUT_MEMORY = (
 _EMPTY = "(nothing)"
 #: Requests of the runtime, where a provider requires a message of the user.
 _CONTINUE = "Continue."
+_NOT_AVAILABLE = "Not available: another agent used this tool."
 _BEGINNING = "(The beginning of the conversation is not shown.)"
-_IMAGES_AND_PDF = ("image/", "application/pdf")
-#: The media types that are sent as files, by provider. Other files are named in the text.
-_MEDIA_TYPES: dict[str, tuple[str, ...]] = {
-    "google": (*_IMAGES_AND_PDF, "audio/", "video/"),
-    "google-cloud": (*_IMAGES_AND_PDF, "audio/", "video/"),
-    "openai-chat": (*_IMAGES_AND_PDF, "audio/wav", "audio/x-wav", "audio/mpeg", "audio/mp3"),
-    "openai-compatible": ("image/",),
-    "ollama": ("image/",),
-    "vllm": ("image/",),
-}
 _NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}}
+_URL_TYPES = {"image": ImageUrl, "audio": AudioUrl, "video": VideoUrl}
 _DEFINITIONS = "#/$defs/"
 _MAX_RESPONSES = 512
 
@@ -118,7 +115,7 @@ def to_messages(
     The memory's text comes before the first message. `previous` has responses that are sent back
     unchanged, by the index of their message.
     """
-    media_types = _MEDIA_TYPES.get(provider, _IMAGES_AND_PDF)
+    accepted = media_types(provider)
     messages: list[ModelMessage] = []
     if request.memory:
         messages.append(PydanticRequest([UserPromptPart(_memory_text(request))]))
@@ -126,7 +123,7 @@ def to_messages(
         if message.role == "assistant":
             _append_response(messages, previous.get(index) or _response(message))
         else:
-            for part in _request_parts(message, media_types):
+            for part in _request_parts(message, accepted):
                 _append(messages, part)
     if not messages or isinstance(messages[-1], PydanticResponse):
         # A conversation that ends with an assistant message would be completed, not answered.
@@ -167,13 +164,13 @@ def _user_text(part: ModelRequestPart) -> str | None:
     return None
 
 
-def _request_parts(message: ChatMessage, media_types: tuple[str, ...]) -> list[ModelRequestPart]:
+def _request_parts(message: ChatMessage, accepted: tuple[str, ...]) -> list[ModelRequestPart]:
     """Return the tool results or the user's message that a model receives."""
-    found: list[ModelRequestPart] = [_tool_return(result) for result in message.results]
+    found: list[ModelRequestPart] = [_tool_return(result, accepted) for result in message.results]
     parts = [part for part in message.parts if part.call is None and part.result is None]
     if not parts:
         return found
-    content = [_user_content(part, media_types) for part in parts]
+    content = [_user_content(part, accepted) for part in parts]
     texts = [item for item in content if isinstance(item, str)]
     if len(texts) == len(content):
         text = "".join(texts)
@@ -192,18 +189,25 @@ def _response(message: ChatMessage) -> PydanticResponse:
     return PydanticResponse(parts)
 
 
-def _tool_return(result: ToolResult) -> ToolReturnPart:
+def _tool_return(result: ToolResult, accepted: tuple[str, ...]) -> ToolReturnPart:
     # Not every provider has a field for failed calls.
     text = to_text({"error": result.content} if result.is_error else result.content)
     outcome: Any = "failed" if result.is_error else "success"
-    return ToolReturnPart(
-        result.name, text if text.strip() else _EMPTY, result.call_id, outcome=outcome
-    )
+    content: Any = text if text.strip() else _EMPTY
+    if result.files:
+        content = [content, *(_user_content(file, accepted) for file in result.files)]
+    return ToolReturnPart(result.name, content, result.call_id, outcome=outcome)
 
 
-def _user_content(part: Part, media_types: tuple[str, ...]) -> UserContent:
-    if part.raw is not None and part.media_type.startswith(media_types):
-        return BinaryContent(part.raw, media_type=part.media_type)
+def _user_content(part: Part, accepted: tuple[str, ...]) -> UserContent:
+    media_type = part.media_type.partition(";")[0].strip().lower()
+    if not media_type.startswith(accepted):
+        return describe(part)
+    if part.raw is not None:
+        return BinaryContent(part.raw, media_type=media_type)
+    if part.url is not None:
+        url_type = _URL_TYPES.get(media_type.partition("/")[0], DocumentUrl)
+        return url_type(part.url, media_type=media_type)
     return describe(part)
 
 
@@ -230,17 +234,22 @@ def _memory_text(request: ModelRequest) -> str:
 
 
 def to_parameters(
-    request: ModelRequest, *, native: bool, native_with_tools: bool
+    request: ModelRequest, *, native: bool, native_with_tools: bool, declare_called: bool = False
 ) -> ModelRequestParameters:
     """Return the instructions, the tools and the schema of the answer.
 
     `native` is whether the provider can bind an answer to a schema; otherwise the instructions
-    ask for it.
+    ask for it. With `declare_called`, tools that were called earlier are declared if there is no
+    other tool.
     """
     about_memory = _ABOUT_MEMORY if request.memory else ""
     texts = [text for text in (request.instruction, about_memory) if text]
     instructions = [InstructionPart(content="\n\n".join(texts))] if texts else None
-    tools = [_tool_definition(spec) for spec in request.tools]
+    specs = request.tools
+    if declare_called and not specs:
+        called = dict.fromkeys(call.name for m in request.messages for call in m.calls)
+        specs = tuple(ToolSpec(name=name, description=_NOT_AVAILABLE) for name in called)
+    tools = [_tool_definition(spec) for spec in specs]
     if request.output_schema is None:
         return ModelRequestParameters(function_tools=tools, instruction_parts=instructions)
     schema = inline_root(request.output_schema)

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from acc.application.memory.messages import part_text
 from acc.application.runtime.context import RunContext
-from acc.domain.errors import AccError, ModelFailed, ModelOutputInvalid
+from acc.domain.errors import AccError, ContentTypeNotSupported, ModelFailed, ModelOutputInvalid
 from acc.domain.text import replace_surrogates
 from acc.domain.value_objects.content import NO_USAGE, Part, ToolCall, Usage, text_part
 from acc.domain.value_objects.event import EventKind
@@ -14,6 +14,7 @@ from acc.ports.outbound.model_ports import (
     ModelRequest,
     ModelResponse,
     StreamingModelPort,
+    input_types,
 )
 
 _ONE_CALL = Usage(llm_calls=1)
@@ -34,6 +35,7 @@ async def call_model(
     """
     run = ctx.run
     run.budget.check_model_call(ctx.path)
+    _check_content(ctx, model, prompt)
     run.budget.pending_model_calls += 1
     try:
         if stream and run.recorder.wants_deltas and isinstance(model, StreamingModelPort):
@@ -50,6 +52,24 @@ async def call_model(
     usage = _usage(ctx, prompt, answer, memory_tokens)
     run.budget.add_usage(usage)
     return answer, usage
+
+
+def _check_content(ctx: RunContext, model: LanguageModelPort, prompt: ModelRequest) -> None:
+    """Raise ContentTypeNotSupported for a file that the model does not accept."""
+    accepted = input_types(model)
+    if accepted is None:
+        return
+    for part in (part for message in prompt.messages for part in message.parts):
+        for file in part.result.files if part.result is not None else (part,):
+            if file.raw is None and file.url is None:
+                continue
+            kind = file.media_type.partition(";")[0].strip().lower() or "application/octet-stream"
+            if not kind.startswith((*accepted, "text/")):
+                raise ContentTypeNotSupported(
+                    f"{ctx.path}: the model does not accept {kind}; it accepts "
+                    f"{', '.join(('text', *accepted))}. Use a model that accepts {kind}, or "
+                    "convert the file to text"
+                )
 
 
 async def _stream(

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from acc.application.agents.base import Callback, maybe_await
+from acc.application.memory.messages import part_text
 from acc.application.runtime.context import RunContext
 from acc.application.runtime.inputs import INVALID_ARGUMENTS
 from acc.application.runtime.interrupts import (
@@ -428,15 +429,32 @@ def _has_recorded_call(ctx: RunContext, name: str) -> bool:
 
 
 def _make_result(call: ToolCall, content: Any) -> ToolResult:
-    """Return content as a result; content that is not JSON data becomes an error."""
+    """Return content as a result; content that is not JSON data becomes an error.
+
+    Files that a tool returns, alone or in a list, are part of the result.
+    """
+    files: tuple[Part, ...] = ()
     try:
+        if isinstance(content, Part | list | tuple):
+            content, files = _split_files(content)
         if not isinstance(content, str | int | bool | None):
             content = msgspec.to_builtins(content, enc_hook=encode_model)
         content = to_json_data(content, call.name)
         msgspec.json.encode(content)  # rejects unpaired surrogates, which cannot be stored
     except (TypeError, ValueError, StateNotStorable, RecursionError) as error:
         return _error_result(call, f"{call.name} returned a value that cannot be stored: {error}")
-    return ToolResult(call_id=call.id, name=call.name, content=content)
+    return ToolResult(call_id=call.id, name=call.name, content=content, files=files)
+
+
+def _split_files(content: Any) -> tuple[Any, tuple[Part, ...]]:
+    """Return what a tool returned without its files, and the files."""
+    items = [content] if isinstance(content, Part) else list(content)
+    if not any(isinstance(item, Part) for item in items):
+        return content, ()
+    files = tuple(i for i in items if isinstance(i, Part) and (i.raw is not None or i.url))
+    others = [part_text(i) if isinstance(i, Part) else i for i in items if i not in files]
+    names = [f"file {file.filename or file.media_type or 'without a name'}" for file in files]
+    return others[0] if len(others) == 1 else others or ", ".join(names), files
 
 
 def _error_result(call: ToolCall, text: str) -> ToolResult:

@@ -94,6 +94,16 @@ class LanguageModelPort(Protocol):
         ...
 
 
+def input_types(model: LanguageModelPort) -> tuple[str, ...] | None:
+    """Return the media types of files that a model accepts, None if it does not say.
+
+    A type that ends with a slash, such as `image/`, stands for all of its subtypes. A model says so
+    by an attribute `input_types`; texts and data are always accepted.
+    """
+    found: tuple[str, ...] | None = getattr(model, "input_types", None)
+    return found
+
+
 @runtime_checkable
 class StreamingModelPort(Protocol):
     """A language model that can stream its response."""
