@@ -23,6 +23,7 @@ from acc.cli.event_view import (
     compact,
     make_console,
     show_memory,
+    show_prompts,
     show_usage,
     write_json,
 )
@@ -68,6 +69,14 @@ class OutputOptions:
         bool,
         Parameter(
             help="Print the state and its trace: recalled, qualified and rejected evidence.",
+            negative=(),
+        ),
+    ] = False
+    show_prompts: Annotated[
+        bool,
+        Parameter(
+            help="Record the exact request of each model call, without secrets, and print it with "
+            "duration, tokens and cost.",
             negative=(),
         ),
     ] = False
@@ -162,7 +171,9 @@ def run(
     stdout = sys.stdout
     # Text that the agent's module prints is not output of the command.
     with asyncio.Runner() as loop, redirect_stdout(sys.stderr):
-        agent_session = AgentSession(load_agent(agent), agent, session, loop)
+        agent_session = AgentSession(
+            load_agent(agent), agent, session, loop, record_prompts=output.show_prompts
+        )
         try:
             return _RunCommand(agent_session, output, stdout).run(message, answer)
         finally:
@@ -257,6 +268,8 @@ class _RunCommand:
         else:
             if output.ccs or output.memory:
                 show_memory(self._console, turn.events, trace=output.memory)
+            if output.show_prompts:
+                show_prompts(self._console, turn.events)
             if output.events or output.memory:
                 last = turn.last_status_event
                 show_usage(self._console, last.usage if last else None)

@@ -68,9 +68,13 @@ class SessionOptions:
         """Return True if the session outlives the command."""
         return self.store not in _IN_MEMORY
 
-    def run_config(self) -> RunConfig:
+    def run_config(self, *, record_prompts: bool = False) -> RunConfig:
         """Return the limits of a run."""
-        return RunConfig(timeout=self.timeout, max_llm_calls=self.max_llm_calls)
+        return RunConfig(
+            timeout=self.timeout,
+            max_llm_calls=self.max_llm_calls,
+            record_prompts=record_prompts,
+        )
 
     def should_stream(self, output: TextIO) -> bool:
         """Return True if text is printed while it is generated."""
@@ -118,7 +122,13 @@ class AgentSession:
     """One session with an agent; all turns run on one event loop."""
 
     def __init__(
-        self, agent: BaseAgent, reference: str, options: SessionOptions, loop: asyncio.Runner
+        self,
+        agent: BaseAgent,
+        reference: str,
+        options: SessionOptions,
+        loop: asyncio.Runner,
+        *,
+        record_prompts: bool = False,
     ) -> None:
         self.agent = agent
         self.options = options
@@ -126,7 +136,10 @@ class AgentSession:
         self._loop = loop
         self._ids: dict[str, Any] = {"user_id": options.user, "session_id": options.session}
         self._runner = Runner(
-            agent, app_name=options.app, store=options.store, config=options.run_config()
+            agent,
+            app_name=options.app,
+            store=options.store,
+            config=options.run_config(record_prompts=record_prompts),
         )
         if options.verbose:
             log_runs(sys.stderr)

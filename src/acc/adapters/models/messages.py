@@ -206,8 +206,9 @@ def _user_content(part: Part, accepted: tuple[str, ...]) -> UserContent:
     if part.raw is not None:
         return BinaryContent(part.raw, media_type=media_type)
     if part.url is not None:
-        url_type = _URL_TYPES.get(media_type.partition("/")[0], DocumentUrl)
-        return url_type(part.url, media_type=media_type)
+        url_type: Any = _URL_TYPES.get(media_type.partition("/")[0], DocumentUrl)
+        url: UserContent = url_type(part.url, media_type=media_type)
+        return url
     return describe(part)
 
 

@@ -184,6 +184,22 @@ class RunContext:
                 await asyncio.sleep(0)
         return event
 
+    async def record_model_call(self, detail: Mapping[str, Any], usage: Usage | None) -> None:
+        """Record the request of a model call. It is not a step, so that a replay ignores it."""
+        event = Event(
+            kind=EventKind.MODEL_REQUEST,
+            run_id=self.run_id,
+            author=self.agent.name,
+            branch=self.branch,
+            at=self.services.clock.now(),
+            request_id=self.call.request_id,
+            trace_id=self.call.trace_id,
+            caller=self.call.caller,
+            usage=usage,
+            detail=detail,
+        )
+        await self.run.recorder.record(event)
+
     async def say(self, text: str, *, usage: Usage | None = None) -> Event:
         """Record a message of the agent, which later agents of the run see."""
         self._check_text(text)

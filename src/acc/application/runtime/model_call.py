@@ -1,5 +1,8 @@
 """Call a model within the budget of its run."""
 
+import time
+from typing import Any
+
 import msgspec
 from msgspec.structs import replace
 
@@ -8,6 +11,7 @@ from acc.application.runtime.context import RunContext
 from acc.domain.errors import AccError, ContentTypeNotSupported, ModelFailed, ModelOutputInvalid
 from acc.domain.text import replace_surrogates
 from acc.domain.value_objects.content import NO_USAGE, Part, ToolCall, Usage, text_part
+from acc.domain.value_objects.endpoint import redact_secrets
 from acc.domain.value_objects.event import EventKind
 from acc.ports.outbound.model_ports import (
     LanguageModelPort,
@@ -37,21 +41,46 @@ async def call_model(
     run.budget.check_model_call(ctx.path)
     _check_content(ctx, model, prompt)
     run.budget.pending_model_calls += 1
+    started, error_code = time.perf_counter(), ""
+    usage: Usage | None = None
     try:
         if stream and run.recorder.wants_deltas and isinstance(model, StreamingModelPort):
             answer = await _stream(ctx, model, prompt)
         else:
             answer = await model.complete(prompt)
-    except AccError:
+        answer = _validate(ctx, answer)
+        usage = _usage(ctx, prompt, answer, memory_tokens)
+    except AccError as error:
+        error_code = error.code
         raise
     except Exception as error:
+        error_code = ModelFailed.code
         raise ModelFailed(f"{ctx.path}: {type(error).__name__}: {error}") from error
     finally:
         run.budget.pending_model_calls -= 1
-    answer = _validate(ctx, answer)
-    usage = _usage(ctx, prompt, answer, memory_tokens)
+        if ctx.config.record_prompts and (usage is not None or error_code):
+            seconds = time.perf_counter() - started
+            detail = {**describe_request(prompt), "seconds": seconds, "error": error_code}
+            await ctx.record_model_call(detail, usage)
     run.budget.add_usage(usage)
     return answer, usage
+
+
+def describe_request(prompt: ModelRequest) -> dict[str, Any]:
+    """Return a request as JSON data without secrets and without the bytes of files."""
+    messages = [replace(m, parts=tuple(map(_without_bytes, m.parts))) for m in prompt.messages]
+    data = msgspec.json.encode(replace(prompt, messages=tuple(messages)), enc_hook=str)
+    described: dict[str, Any] = msgspec.json.decode(redact_secrets(data.decode()))
+    return described
+
+
+def _without_bytes(part: Part) -> Part:
+    if part.raw is not None:
+        return Part(text=f"[{part.media_type or 'file'}, {len(part.raw):,} bytes]")
+    if part.result is not None and part.result.files:
+        files = tuple(map(_without_bytes, part.result.files))
+        return Part(result=replace(part.result, files=files))
+    return part
 
 
 def _check_content(ctx: RunContext, model: LanguageModelPort, prompt: ModelRequest) -> None:
