@@ -122,6 +122,7 @@ def to_messages(
     for index, message in enumerate(request.messages):
         if message.role == "assistant":
             _append_response(messages, previous.get(index) or _response(message))
+            _append_files(messages, message, accepted)
         else:
             for part in _request_parts(message, accepted):
                 _append(messages, part)
@@ -156,6 +157,17 @@ def _append_response(messages: list[ModelMessage], response: PydanticResponse) -
         messages[-1] = dataclass_replace(response, parts=[*last.parts, *response.parts])
     elif response.parts:
         messages.append(response)
+
+
+def _append_files(
+    messages: list[ModelMessage], message: ChatMessage, accepted: tuple[str, ...]
+) -> None:
+    """Add the files of an agent's answer, which providers accept in requests only."""
+    content = [_user_content(part, accepted) for part in message.parts if part.text is None]
+    files = [item for item in content if not isinstance(item, str)]
+    if files:
+        label = f"Files of the answer of {message.author}:"
+        _append(messages, UserPromptPart([label, *files]))
 
 
 def _user_text(part: ModelRequestPart) -> str | None:

@@ -47,6 +47,7 @@ class RunContext:
         "message",
         "parts",
         "path",
+        "published",
         "run",
         "state",
         "text",
@@ -87,6 +88,8 @@ class RunContext:
             self.call = parent.call
             self.history = parent.history
             self.identity = parent.identity
+        #: Files and data that the agent published with its answer.
+        self.published: tuple[Part, ...] = ()
         self._steps = 0
         self._is_final = False
         self._child_counts: dict[str, int] = {}
@@ -174,6 +177,8 @@ class RunContext:
             request=request,
             detail=detail or {},
         )
+        if kind is EventKind.ARTIFACT:
+            self.published += parts
         if not is_stored:
             await run.recorder.show(event)
         elif self._is_final and kind is EventKind.MESSAGE:
@@ -207,9 +212,9 @@ class RunContext:
         parts = (Part(text=text),)
         event = await self.emit(EventKind.MESSAGE, parts=parts, usage=usage)
         self.text = text if event.parts is parts else event.text
-        self.current_branch.thread.append(
-            ChatMessage(role="assistant", author=self.agent.name, parts=event.parts)
-        )
+        shown = (*event.parts, *self.published)
+        message = ChatMessage(role="assistant", author=self.agent.name, parts=shown)
+        self.current_branch.thread.append(message)
         return event
 
     async def finish(self, text: str, *, usage: Usage | None = None) -> Event:
@@ -295,6 +300,8 @@ class RunContext:
         branch = self.current_branch
         branch.state.apply(*state_changes(recorded, branch), seq=recorded.seq)
         self.run.journal.replayed.add(recorded.seq)
+        if kind is EventKind.ARTIFACT:
+            self.published += recorded.parts
         return recorded
 
     # Input

@@ -16,6 +16,7 @@ TURN_EVENTS = (
     EventKind.TOOL_RESULT,
     EventKind.INPUT_REQUIRED,
     EventKind.INPUT,
+    EventKind.ARTIFACT,
     EventKind.ENDED,
 )
 #: What a model is told about a turn without an answer. An error's text is not shown: it may quote
@@ -113,4 +114,5 @@ def _ending(events: Sequence[Event]) -> ChatMessage:
         return ChatMessage(role="assistant", author=end.author, parts=text_part(f"({text})"))
     last = answers[-1] if answers else end
     parts = last.parts if last.text == end.text and last.parts else text_part(end.text)
-    return ChatMessage(role="assistant", author=last.author, parts=parts)
+    published = [part for e in events if e.kind is EventKind.ARTIFACT for part in e.parts]
+    return ChatMessage(role="assistant", author=last.author, parts=(*parts, *published))

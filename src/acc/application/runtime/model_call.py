@@ -84,21 +84,23 @@ def _without_bytes(part: Part) -> Part:
 
 
 def _check_content(ctx: RunContext, model: LanguageModelPort, prompt: ModelRequest) -> None:
-    """Raise ContentTypeNotSupported for a file that the model does not accept."""
+    """Raise ContentTypeNotSupported for a file of the user that the model does not accept.
+
+    Files of earlier messages and of tools are replaced by their names.
+    """
     accepted = input_types(model)
     if accepted is None:
         return
-    for part in (part for message in prompt.messages for part in message.parts):
-        for file in part.result.files if part.result is not None else (part,):
-            if file.raw is None and file.url is None:
-                continue
-            kind = file.media_type.partition(";")[0].strip().lower() or "application/octet-stream"
-            if not kind.startswith((*accepted, "text/")):
-                raise ContentTypeNotSupported(
-                    f"{ctx.path}: the model does not accept {kind}; it accepts "
-                    f"{', '.join(('text', *accepted))}. Use a model that accepts {kind}, or "
-                    "convert the file to text"
-                )
+    for part in prompt.messages[prompt.query_index].parts:
+        if part.raw is None and part.url is None:
+            continue
+        kind = part.media_type.partition(";")[0].strip().lower() or "application/octet-stream"
+        if not kind.startswith((*accepted, "text/")):
+            raise ContentTypeNotSupported(
+                f"{ctx.path}: the model does not accept {kind}; it accepts "
+                f"{', '.join(('text', *accepted))}. Use a model that accepts {kind}, or convert "
+                "the file to text"
+            )
 
 
 async def _stream(
