@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO
 
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.validation import validate_names
+from acc.application.memory.baselines import DEFAULT_WINDOW_TOKENS
 from acc.application.runtime.agent_memory import MemoryCache
 from acc.application.runtime.run import Services
 from acc.application.runtime.runner import SessionRunner
@@ -184,7 +185,7 @@ def make_stores(store: str | Path, clock: ClockPort) -> tuple[SessionStorePort, 
 def make_conversation_memory(
     name: str,
     *,
-    window: int = 4096,
+    window: int = DEFAULT_WINDOW_TOKENS,
     budget: int = 512,
     compressor: str = "",
     models: Callable[[str], LanguageModelPort] | None = None,

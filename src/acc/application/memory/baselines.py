@@ -16,11 +16,11 @@ from acc.domain.value_objects.memory import (
 from acc.ports.outbound.memory_ports import EvidenceStorePort, MemoryView
 from acc.ports.outbound.model_ports import TokenCounterPort
 
-DEFAULT_WINDOW_TOKENS = 4_096
+DEFAULT_WINDOW_TOKENS = 16_384
 _DEFAULT_TOP_K = 5
 #: How much of a full window remains after old turns are dropped. Dropping several turns at once
 #: keeps the start of the prompt the same for many turns, so that providers can cache it.
-_REMAINING_SHARE = 0.6
+_REMAINING_SHARE = 0.5
 _SOURCES = {"user": Source.USER, "assistant": Source.AGENT, "tool": Source.TOOL}
 
 
