@@ -104,7 +104,7 @@ class AnswerOptions:
     ] = None
     reason: Annotated[str, Parameter(help="Reason for --deny.")] = ""
     resume: Annotated[
-        bool, Parameter(help="Resume a run that was interrupted after its answer.", negative=())
+        bool, Parameter(help="Resume a run whose process was interrupted.", negative=())
     ] = False
     abandon: Annotated[
         bool, Parameter(help="Abandon the run that waits for input.", negative=())
