@@ -1,6 +1,6 @@
 """Construction of runners and of the services that a run uses."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -56,14 +56,18 @@ class Runner(SessionRunner):
         services: Services | None = None,
     ) -> None:
         if services is None and isinstance(agent, BaseAgent):
-            names = _Names(validate=check_model_name)
-            validate_names(agent, names, own_models=models or {})
+            check_names(agent, own_models=models or {})
         super().__init__(
             agent,
             app_name=app_name,
             services=services or make_services(store=store, models=models),
             config=config,
         )
+
+
+def check_names(agent: BaseAgent, *, own_models: Container[str] = ()) -> None:
+    """Raise InvalidInput if an agent of the tree names an unknown model or memory."""
+    validate_names(agent, _Names(validate=check_model_name), own_models=own_models)
 
 
 def check_models(agent: BaseAgent, *, accept_cached: bool = False) -> None:

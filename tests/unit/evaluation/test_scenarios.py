@@ -224,5 +224,5 @@ def test_seed_varies_values_phrasings_and_distractors() -> None:
 
 
 def test_starter_is_a_valid_scenario() -> None:
-    text = scenario_files.starter_text("my-own")
+    text = scenario_files.ScenarioLibrary().starter_text("my-own")
     assert scenario_files.scenario_errors(scenario_files.parse_scenario(text, "my-own.toml")) == ()

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from acc.adapters.reports.costs import CostFile, account_from_fields, cost_fields
+from acc.adapters.reports.costs import CostFile
 from acc.adapters.reports.page_data import cost_rows, unmetered
+from acc.application.evaluation.results import account_from_fields, cost_fields
 from acc.domain.cost import Accounts, CostCategory, ModelCall
 from acc.domain.errors import RunDamaged, StorageFailed
 

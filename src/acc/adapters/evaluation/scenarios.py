@@ -56,6 +56,17 @@ class ScenarioLibrary:
             self._templates[reference] = template
         return self._templates[reference]
 
+    def shipped(self) -> tuple["ScenarioTemplate", ...]:
+        """Return the shipped scenarios, sorted by id; their contents are not validated."""
+        return tuple(map(load_template, shipped_ids()))
+
+    def starter_text(self, name: str) -> str:
+        """Return the text of a small example scenario."""
+        text = (resources.files("acc.scenarios") / "starter.txt").read_text(encoding="utf-8")
+        text = text.replace("NAME", name)
+        parse_scenario(text, f"{name}.toml")
+        return text
+
     def render(self, reference: str, seed: int) -> Scenario:
         """Return the episode of a scenario for a seed."""
         return self.template(reference).render(seed)
@@ -278,14 +289,6 @@ def load_template(reference: str) -> ScenarioTemplate:
     raise InvalidInput(
         f"unknown scenario {reference!r}: expected a path of a .toml file, or one of {known}"
     )
-
-
-def starter_text(name: str) -> str:
-    """Return the text of a small example scenario."""
-    text = (resources.files("acc.scenarios") / "starter.txt").read_text(encoding="utf-8")
-    text = text.replace("NAME", name)
-    parse_scenario(text, f"{name}.toml")
-    return text
 
 
 _CHECKED_SEEDS = 3

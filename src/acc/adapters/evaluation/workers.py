@@ -8,10 +8,9 @@ import gc
 import multiprocessing
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -227,16 +226,3 @@ class WorkerPool:
         for connection in self._processes:
             connection.close()
         self._processes.clear()
-
-
-@contextmanager
-def sigterm_as_interrupt() -> Iterator[None]:
-    """Handle SIGTERM as Ctrl-C, so that terminating the process loses no recorded turn."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    previous = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)
