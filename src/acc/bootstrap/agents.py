@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO
 
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.validation import validate_names
+from acc.application.memory.registry import check_agent_memory, is_acc
 from acc.application.runtime.agent_memory import MemoryCache
 from acc.application.runtime.run import Services
 from acc.application.runtime.runner import SessionRunner
 from acc.bootstrap.mcp import LazyMcpConnections
-from acc.bootstrap.memory import RULES, compressor_name, is_memory_name, make_memory, token_counter
+from acc.bootstrap.memory import RULES, compressor_name, make_memory, token_counter
 from acc.bootstrap.models import (
     check_cache,
     check_model_name,
@@ -20,9 +21,8 @@ from acc.bootstrap.models import (
     make_model,
 )
 from acc.bootstrap.settings import model_cache
-from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.content import Part
-from acc.domain.value_objects.endpoint import DownloadLimits, RemoteEndpoint, redact_secrets
+from acc.domain.value_objects.endpoint import DownloadLimits, RemoteEndpoint
 from acc.domain.value_objects.run import RunConfig
 from acc.ports.outbound.model_ports import LanguageModelPort
 from acc.ports.outbound.remote_ports import RemoteAgentPort
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from acc.ports.outbound.memory_ports import MemoryPort
 
 GraphFormat = Literal["mermaid", "svg"]
-#: The memories of agents; "oracle" exists only in evaluations.
-AGENT_MEMORIES = ("transcript", "retrieval", "acc")
 
 
 class Runner(SessionRunner):
@@ -96,8 +94,8 @@ class _Names:
         self.validate(name)
 
     def compressor_model(self, memory: str) -> str:
-        _check_agent_memory(memory)
-        compressor = compressor_name(memory) if memory.partition(":")[0] == "acc" else RULES
+        check_agent_memory(memory)
+        compressor = compressor_name(memory) if is_acc(memory) else RULES
         return "" if compressor == RULES else compressor
 
 
@@ -194,16 +192,8 @@ def make_conversation_memory(
     models: Callable[[str], LanguageModelPort] | None = None,
 ) -> "MemoryPort":
     """Return the memory of an agent by its name."""
-    _check_agent_memory(name)
+    check_agent_memory(name)
     return make_memory(name, window=window, budget=budget, compressor=compressor, models=models)
-
-
-def _check_agent_memory(name: str) -> None:
-    if name == "oracle" or not is_memory_name(name):
-        raise InvalidInput(
-            f"unknown memory {redact_secrets(name)!r}: choose one of "
-            f"{', '.join(AGENT_MEMORIES)}, or acc:MODEL"
-        )
 
 
 @lru_cache(maxsize=1)
