@@ -287,7 +287,7 @@ def test_unpriced_call_ends_run_with_limit(
     server: ProviderServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = f"openai-compatible:q@{server.url}"
-    server.script = [say("untold", tokens=(0, 0, 0))]
+    server.script = [Reply(text="untold", tokens=(0, 0, 0))]
     arguments = ["eval", *SMALL, *ALONE, "--agents", "acc", "--model", model, "--out", "run"]
     assert acc([*arguments, "--max-cost", "1", "--price", f"{model}=1/1"]) == 4
     assert "the cost of 1 calls is unknown" in capsys.readouterr().err

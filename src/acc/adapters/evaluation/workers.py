@@ -32,17 +32,20 @@ class WorkerDied(AccError):
     code = "worker_died"
 
 
+class WorkerFailed(AccError):
+    """An error of a worker process, with its code."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
 @dataclass(frozen=True, slots=True)
 class _WorkerFailure:
     """An error of a worker in a form that can be pickled."""
 
     code: str
     message: str
-
-    def to_error(self) -> AccError:
-        error = AccError(self.message)
-        error.code = self.code
-        return error
 
 
 class WorkerChannel:
@@ -204,7 +207,7 @@ class WorkerPool:
                 "safe: repeat the command to continue"
             ) from None
         if isinstance(message, _WorkerFailure):
-            raise message.to_error()
+            raise WorkerFailed(message.code, message.message)
         return message
 
     def _send_stop(self) -> None:
