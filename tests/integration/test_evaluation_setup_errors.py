@@ -97,14 +97,14 @@ def test_unreadable_cost_record_ends_run_without_agent_error(
     server.script = [fail(401, "no such key")] * 100
     assert acc(command) == 1
     server.script = []
-    spending_path = Path("run/spending")
-    if spending_path.exists():
-        shutil.rmtree(spending_path)
-    spending_path.write_text("no folder")
+    costs_path = Path("run/costs")
+    if costs_path.exists():
+        shutil.rmtree(costs_path)
+    costs_path.write_text("no folder")
     assert acc(command) == 1
-    assert "run/spending/it-operations.000000.jsonl cannot be read" in capsys.readouterr().err
+    assert "run/costs/it-operations.000000.jsonl cannot be read" in capsys.readouterr().err
     assert turns() == 0
-    spending_path.unlink()
+    costs_path.unlink()
     assert acc(command) == 0
     assert turns() == 6
 

@@ -63,6 +63,8 @@ TokenEnv = Annotated[str, Parameter(help="Environment variable with the bearer t
 
 def check_allow(entries: Sequence[str]) -> None:
     """Raise InvalidInput for an invalid entry of --allow."""
+    if not entries:
+        return  # the HTTP library may not be installed
     try:
         make_allow_list(entries)
     except InvalidInput as error:
@@ -149,9 +151,12 @@ class CallOptions:
     stream: Annotated[
         bool, Parameter(help="Print the answer while it is streamed.", negative="no-stream")
     ] = True
-    timeout: Annotated[float, Parameter(help="Seconds to wait for the result. [default: 600]")] = (
-        600.0
-    )
+    timeout: Annotated[
+        float,
+        Parameter(
+            help="Seconds to wait for the result; then the remote task is canceled. [default: 600]"
+        ),
+    ] = 600.0
     allow: Allow = ()
     json: Annotated[
         bool,

@@ -100,11 +100,12 @@ def new(name: str, /, *, folder: Path = Path()) -> int:
     """Write a small example scenario.
 
     Args:
-        name: The id of the scenario; the file is NAME.toml.
+        name: The id of the scenario; the file is NAME.toml. The suffix may be given.
         folder: The folder of the file.
     """
-    text = scenario_library().starter_text(name)
-    path = folder / f"{name}.toml"
+    scenario_id = name.removesuffix(".toml")
+    text = scenario_library().starter_text(scenario_id)
+    path = folder / f"{scenario_id}.toml"
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)

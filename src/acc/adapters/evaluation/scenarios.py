@@ -4,7 +4,7 @@ import hashlib
 import random
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 
@@ -19,10 +19,11 @@ from acc.adapters.evaluation.scenario_schema import (
     TurnEntry,
     structure_errors,
 )
+from acc.adapters.system.decode_errors import field_error_of
 from acc.domain.errors import InvalidInput, InvalidScenario
 from acc.domain.language import contains_text
 from acc.domain.value_objects.evaluation_run import ScenarioChoice
-from acc.domain.value_objects.format_rule import FormatRule
+from acc.domain.value_objects.format_rule import FormatRule, RuleKind
 from acc.domain.value_objects.scenario import (
     AnswerKind,
     Constraint,
@@ -32,6 +33,14 @@ from acc.domain.value_objects.scenario import (
     ScenarioTurn,
     StressTopic,
 )
+
+#: The allowed values of fields, by name.
+_CHOICES: Mapping[str, Sequence[str]] = {
+    "language": ("en", "ja"),
+    "topic": tuple(StressTopic),
+    "answer": tuple(AnswerKind),
+    "kind": tuple(RuleKind),
+}
 
 
 class UnknownFact(InvalidInput):
@@ -248,14 +257,11 @@ def parse_scenario(text: str, source: str) -> ScenarioTemplate:
 
 
 def _format_error(error: msgspec.ValidationError) -> str:
-    """Return the message of msgspec with the field first and without `$.`."""
-    message = str(error)
-    if " - at `" in message:
-        message, _, path = message.partition(" - at `")
-        field = path.rstrip("`").removeprefix("$").removeprefix(".")
-        if field:
-            return f"{field}: {message}"
-    return message
+    field, text = field_error_of(error)
+    choices = _CHOICES.get(field.rpartition(".")[2])
+    if choices and "allowed values" in text:
+        text = f"{text}: {', '.join(choices)}"
+    return f"{field}: {text}" if field else text
 
 
 def _read_scenario(path: Path) -> ScenarioTemplate:

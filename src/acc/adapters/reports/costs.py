@@ -14,7 +14,7 @@ from acc.domain.cost import Accounts, ModelCall
 from acc.domain.value_objects.evaluation_run import EpisodeJob
 from acc.ports.outbound.live_evaluation_ports import CallRecorderPort
 
-_FOLDER = "spending"
+_FOLDER = "costs"
 _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder(ModelCall)
 
