@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from acc.bootstrap.memory import MEMORIES, make_memory
+from acc.application.memory.registry import MEMORIES
+from acc.bootstrap.memory import make_memory
 from acc.domain.value_objects.memory import Decision, TurnSignal
 from acc.ports.outbound.memory_ports import MemoryPort
 from acc.ports.outbound.model_ports import ModelRequest

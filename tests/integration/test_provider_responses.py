@@ -61,7 +61,7 @@ async def test_request_has_all_texts_and_response_has_text_and_usage(
     # The newest models of Anthropic take no temperature.
     settings = {} if provider == "anthropic" else {"temperature": 0.5}
     model = model_of(provider, server, max_tokens=99, **settings)
-    server.script = [say("三十分です。", tokens=(100, 20, 40))]
+    server.script = [Reply(text="三十分です。", tokens=(100, 20, 40))]
     answer = await model.complete(PROMPT)
     await model.aclose()
     (request,) = server.requests
@@ -186,13 +186,13 @@ async def test_schema_is_prompted_if_output_says_so(provider: str, server: Provi
 
 
 async def test_cost_is_known_only_for_listed_models(server: ProviderServer) -> None:
-    server.script = [say("a", tokens=(1_000_000, 0, 0))] * 2
+    server.script = [Reply(text="a", tokens=(1_000_000, 0, 0))] * 2
     known = model_of("openai", server)
     answer = await known.complete(PROMPT)
     assert answer.usage.cost == pytest.approx(1.75)
     unknown = model_of("openai-compatible", server)
     assert (await unknown.complete(PROMPT)).usage.cost is None
-    server.script = [say("a", tokens=(1_000_000, 0, 0))]
+    server.script = [Reply(text="a", tokens=(1_000_000, 0, 0))]
     # A compatible server may serve a model of the same name at another price.
     imitator = ProviderModel(f"openai-compatible:gpt-5.2@{server.url}", attempts=1)
     assert (await imitator.complete(PROMPT)).usage.cost is None
@@ -258,7 +258,7 @@ async def test_run_sums_usage_and_cost_of_a_providers_model(server: ProviderServ
         """Look something up."""
         return f"{what} is 30"
 
-    server.script = [use("look", what="window"), say("30 minutes", tokens=(1000, 100, 0))]
+    server.script = [use("look", what="window"), Reply(text="30 minutes", tokens=(1000, 100, 0))]
     agent = Agent(name="a", model="openai:gpt-5.2", tools=[look], instruction="Be brief.")
     runner = Runner(agent)
     result = await runner.run(user_id="u", session_id="s", message="How long?")
@@ -284,8 +284,8 @@ async def test_fifty_concurrent_streams_complete(server: ProviderServer) -> None
         return answer.text
 
     server.script = [
-        lambda request: say(
-            json.loads(request.text)["messages"][-1]["content"] + " ok", event_delay=0.02
+        lambda request: Reply(
+            text=json.loads(request.text)["messages"][-1]["content"] + " ok", event_delay=0.02
         )
     ] * 50
     async with asyncio.TaskGroup() as group:
@@ -297,7 +297,7 @@ async def test_fifty_concurrent_streams_complete(server: ProviderServer) -> None
 
 async def test_closed_stream_closes_its_connection(server: ProviderServer) -> None:
     model = model_of("openai-chat", server)
-    server.script = [say("one two three four five " * 100, event_delay=0.02)]
+    server.script = [Reply(text="one two three four five " * 100, event_delay=0.02)]
     pieces = model.stream(PROMPT)
     assert await anext(pieces) == "one "
     await pieces.aclose()  # type: ignore[attr-defined]

@@ -17,9 +17,9 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from acc.adapters.reports.costs import account_from_fields
 from acc.application.evaluation.cost import CostTracker
 from acc.application.evaluation.plan import Estimate, Plan, PlannedCost
+from acc.application.evaluation.results import account_from_fields
 from acc.cli.output import console, error_console, print_json
 from acc.domain.cost import Account, Accounts, CostCategory, dollars, spender
 from acc.domain.metrics import metric

@@ -388,7 +388,3 @@ def write_json(stream: TextIO, line: Mapping[str, Any]) -> None:
     stream.write(msgspec.json.encode(line).decode())
     stream.write("\n")
     stream.flush()
-
-
-shown = safe_text
-console_on = make_console

@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, TextIO
 
 from cyclopts import Parameter
@@ -217,7 +217,7 @@ class _RunCommand:
         except KeyboardInterrupt:
             self._printer.reset()
             if self._output.json:
-                turn = TurnOutcome(status=RunStatus.CANCELED, events=self._events)
+                turn = TurnOutcome(status=RunStatus.CANCELED, events=tuple(self._events))
                 self._session.write_result(self._stdout, turn, ())
             print_error("canceled")
             return 130
@@ -249,7 +249,7 @@ class _RunCommand:
             except InvalidInput as error:
                 print_error(f"error: {error}")
                 continue
-            turn.events[:0] = earlier
+            turn = replace(turn, events=(*earlier, *turn.events))
         return self._finish(turn)
 
     def show(self, event: Event) -> None:

@@ -5,7 +5,7 @@ import shlex
 import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, Protocol, TextIO, cast
 
 from cyclopts import Parameter
@@ -98,13 +98,13 @@ class EventView(Protocol):
         ...
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TurnOutcome:
     """Events and result of a turn."""
 
-    status: RunStatus = RunStatus.FAILED
+    status: RunStatus
     text: str = ""
-    events: list[Event] = field(default_factory=list)
+    events: tuple[Event, ...] = ()
     error: AccError | None = None
 
     @property
@@ -165,21 +165,22 @@ class AgentSession:
     async def _run_turn(
         self, view: EventView, message: str | None, answers: Sequence[InputAnswer]
     ) -> TurnOutcome:
-        turn = TurnOutcome()
+        shown: list[Event] = []
+        failure: AccError | None = None
         try:
             stream = self._runner.stream(**self._ids, message=message, answers=answers)
             async with aclosing(cast("AsyncGenerator[Event]", stream)) as events:
                 async for event in events:
-                    turn.events.append(event)
+                    shown.append(event)
                     view.show(event)
         except AccError as error:
-            if not turn.events:
+            if not shown:
                 raise
-            turn.error = error
-        last = turn.last_status_event
-        if last is not None and last.status is not None:
-            turn.status, turn.text = last.status, last.text
-        return turn
+            failure = error
+        end = next((event for event in reversed(shown) if event.status is not None), None)
+        if end is None or end.status is None:
+            return TurnOutcome(status=RunStatus.FAILED, events=tuple(shown), error=failure)
+        return TurnOutcome(status=end.status, text=end.text, events=tuple(shown), error=failure)
 
     def pending(self) -> tuple[InputRequest, ...]:
         """Return the pending requests of the session."""

@@ -4,7 +4,8 @@ import pytest
 
 from acc.adapters.memory.bm25 import Bm25EvidenceStore
 from acc.application.memory.baselines import OracleMemory, RetrievalMemory, TranscriptMemory
-from acc.bootstrap.memory import MEMORIES, make_memory
+from acc.application.memory.registry import MEMORIES
+from acc.bootstrap.memory import make_memory
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.memory import Decision, TurnSignal
 from acc.ports.outbound.memory_ports import CanonicalReaderPort, MemoryPort

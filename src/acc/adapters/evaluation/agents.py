@@ -389,7 +389,24 @@ def make_runner(
     answer = getattr(target, "run_turn", None)
     if answer is None and not callable(target):
         raise InvalidInput(f"{reference!r} must be an agent, a function, or a class with run_turn")
+    if answer is None:
+        _check_signature(target, ("query",), f"{reference!r} must accept the query")
+    else:
+        _check_signature(
+            answer,
+            ("query", {}),
+            f"run_turn of {reference!r} must accept query and canonical_memory",
+        )
     return PythonAgentRunner(agent_name, target, takes_turn=answer is not None)
+
+
+def _check_signature(function: Any, arguments: tuple[object, ...], expected: str) -> None:
+    try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError as error:
+        raise InvalidInput(f"{expected}, but its signature does not: {error}") from None
+    except ValueError:  # a built-in function without a signature
+        return
 
 
 def _creates_agents(target: object) -> bool:

@@ -8,10 +8,13 @@ from typing import Any
 
 import msgspec
 
-from acc.adapters.reports.costs import account_from_fields
-from acc.adapters.reports.results import claimless_notes, fallback_notes
 from acc.adapters.reports.run_directory import EvaluationDirectory
 from acc.adapters.reports.turn_records import AgentRecord, TurnRecord
+from acc.application.evaluation.results import (
+    account_from_fields,
+    claimless_notes,
+    fallback_notes,
+)
 from acc.domain.cost import Account, CostCategory
 from acc.domain.value_objects.evaluation import OUTCOME_NAMES, ClaimVerdict, TurnStatus
 from acc.domain.value_objects.evaluation_run import EpisodeJob

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from acc.application.a2a.approvals import read_answers
 from acc.application.a2a.executor import TaskExecutor
 from acc.application.a2a.projection import ProjectionOptions, input_required
-from acc.application.a2a.push import PushConfigs
+from acc.application.a2a.push_configs import PushConfigs
 from acc.application.a2a.requests import SendRequest, ServerLimits, own_task
 from acc.application.a2a.subscriptions import TaskBroker
 from acc.application.agents.base import BaseAgent

@@ -157,7 +157,7 @@ class Journal:
         for event in self.steps.values():
             if event.seq not in self.replayed and branch.has(event):
                 state.rebase(*state_changes(event, branch), seq=event.seq)
-        state.is_complete = True
+        state.complete()
 
 
 class Run:

@@ -7,7 +7,7 @@ from contextlib import aclosing, asynccontextmanager
 from acc.application.a2a.executor import TaskExecutor
 from acc.application.a2a.intake import MessageIntake
 from acc.application.a2a.maintenance import TaskMaintenance
-from acc.application.a2a.push import CheckUrl, PushConfigs, PushDelivery
+from acc.application.a2a.push_configs import CheckUrl, PushConfigs
 from acc.application.a2a.requests import (
     GetRequest,
     ListRequest,
@@ -20,6 +20,7 @@ from acc.application.a2a.requests import (
     own_task,
 )
 from acc.application.a2a.subscriptions import Subscriptions, TaskBroker, TaskStream
+from acc.application.a2a.webhook_retries import PushDelivery
 from acc.application.runtime.runner import SessionRunner
 from acc.domain.errors import (
     InvalidTransition,
