@@ -20,6 +20,8 @@ _LENGTHS = (1_200, 300)
 _MAX_COMMITTED_LENGTH = 4_000
 #: More than a usual tool has in the prompt.
 _TOOL_TOKENS = 1_000
+#: For the note about calls that are not shown, and for the tool that reads shortened results.
+_RESERVED_TOKENS = 200
 
 
 class TurnWindow:
@@ -70,8 +72,10 @@ class TurnWindow:
         specs = (f"{tool.name} {tool.description} {tool.parameters}" for tool in request.tools)
         used = memory_tokens + count(request.instruction) + sum(map(count, specs))
         used += sum(count_tokens(message, count) for message in others)
-        available = self._limit - used
+        available = self._limit - used - _RESERVED_TOKENS
         sizes = [count_tokens(message, count) for message in self._messages]
+        if sum(sizes) <= available + _RESERVED_TOKENS and not self._left_out:
+            return ""
         if sum(sizes) <= available:
             return ""
         if available <= 0:
