@@ -280,8 +280,8 @@ class _ReasoningLoop:
         prompt = await self._build_prompt(view)
         tokens = 0 if view is None else view.tokens
         shortened = self._window.fit(prompt, memory_tokens=tokens, where=ctx.path)
-        if shortened:
-            if self._memory is not None:
+        if shortened is not None:
+            if self._memory is not None and shortened:
                 self._memory.commit_results(shortened, self._agent.name)
                 view = await self._memory.view()
             prompt = await self._build_prompt(view)

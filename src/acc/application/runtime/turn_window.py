@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 
 from acc.application.memory.messages import (
+    content_text,
     count_tokens,
     message_bytes,
-    part_text,
     shorten_message,
 )
 from acc.domain.errors import BudgetExceeded
@@ -54,11 +54,11 @@ class TurnWindow:
             *self._messages,
         )
 
-    def fit(self, request: ModelRequest, *, memory_tokens: int, where: str) -> str:
+    def fit(self, request: ModelRequest, *, memory_tokens: int, where: str) -> str | None:
         """Shorten messages if a request with them exceeds the limit.
 
         `memory_tokens` is the size of the memory in the request. Return the text of the results
-        that were shortened, empty if nothing changed. Raise BudgetExceeded if the request is too
+        that are no longer shown in full, None if nothing changed. Raise BudgetExceeded if the request is too
         large without them.
         """
         end = len(request.messages) - len(self.messages)
@@ -67,7 +67,7 @@ class TurnWindow:
         bound = 4 * len(request.instruction) + _TOOL_TOKENS * len(request.tools)
         bound += sum(message_bytes(message) for message in others)
         if bound + memory_tokens + self._bytes <= self._limit:
-            return ""
+            return None
         count = self._tokens().count
         specs = (f"{tool.name} {tool.description} {tool.parameters}" for tool in request.tools)
         used = memory_tokens + count(request.instruction) + sum(map(count, specs))
@@ -75,9 +75,9 @@ class TurnWindow:
         available = self._limit - used - _RESERVED_TOKENS
         sizes = [count_tokens(message, count) for message in self._messages]
         if sum(sizes) <= available + _RESERVED_TOKENS and not self._left_out:
-            return ""
+            return None
         if sum(sizes) <= available:
-            return ""
+            return None
         if available <= 0:
             raise BudgetExceeded("max_prompt_tokens", self._limit, where)
         return self._shorten(sizes, available, count)
@@ -91,7 +91,7 @@ class TurnWindow:
                 if sum(sizes) > goal:
                     self._shorten_one(index, length, sizes, shortened, count)
         while sum(sizes) > goal and newest > 0:
-            newest -= self._leave_out_oldest(sizes)
+            newest -= self._leave_out_oldest(sizes, shortened)
         for length in (20_000, 5_000, *_LENGTHS):
             for index in range(newest, len(self._messages)):
                 if sum(sizes) > available:
@@ -111,7 +111,7 @@ class TurnWindow:
         shorter = shorten_message(message, length)
         if shorter is not message:
             if not message.is_shortened:
-                shortened += [part_text(part) for part in message.parts]
+                shortened += [content_text(result.content) for result in message.results]
             self._messages[index] = shorter
             sizes[index] = count_tokens(shorter, count)
 
@@ -120,12 +120,15 @@ class TurnWindow:
         calls = (n for n in range(len(self._messages) - 1, -1, -1) if self._messages[n].calls)
         return next(calls, 0)
 
-    def _leave_out_oldest(self, sizes: list[int]) -> int:
+    def _leave_out_oldest(self, sizes: list[int], shortened: list[str]) -> int:
         """Remove the oldest exchange, calls and results together; return how many messages."""
         end = 1
         while end < len(self._messages) and self._messages[end].role == "tool":
             end += 1
-        self._left_out += sum(len(message.calls) for message in self._messages[:end])
+        for message in self._messages[:end]:
+            self._left_out += len(message.calls)
+            if not message.is_shortened:
+                shortened += [content_text(result.content) for result in message.results]
         del self._messages[:end]
         del sizes[:end]
         return end
