@@ -58,8 +58,8 @@ class TurnWindow:
         """Shorten messages if a request with them exceeds the limit.
 
         `memory_tokens` is the size of the memory in the request. Return the text of the results
-        that are no longer shown in full, None if nothing changed. Raise BudgetExceeded if the request is too
-        large without them.
+        that are no longer shown in full, None if nothing changed. Raise BudgetExceeded if the
+        request is too large without them.
         """
         end = len(request.messages) - len(self.messages)
         others = request.messages[request.query_index : end]
