@@ -6,7 +6,7 @@ import pytest
 
 from acc.application.memory.registry import MEMORIES
 from acc.bootstrap.memory import make_memory
-from acc.domain.value_objects.memory import Decision, TurnSignal
+from acc.domain.value_objects.memory import ConversationTurn, TurnSignal
 from acc.ports.outbound.memory_ports import MemoryPort
 from acc.ports.outbound.model_ports import ModelRequest
 from acc.testing import ScriptedModel
@@ -34,7 +34,7 @@ async def test_view_is_bounded_and_has_tokens_if_it_has_text(kind: str) -> None:
     view = await memory.view(signal)
     assert view.tokens <= 512
     assert bool(view.text) == bool(view.tokens)
-    await memory.record(signal, Decision(turn_id=1, text="Noted."))
+    await memory.record(ConversationTurn.of(1, signal.text, "Noted."))
     later = await memory.view(TurnSignal(turn_id=2, text="Who is the lead?"))
     assert bool(later.text) == bool(later.tokens)
 
@@ -44,7 +44,7 @@ async def test_memories_are_independent(kind: str) -> None:
     one, other = create(kind), create(kind)
     signal = TurnSignal(turn_id=1, text="The secret word is quince.")
     await one.view(signal)
-    await one.record(signal, Decision(turn_id=1, text="Noted: quince."))
+    await one.record(ConversationTurn.of(1, signal.text, "Noted: quince."))
     assert "quince" not in (await other.view(TurnSignal(turn_id=2, text="Which word?"))).text
 
 
@@ -56,6 +56,6 @@ async def test_same_turns_give_same_view(kind: str) -> None:
         for turn in range(1, 6):
             signal = TurnSignal(turn_id=turn, text=f"Item {turn} costs {turn * 7} EUR.")
             view = await memory.view(signal)
-            await memory.record(signal, Decision(turn_id=turn, text="ok"))
+            await memory.record(ConversationTurn.of(turn, signal.text, "ok"))
         views.append(view)
     assert views[0] == views[1]

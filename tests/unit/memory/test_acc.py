@@ -6,8 +6,22 @@ from acc.application.memory.acc import AccMemory, extract_evidence
 from acc.bootstrap.memory import acc_memory
 from acc.domain.ccs import parse_text, render_state
 from acc.domain.errors import InvalidInput
+from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.ccs import CompressedCognitiveState
-from acc.domain.value_objects.memory import Decision, RejectionReason, Source, TurnSignal, TurnTrace
+from acc.domain.value_objects.memory import (
+    ConversationTurn,
+    RejectionReason,
+    Source,
+    TurnSignal,
+    TurnTrace,
+)
+
+
+def user_turn(signal: TurnSignal, answer: str) -> ConversationTurn:
+    """Return a turn whose message has the author of the signal."""
+    turn = ConversationTurn.of(signal.turn_id, signal.text, answer)
+    said, *rest = turn.messages
+    return replace(turn, messages=(replace(said, author=signal.author), *rest))
 
 
 async def run_turn(
@@ -17,7 +31,7 @@ async def run_turn(
     for turn_id, text in enumerate(texts, start=first):
         signal = TurnSignal(turn_id=turn_id, text=text, author=author)
         trace = (await memory.view(signal)).trace
-        await memory.record(signal, Decision(turn_id=turn_id, text=answer))
+        await memory.record(user_turn(signal, answer))
     assert trace is not None
     return trace
 
@@ -272,7 +286,7 @@ async def test_committed_state_stays_within_budget_and_reports_dropped_items() -
             f"The owner of web-{turn} is Team {turn}. ホスト{turn}の上限は{turn}件です。"
         )
         view = await memory.view(TurnSignal(turn_id=turn, text=text))
-        await memory.record(TurnSignal(turn_id=turn, text=text), Decision(turn_id=turn, text="ok"))
+        await memory.record(ConversationTurn.of(turn, text, "ok"))
         assert view.tokens <= 160
         assert view.trace is not None
         dropped += len(view.trace.dropped)
@@ -314,7 +328,7 @@ async def test_hostile_text_gives_valid_state() -> None:
     nasty = ["\x00\x1b[31m", "\u202eevil\u202c", "\ud800", "a" * 200_000, "|<>\\" * 50, "」" * 999]
     for turn, text in enumerate(nasty, start=1):
         view = await memory.view(TurnSignal(turn_id=turn, text=text))
-        await memory.record(TurnSignal(turn_id=turn, text=text), Decision(turn_id=turn, text=text))
+        await memory.record(ConversationTurn.of(turn, text, text))
         assert view.tokens <= 512
         assert parse_text(view.text) == memory.state
 

@@ -25,7 +25,7 @@ from acc.adapters.models.messages import (
     to_messages,
     to_parameters,
 )
-from acc.domain.value_objects.content import ChatMessage, Part, ToolCall, ToolResult
+from acc.domain.value_objects.content import ChatMessage, ChatRole, Part, ToolCall, ToolResult
 from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, ToolSpec
 
 PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
@@ -73,12 +73,12 @@ def test_sent_names_are_valid_and_restored_names_are_original(
         assert spec.parameters["required"] == list(fields)[:1]
         if arguments:
             assert all(map(KEY.fullmatch, fields))
-    sent_calls = [part.call for part in prompt.messages[0].parts if part.call is not None]
-    sent_results = [part.result for part in prompt.messages[1].parts if part.result is not None]
+    sent_calls = [part.call for part in prompt.following[0].parts if part.call is not None]
+    sent_results = [part.result for part in prompt.following[1].parts if part.result is not None]
     known = {spec.name: set(spec.parameters["properties"]) for spec in prompt.tools}
     assert [(call.name, set(call.arguments)) for call in sent_calls] == list(known.items())
     assert [result.name for result in sent_results] == list(known)
-    assert prompt.messages[2] == messages[2]
+    assert prompt.following[2] == messages[2]
     answer = ModelResponse(text="t", calls=tuple(sent_calls))
     assert names.restore(answer) == ModelResponse(text="t", calls=calls)
 
@@ -119,7 +119,7 @@ def test_unknown_tool_keeps_its_name() -> None:
 # Messages
 
 
-def message(role: str, *parts: Part) -> ChatMessage:
+def message(role: ChatRole, *parts: Part) -> ChatMessage:
     return ChatMessage(role=role, author="clerk", parts=parts)
 
 
@@ -148,8 +148,8 @@ def test_corrected_answer_is_the_models_own_and_other_agents_are_users() -> None
     prompt = ModelRequest.of(
         query="Hi",
         following=(
-            message("agent", Part(text="I looked.")),
-            message("agent", Part(text="nonsense")),
+            message("assistant", Part(text="I looked.")),
+            message("assistant", Part(text="nonsense")),
             message("user", Part(text="Answer again.")),
         ),
     )
@@ -172,7 +172,7 @@ def test_calls_and_results_are_mapped() -> None:
     prompt = ModelRequest.of(
         query="Hi",
         following=(
-            message("agent", Part(text="I look."), Part(call=call)),
+            message("assistant", Part(text="I look."), Part(call=call)),
             message("tool", *(Part(result=result) for result in results), Part(text="and more")),
         ),
     )
@@ -196,7 +196,7 @@ def test_files_are_sent_by_media_type_and_otherwise_named() -> None:
         Part(data=[1]),
         Part(url="https://x"),
     )
-    prompt = ModelRequest.of("Hi", following=(message("agent", *parts),))
+    prompt = ModelRequest.of("Hi", following=(message("assistant", *parts),))
     (found,) = to_messages(prompt, "openai-compatible", {})
     _, user = found.parts
     assert isinstance(user, UserPromptPart)
@@ -218,10 +218,10 @@ def test_previous_response_is_found_only_in_its_conversation() -> None:
     call = ToolCall(id="c1", name="look")
     response = PydanticResponse([ToolCallPart("look", {}, "c1")])
     previous.add(asked, response, [call])
-    calls = message("agent", Part(call=call))
+    calls = message("assistant", Part(call=call))
     assert previous.find(ModelRequest.of("I am Ann", following=(calls,))) == {0: response}
     assert previous.find(ModelRequest.of("I am Bob", following=(calls,))) == {}
-    other = message("agent", Part(call=ToolCall(id="c1", name="look", arguments={"x": 1})))
+    other = message("assistant", Part(call=ToolCall(id="c1", name="look", arguments={"x": 1})))
     assert previous.find(ModelRequest.of("I am Ann", following=(other,))) == {}
 
 
@@ -230,7 +230,7 @@ def test_previous_responses_are_limited() -> None:
     call = ToolCall(id="c1", name="look")
     for number in range(600):
         previous.add(ModelRequest.of(str(number)), PydanticResponse([]), [call])
-    calls = (message("agent", Part(call=call)),)
+    calls = (message("assistant", Part(call=call)),)
     assert previous.find(ModelRequest.of("0", following=calls)) == {}
     assert previous.find(ModelRequest.of("599", following=calls))
 

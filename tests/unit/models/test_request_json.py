@@ -54,7 +54,7 @@ def test_request_is_copied_only_if_it_has_unpaired_surrogates() -> None:
     found = without_surrogates(odd)
     assert found.query == "caf?"
     assert found.tools == prompt.tools
-    parts = found.messages[0].parts
+    parts = found.following[0].parts
     assert (parts[0].text, parts[1], parts[4]) == ("caf?", original[1], original[4])
     assert parts[2].call is not None and parts[2].call.arguments == {"x": "caf?"}
     assert parts[3].result is not None and parts[3].result.content == ["caf?"]
