@@ -144,9 +144,14 @@ def test_empty_query_is_sent_as_text() -> None:
     assert contents(ModelRequest.of(" ")) == [["(nothing)"]]
 
 
-def test_corrected_answer_is_the_models_own_and_other_agents_are_users() -> None:
+def test_earlier_turns_and_corrections_keep_their_roles() -> None:
     prompt = ModelRequest.of(
         query="Hi",
+        memory="The lead is Bo.",
+        earlier=(
+            message("user", Part(text="first")),
+            message("assistant", Part(text="answer")),
+        ),
         following=(
             message("assistant", Part(text="I looked.")),
             message("assistant", Part(text="nonsense")),
@@ -154,11 +159,28 @@ def test_corrected_answer_is_the_models_own_and_other_agents_are_users() -> None
         ),
     )
     found = to_messages(prompt, "openai", {})
-    assert [type(one) for one in found] == [PydanticRequest, PydanticResponse, PydanticRequest]
+    assert [type(one) for one in found] == [
+        PydanticRequest,
+        PydanticResponse,
+        PydanticRequest,
+        PydanticResponse,
+        PydanticRequest,
+    ]
     assert contents(prompt) == [
-        ["Hi\n\nclerk said: I looked."],
-        ["nonsense"],
+        ["<memory>\nThe lead is Bo.\n</memory>\n\nfirst"],
+        ["answer"],
+        ["Hi"],
+        ["I looked.", "nonsense"],
         ["Answer again."],
+    ]
+
+
+def test_conversation_begins_and_ends_with_a_request() -> None:
+    answered = ModelRequest(messages=(message("assistant", Part(text="answer")),))
+    assert contents(answered) == [
+        ["(The beginning of the conversation is not shown.)"],
+        ["answer"],
+        ["Continue."],
     ]
 
 
@@ -196,19 +218,18 @@ def test_files_are_sent_by_media_type_and_otherwise_named() -> None:
         Part(data=[1]),
         Part(url="https://x"),
     )
-    prompt = ModelRequest.of("Hi", following=(message("assistant", *parts),))
+    prompt = ModelRequest(messages=(message("user", *parts),))
     (found,) = to_messages(prompt, "openai-compatible", {})
-    _, user = found.parts
+    (user,) = found.parts
     assert isinstance(user, UserPromptPart)
     assert not isinstance(user.content, str)
-    author, image, *rest = user.content
-    assert author == "clerk said: "
+    image, *rest = user.content
     assert isinstance(image, BinaryContent) and image.data == b"\x89PNG"
     named = ["期限は30分", "[a file b.txt, text/plain]", "[a file a.wav, audio/wav]"]
     assert rest == [*named, "[1]", "https://x"]
     (found,) = to_messages(prompt, "google", {})
-    assert isinstance(found.parts[1], UserPromptPart)
-    binary = [part for part in found.parts[1].content if isinstance(part, BinaryContent)]
+    assert isinstance(found.parts[0], UserPromptPart)
+    binary = [part for part in found.parts[0].content if isinstance(part, BinaryContent)]
     assert [part.media_type for part in binary] == ["image/png", "audio/wav"]
 
 
@@ -219,7 +240,7 @@ def test_previous_response_is_found_only_in_its_conversation() -> None:
     response = PydanticResponse([ToolCallPart("look", {}, "c1")])
     previous.add(asked, response, [call])
     calls = message("assistant", Part(call=call))
-    assert previous.find(ModelRequest.of("I am Ann", following=(calls,))) == {0: response}
+    assert previous.find(ModelRequest.of("I am Ann", following=(calls,))) == {1: response}
     assert previous.find(ModelRequest.of("I am Bob", following=(calls,))) == {}
     other = message("assistant", Part(call=ToolCall(id="c1", name="look", arguments={"x": 1})))
     assert previous.find(ModelRequest.of("I am Ann", following=(other,))) == {}
