@@ -1,6 +1,5 @@
 """Memories to compare ACC with: transcript, retrieval and oracle."""
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 
 from acc.application.memory.messages import count_tokens, fit_messages, part_text
@@ -33,32 +32,40 @@ class TranscriptMemory:
         self._tokens = tokens
         self._window = window
         #: Messages and size of each turn.
-        self._turns: deque[tuple[tuple[ChatMessage, ...], int]] = deque()
-        self._size = 0
+        self._turns: tuple[tuple[tuple[ChatMessage, ...], int], ...] = ()
         #: Turns since the last view. They are counted by the next one.
         self._uncounted: list[ConversationTurn] = []
 
     async def view(self, signal: TurnSignal) -> MemoryView:
         """Return the newest turns that fit into the window beside the query."""
+        # What is dropped depends on recorded turns only, so it is the same after a restart.
         for turn in self._uncounted:
-            self._add(turn.messages)
+            self._add(turn)
         self._uncounted.clear()
-        if not self._turns:
-            return MemoryView(tokens=0)
-        available = self._window - self._tokens.count(signal.text)
-        if self._size > available:
-            while len(self._turns) > 1 and self._size > available * _REMAINING_SHARE:
-                self._size -= self._turns.popleft()[1]
-            if self._size > available:  # one turn is larger than the window
-                fitted = fit_messages(self._turns[0][0], max(available, 0), self._tokens.count)
-                self._turns, self._size = deque([fitted]), fitted[1]
-        messages = tuple(message for turn, _ in self._turns for message in turn)
-        return MemoryView(messages=messages, tokens=self._size)
+        turns = self._fit(signal.text)
+        messages = tuple(message for turn, _ in turns for message in turn)
+        return MemoryView(messages=messages, tokens=sum(size for _, size in turns))
 
-    def _add(self, messages: tuple[ChatMessage, ...]) -> None:
-        size = sum(count_tokens(message, self._tokens.count) for message in messages)
-        self._turns.append((messages, size))
-        self._size += size
+    def _add(self, turn: ConversationTurn) -> None:
+        count = self._tokens.count
+        size = sum(count_tokens(message, count) for message in turn.messages)
+        query = turn.messages[0].text if turn.messages else ""
+        self._turns = (*self._fit(query), (turn.messages, size))
+
+    def _fit(self, query: str) -> tuple[tuple[tuple[ChatMessage, ...], int], ...]:
+        """Return the newest turns that fit beside a query."""
+        turns = self._turns
+        total = sum(size for _, size in turns)
+        if not turns or total + (used := self._tokens.count(query)) <= self._window:
+            return turns
+        available = max(self._window - used, 0)
+        first = 0
+        while first < len(turns) - 1 and total > available * _REMAINING_SHARE:
+            total -= turns[first][1]
+            first += 1
+        if total > available:  # one turn is larger than the window
+            return (fit_messages(turns[-1][0], available, self._tokens.count),)
+        return turns[first:]
 
     async def record(self, turn: ConversationTurn) -> None:
         """Append the turn."""
