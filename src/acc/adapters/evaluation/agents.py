@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -157,17 +157,23 @@ class RuntimeAgentRunner:
         """Restore the session after a recorded turn."""
         runner, agent = self._runner, self._runner.agent
         config = runner.config
+        timeout = asyncio.timeout(None)
         if type(agent) is LlmAgent and _is_plain(agent):
-            recorded = replace(agent, model=_RecordedModel(response))
+            recorded = replace(agent, model=_RecordedModel(response, timeout))
             services = replace(runner.services, wrap_model=None)  # no model is called
             runner = SessionRunner(
                 recorded, app_name=runner.app_name, services=services, config=config
             )
         elif response.error.startswith(TIMEOUT_ERROR):
-            config = replace(
-                config, stubs=dict.fromkeys((one.name for one in agent.walk_all()), _fail)
-            )
-        await self._turn(runner, query, config)
+
+            async def time_out(context: object) -> str:
+                return await _time_out(timeout)
+
+            names = (one.name for one in agent.walk_all())
+            config = replace(config, stubs=dict.fromkeys(names, time_out))
+        with suppress(TimeoutError):  # recorded as in the first run
+            async with timeout:
+                await self._turn(runner, query, config)
 
     async def _turn(
         self, runner: SessionRunner, query: EvaluationTurnQuery, config: RunConfig | None = None
@@ -198,19 +204,28 @@ class RuntimeAgentRunner:
 
 
 class _RecordedModel:
-    """Returns the recorded answer."""
+    """Returns the recorded answer, or fails as recorded: later turns show the failure."""
 
-    def __init__(self, response: AgentTurnResponse) -> None:
+    def __init__(self, response: AgentTurnResponse, timeout: asyncio.Timeout) -> None:
         self._response = response
+        self._timeout = timeout
 
     async def complete(self, prompt: ModelRequest) -> ModelResponse:
-        if self._response.error:
-            raise ModelFailed(self._response.error)
+        error = self._response.error
+        if error.startswith(TIMEOUT_ERROR):
+            await _time_out(self._timeout)
+        if error:
+            failure = ModelFailed(error)
+            failure.code = error.partition(":")[0]
+            raise failure
         return ModelResponse(text=self._response.response_text)
 
 
-def _fail(context: object) -> str:
-    raise ModelFailed("the recorded turn timed out")
+async def _time_out(running: asyncio.Timeout) -> NoReturn:
+    """Cancel the turn that is replayed."""
+    running.reschedule(0)
+    await asyncio.Event().wait()
+    raise AssertionError("the timeout has passed")
 
 
 def _is_plain(agent: LlmAgent) -> bool:
