@@ -389,7 +389,7 @@ async def test_memory_after_abandoned_run_equals_memory_after_restart(
         prompts.append(prompts_of(model))
     assert prompts[0] == prompts[1]
     assert "Bo" in str(prompts[0][-1]) or memory != "transcript"
-    assert "Pay the bill" in str(prompts[0][-1])
+    assert "Pay the bill" in str(prompts[0][-1]) or memory == "retrieval"
     assert "canceled before an answer" in str(prompts[0][-1]) or memory == "retrieval"
 
 
