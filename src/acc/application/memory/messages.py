@@ -123,17 +123,19 @@ def fit_messages(
     """Return messages shortened to a token budget, and their size.
 
     Long messages are shortened first. No message is removed, so that calls and results stay
-    together, unless even short ones do not fit; then only the first and the last are left.
+    together, unless even short ones do not fit; then calls and results are left out, and only the
+    first and the last of the other messages remain.
     """
     kept = tuple(messages)
     size = sum(count_tokens(message, count) for message in kept)
     length = max((len(part_text(p)) for m in kept for p in m.parts), default=0)
     while size > budget and length > _MIN_LENGTH:
         length = max(length // 2, _MIN_LENGTH)
-        kept = tuple(shorten_message(message, length) for message in kept)
+        kept = tuple(shorten_message(message, length) for message in messages)
         size = sum(count_tokens(message, count) for message in kept)
     if size > budget and len(kept) > 2:
-        kept = (kept[0], kept[-1])
+        plain = [message for message in kept if message.role != "tool" and not message.calls]
+        kept = (plain[0], plain[-1]) if len(plain) > 2 else tuple(plain)
         size = sum(count_tokens(message, count) for message in kept)
     if size > budget:
         return (), 0
