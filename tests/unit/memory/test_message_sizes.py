@@ -1,4 +1,4 @@
-"""Measure and shorten messages of a conversation."""
+"""Sizes of messages, and messages that are shortened (`application/memory/messages.py`)."""
 
 from collections.abc import Sequence
 
