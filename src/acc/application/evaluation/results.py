@@ -11,6 +11,9 @@ from acc.application.evaluation.configuration import PYTHON_REFERENCE, REMOTE_RE
 from acc.domain.cost import Account, Accounts
 from acc.domain.gates import GateResult
 
+#: Metrics that are shown in percent.
+RATES = frozenset({"hallucination", "drift"})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationResults:
@@ -62,6 +65,15 @@ def claimless_notes(summary: Mapping[str, Any]) -> list[str]:
         for agent, measures in summary["agents"].items()
         if measures["scored"] and measures.get("claims") == 0
     ]
+
+
+def metric_text(metric: str, value: float | None, *, missing: str = "-") -> str:
+    """Return the value of a metric with its unit; `missing` if it is not measured."""
+    if value is None:
+        return "not reported" if metric.endswith("memory_tokens") else missing
+    if metric in RATES:
+        return f"{100 * value:.1f} %"
+    return f"{value:,.0f}" if metric.endswith("memory_tokens") else f"{value:.2f}"
 
 
 def describe_policy(summary: Mapping[str, Any]) -> str:

@@ -47,7 +47,9 @@ AGENT_MEMORIES = tuple(name for name in MEMORIES if name != "oracle")
 
 def create_memory(name: str, parts: MemoryParts) -> MemoryPort:
     """Return a new memory by its name, or raise InvalidInput."""
-    factory = _FACTORIES.get(_ACC if compressor_of(name) else name)
+    factory = _FACTORIES.get(name)
+    if factory is None and compressor_of(name):
+        factory = _FACTORIES[_ACC]
     if factory is None:
         raise _unknown(name, MEMORIES)
     return factory(parts)
