@@ -106,7 +106,7 @@ def results(result: RunResult) -> list[Any]:
     return [item.content for item in found if item is not None]
 
 
-def others_said(request: ModelRequest) -> list[str]:
+def texts_of_other_agents(request: ModelRequest) -> list[str]:
     """Return what other agents said in this turn before the model was asked."""
     return [message.text for message in request.following if message.role == "assistant"]
 

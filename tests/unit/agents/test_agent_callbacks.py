@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from agent_support import WHO, Does, Writes, events_of_kind, messages, others_said, says, turn
+from agent_support import (
+    WHO,
+    Does,
+    Writes,
+    events_of_kind,
+    messages,
+    says,
+    texts_of_other_agents,
+    turn,
+)
 
 from acc import (
     Agent,
@@ -37,7 +46,7 @@ def redacting(*script: Any, **fields: Any) -> Agent:
 
 
 def received_by(model: ScriptedModel) -> list[str]:
-    return others_said(model.requests[0])
+    return texts_of_other_agents(model.requests[0])
 
 
 async def test_replaced_answer_is_not_visible() -> None:

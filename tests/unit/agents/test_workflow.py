@@ -12,8 +12,8 @@ from agent_support import (
     escalates,
     events_of_kind,
     messages,
-    others_said,
     says,
+    texts_of_other_agents,
     turn,
 )
 
@@ -264,7 +264,7 @@ async def test_branch_messages_are_visible_after_merge() -> None:
     agents = [Agent(name=n, model=m, memory=None) for n, m in zip("abc", models, strict=True)]
     both = ParallelAgent(name="p", sub_agents=agents[:2])
     await turn(SequentialAgent(name="s", sub_agents=[says("first"), both, agents[2]]))
-    received = [others_said(model.requests[0]) for model in models]
+    received = [texts_of_other_agents(model.requests[0]) for model in models]
     assert received == [["first"], ["first"], ["first", "from a", "from b"]]
 
 

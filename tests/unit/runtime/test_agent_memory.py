@@ -222,8 +222,8 @@ async def test_failed_turn_is_recorded_in_memory(
     harness = harness.restarted() if restart else harness
     await harness.say("I like milk")
     await harness.say("Is it tea, coffee or milk?")
-    said = [message.text for message in model.requests[-1].earlier if message.role == "user"]
-    assert said == ["I like tea", "I like coffee", "I like milk"]
+    received = [message.text for message in model.requests[-1].earlier if message.role == "user"]
+    assert received == ["I like tea", "I like coffee", "I like milk"]
     assert "down" not in str(model.requests[-1])
 
 

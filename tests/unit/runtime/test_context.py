@@ -5,7 +5,7 @@ import logging
 from typing import Any
 
 import pytest
-from agent_support import others_said
+from agent_support import texts_of_other_agents
 from runner_harness import USER, PaymentTool, Storage, check_record, scripted_agent
 
 from acc import (
@@ -165,7 +165,7 @@ async def test_agent_without_history_gets_no_messages_but_its_answer_is_visible(
     agents = [scripted_agent(m, name=n) for m, n in zip(models, ("a", "b", "c"), strict=True)]
     tree = SequentialAgent(name="root", sub_agents=agents, grants={"b": Grant(history=False)})
     done = await storage.harness(tree).say("go")
-    received = [others_said(model.requests[0]) for model in models]
+    received = [texts_of_other_agents(model.requests[0]) for model in models]
     assert received == [[], [], ["first", "second"]]
     assert (done.answered_by, done.text) == ("c", "third")
 

@@ -11,9 +11,9 @@ from agent_support import (
     escalates,
     events_of_kind,
     messages,
-    others_said,
     results,
     says,
+    texts_of_other_agents,
     turn,
 )
 
@@ -71,7 +71,7 @@ async def test_answer_of_agent_tool_is_not_in_conversation() -> None:
     chief = boss(says("worker", description="Works."), calls=call("worker", request="x"))
     after = Agent(name="after", model=listens, memory=None)
     await turn(SequentialAgent(name="s", sub_agents=[chief, after]))
-    assert others_said(listens.requests[0]) == ["done"]
+    assert texts_of_other_agents(listens.requests[0]) == ["done"]
 
 
 async def test_escalation_in_agent_tool_does_not_end_outer_loop() -> None:

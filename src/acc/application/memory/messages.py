@@ -126,20 +126,20 @@ def fit_messages(
     together, unless even short ones do not fit; then calls and results are left out, and only the
     first and the last of the other messages remain.
     """
-    kept = tuple(messages)
-    size = sum(count_tokens(message, count) for message in kept)
-    length = max((len(part_text(p)) for m in kept for p in m.parts), default=0)
+    shortened = tuple(messages)
+    size = sum(count_tokens(message, count) for message in shortened)
+    length = max((len(part_text(p)) for m in shortened for p in m.parts), default=0)
     while size > budget and length > _MIN_LENGTH:
         length = max(length // 2, _MIN_LENGTH)
-        kept = tuple(shorten_message(message, length) for message in messages)
-        size = sum(count_tokens(message, count) for message in kept)
-    if size > budget and len(kept) > 2:
-        plain = [message for message in kept if message.role != "tool" and not message.calls]
-        kept = (plain[0], plain[-1]) if len(plain) > 2 else tuple(plain)
-        size = sum(count_tokens(message, count) for message in kept)
+        shortened = tuple(shorten_message(message, length) for message in messages)
+        size = sum(count_tokens(message, count) for message in shortened)
+    if size > budget and len(shortened) > 2:
+        plain = [message for message in shortened if message.role != "tool" and not message.calls]
+        shortened = (plain[0], plain[-1]) if len(plain) > 2 else tuple(plain)
+        size = sum(count_tokens(message, count) for message in shortened)
     if size > budget:
         return (), 0
-    return kept, size
+    return shortened, size
 
 
 def _text(text: str) -> Part:
