@@ -21,8 +21,8 @@ from acc.domain.value_objects.memory import (
 def user_turn(signal: TurnSignal, answer: str) -> ConversationTurn:
     """Return a turn whose message has the author of the signal."""
     turn = ConversationTurn.of(signal.turn_id, signal.text, answer)
-    said, *rest = turn.messages
-    return replace(turn, messages=(replace(said, author=signal.author), *rest))
+    turn_text, *rest = turn.messages
+    return replace(turn, messages=(replace(turn_text, author=signal.author), *rest))
 
 
 async def run_turn(
