@@ -12,6 +12,9 @@ FILE_TOKENS = 256
 #: Tokens that separate messages.
 MESSAGE_TOKENS = 4
 _MIN_LENGTH = 40
+#: Bytes of a character in UTF-8.
+_MAX_BYTES = 4
+_ENCODER = msgspec.json.Encoder(enc_hook=str)
 #: Texts that are hardly longer than allowed are not shortened; the note would be longer.
 _NOTE_LENGTH = 120
 #: The tool that returns a result which is shown shortened.
@@ -39,7 +42,7 @@ def content_text(content: object) -> str:
 
 
 def _json(value: object) -> str:
-    return msgspec.json.encode(value, enc_hook=str).decode()
+    return _ENCODER.encode(value).decode()
 
 
 def count_tokens(message: ChatMessage, count: CountTokens) -> int:
@@ -53,10 +56,22 @@ def count_tokens(message: ChatMessage, count: CountTokens) -> int:
 
 
 def message_bytes(message: ChatMessage) -> int:
-    """Return a size in bytes, which is not smaller than the size in tokens."""
-    texts = sum(len(part_text(part).encode("utf-8", "replace")) for part in message.parts)
-    files = sum(len(part.result.files) if part.result else 1 for part in message.parts)
-    return MESSAGE_TOKENS + texts + FILE_TOKENS * files
+    """Return an upper bound of the size in bytes, which is not smaller than that in tokens."""
+    size = MESSAGE_TOKENS
+    for part in message.parts:
+        call, result = part.call, part.result
+        if part.text is not None:
+            size += _MAX_BYTES * len(part.text)
+        elif call is not None:
+            size += _MAX_BYTES * len(call.name) + len(_ENCODER.encode(call.arguments))
+        elif result is not None:
+            content = result.content
+            is_text = isinstance(content, str)
+            size += _MAX_BYTES * len(content) if is_text else len(_ENCODER.encode(content))
+            size += FILE_TOKENS * len(result.files)
+        else:
+            size += _MAX_BYTES * len(part_text(part)) + FILE_TOKENS
+    return size
 
 
 def shorten_text(text: str, max_length: int, *, hint: str = "") -> str:

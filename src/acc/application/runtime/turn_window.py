@@ -65,7 +65,8 @@ class TurnWindow:
         others = request.messages[request.query_index : end]
         # Most requests need not be counted: a character has at most four tokens.
         bound = 4 * len(request.instruction) + _TOOL_TOKENS * len(request.tools)
-        bound += sum(message_bytes(message) for message in others)
+        for message in others:
+            bound += message_bytes(message)
         if bound + memory_tokens + self._bytes <= self._limit:
             return None
         count = self._tokens().count
@@ -136,6 +137,4 @@ class TurnWindow:
 
 def shortened_results(messages: Sequence[ChatMessage]) -> frozenset[int]:
     """Return the numbers of the tool results that messages do not show in full."""
-    return frozenset(
-        message.seq for message in messages if message.is_shortened and message.role == "tool"
-    ) - {0}
+    return frozenset([m.seq for m in messages if m.is_shortened and m.seq and m.role == "tool"])
