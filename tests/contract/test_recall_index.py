@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from session_store_factories import KEY
 
 from acc.adapters.memory.recall import InMemoryRecallIndex
+from acc.adapters.storage.sqlite_recall import SqliteRecallIndex
 from acc.adapters.system.stemmer import SnowballStemmer
 from acc.domain.errors import InvalidInput
 from acc.domain.recall import TermExtractor
@@ -21,12 +23,19 @@ def in_memory(_: Path) -> RecallIndexPort:
     return InMemoryRecallIndex(terms=TERMS)
 
 
-MAKERS: dict[str, Callable[[Path], RecallIndexPort]] = {"in_memory": in_memory}
+def sqlite(folder: Path) -> RecallIndexPort:
+    return SqliteRecallIndex(folder / "acc.db", key=KEY, name="helper", terms=TERMS)
+
+
+MAKERS: dict[str, Callable[[Path], RecallIndexPort]] = {"in_memory": in_memory, "sqlite": sqlite}
 
 
 @pytest.fixture(params=sorted(MAKERS))
 async def index(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[RecallIndexPort]:
-    yield MAKERS[request.param](tmp_path)
+    created = MAKERS[request.param](tmp_path)
+    yield created
+    if isinstance(created, SqliteRecallIndex):
+        await created.database.aclose()
 
 
 def passages(*texts: str, first: int = 1) -> list[Passage]:

@@ -25,8 +25,6 @@ from acc.domain.text import normalize_text
 GRAM_WEIGHT = 0.5
 NEIGHBOUR_WEIGHT = 0.35
 WINDOW_WEIGHT = 1.0
-#: A passage gains from the best passage at most so many messages away.
-NEIGHBOUR_DISTANCE = 2
 #: Messages before and after a passage that form its window.
 WINDOW_DISTANCE = 3
 _K1 = 1.2
@@ -189,8 +187,12 @@ def rank(
     if not sums:
         return []
     lengths = reader.lengths()
-    saturation = _saturation(reader.mean_length)
-    bases = {position: total * saturation[lengths[position]] for position, total in sums.items()}
+    # The weight of a term is divided by `norm + slope * length`.
+    norm = (1 + _K1 * (1 - _B)) / (_K1 + 1)
+    slope = _K1 * _B / (_K1 + 1) / max(reader.mean_length, 1.0)
+    bases = {
+        position: total / (norm + slope * lengths[position]) for position, total in sums.items()
+    }
     spare = min(sum([position in bases for position in retired]), _MAX_RETIRED)
     seeds = nlargest(max(_MIN_SEEDS, limit) + spare, bases, key=bases.__getitem__)
     area = _Area(seeds, reader.size)
@@ -199,7 +201,7 @@ def rank(
             if position < first:
                 word_sums[position] = word_sums.get(position, 0.0) + term.weight
                 sums[position] = sums.get(position, 0.0) + term.weight
-                bases[position] = sums[position] * saturation[lengths[position]]
+                bases[position] = sums[position] / (norm + slope * lengths[position])
     windows = _window_scores(word_terms, area)
     neighbours = _neighbour_scores(bases, area.members)
     scores = {
@@ -214,7 +216,7 @@ def rank(
     for position in best:
         if missing == 0 or scores[position] <= 0:
             break
-        by_words = word_sums.get(position, 0.0) * saturation[lengths[position]]
+        by_words = word_sums.get(position, 0.0) / (norm + slope * lengths[position])
         by_grams = bases.get(position, 0.0) - by_words
         parts = (by_words, by_grams, neighbours[position], windows.get(position, 0.0))
         ranked.append(Ranked(position, scores[position], *parts))
@@ -283,12 +285,6 @@ def _accumulate(
     return unread
 
 
-def _saturation(mean_length: float) -> list[float]:
-    """Return the share of a term's weight by the length of the passage."""
-    slope = _K1 * _B / max(mean_length, 1.0)
-    return [(_K1 + 1) / (1 + _K1 * (1 - _B) + slope * n) for n in range(MAX_LENGTH + 1)]
-
-
 class _Area:
     """The best passages with their surroundings."""
 
@@ -321,13 +317,12 @@ class _Area:
 
 
 def _neighbour_scores(bases: Mapping[int, float], members: Iterable[int]) -> dict[int, float]:
-    """Return what passages gain from their best neighbours."""
+    """Return what passages gain from the best of the two passages before and after them."""
     get = bases.get
-    near = range(1, NEIGHBOUR_DISTANCE + 1)
-    steps = [*[-step for step in near], *near]
     return {
-        position: NEIGHBOUR_WEIGHT * max([get(position + step, 0.0) for step in steps])
-        for position in members
+        n: NEIGHBOUR_WEIGHT
+        * max(get(n - 2, 0.0), get(n - 1, 0.0), get(n + 1, 0.0), get(n + 2, 0.0))
+        for n in members
     }
 
 

@@ -24,6 +24,7 @@ from acc.adapters.storage.sqlite import (
     insert,
     this_process,
 )
+from acc.adapters.storage.sqlite_recall import delete_recall
 from acc.domain.value_objects.base import replace, set_field
 from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.run import RunStatus
@@ -433,6 +434,7 @@ def _delete(connection: sqlite3.Connection, key: SessionKey) -> None:
     scope = (_scope_name(key, Scope.SESSION),)
     connection.execute("DELETE FROM state WHERE scope = ?", scope)
     connection.execute("DELETE FROM artifacts WHERE scope = ?", scope)
+    delete_recall(connection, key)
     row = connection.execute(_FIND, key).fetchone()
     if row is not None:
         connection.execute("DELETE FROM events WHERE session = ?", row[:1])
