@@ -28,7 +28,7 @@ _POSITION_BITS = 32
 _CHUNK_BITS = 12
 #: Bounds of the number of passages that are not in the postings yet; it grows with the memory.
 _MIN_UNINDEXED = 32
-_MAX_UNINDEXED = 128
+_MAX_UNINDEXED = 256
 _UNINDEXED_RATIO = 64
 _PASSAGE_DECODER = msgspec.json.Decoder(Passage)
 _OF_SESSION = "app_name = ? AND user_id = ? AND session_id = ?"
