@@ -10,7 +10,7 @@ from acc.application.agents.base import BaseAgent
 from acc.application.agents.validation import validate_names
 from acc.application.memory.baselines import DEFAULT_WINDOW_TOKENS
 from acc.application.memory.registry import check_agent_memory, is_acc
-from acc.application.runtime.agent_memory import MemoryCache
+from acc.application.runtime.agent_memory import MAX_CACHED_MEMORIES, MemoryCache
 from acc.application.runtime.run import Services
 from acc.application.runtime.runner import SessionRunner
 from acc.bootstrap.mcp import LazyMcpConnections
@@ -41,7 +41,8 @@ class Runner(SessionRunner):
 
     `store` is "memory", the path of a SQLite file, or a pair of your own stores for sessions and
     artifacts. `models` defines model names in addition to "embedded" and those of providers, such
-    as "openai:gpt-5.2".
+    as "openai:gpt-5.2". `max_cached_memories` is the number of memories, one for each agent and
+    session, that stay in the process; others are restored from the store.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Runner(SessionRunner):
         store: "str | Path | tuple[SessionStorePort, ArtifactStorePort]" = "memory",
         config: RunConfig | None = None,
         models: Mapping[str, LanguageModelPort] | None = None,
+        max_cached_memories: int = MAX_CACHED_MEMORIES,
         services: Services | None = None,
     ) -> None:
         if services is None and isinstance(agent, BaseAgent):
@@ -59,7 +61,8 @@ class Runner(SessionRunner):
         super().__init__(
             agent,
             app_name=app_name,
-            services=services or make_services(store=store, models=models),
+            services=services
+            or make_services(store=store, models=models, max_cached_memories=max_cached_memories),
             config=config,
         )
 
@@ -104,6 +107,7 @@ def make_services(
     *,
     store: "str | Path | tuple[SessionStorePort, ArtifactStorePort]" = "memory",
     models: Mapping[str, LanguageModelPort] | None = None,
+    max_cached_memories: int = MAX_CACHED_MEMORIES,
     clock: ClockPort | None = None,
     ids: IdsPort | None = None,
     allow: Sequence[str] = (),
@@ -129,7 +133,7 @@ def make_services(
         threads=threads(),
         clock=clock,
         ids=ids or RandomIds(),
-        memory_cache=MemoryCache(),
+        memory_cache=MemoryCache(max_entries=max_cached_memories),
         remote=remote_agents.get,
         fetch=remote_agents.download,
         mcp=LazyMcpConnections(allow),
