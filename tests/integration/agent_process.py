@@ -118,7 +118,9 @@ async def remember(runner: Runner) -> None:
         for message in ARGUMENTS:
             await memory_runner.run(user_id="ann", session_id=memory, message=message)
         for prompt in model.requests:
-            print_line(memory=memory, query=prompt.query, prompt_memory=prompt.memory)
+            earlier = [(message.role, message.text) for message in prompt.earlier]
+            shown = {"prompt_memory": prompt.memory, "earlier": earlier}
+            print_line(memory=memory, query=prompt.query, **shown)
 
 
 COMMANDS = {"send": send, "resume": resume, "stream": stream, "remember": remember}
