@@ -18,9 +18,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from acc.adapters.memory.bm25 import Bm25EvidenceStore
 from measurement import Measurement
 
-from acc.adapters.memory.bm25 import Bm25EvidenceStore
 from acc.adapters.memory.recall import InMemoryRecallIndex
 from acc.adapters.storage.sqlite import SqliteDatabase
 from acc.adapters.storage.sqlite_recall import SqliteRecallIndex

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from acc.adapters.memory.bm25 import Bm25EvidenceStore
 from acc.adapters.memory.hybrid import HybridEvidenceStore
+
 from acc.bootstrap.memory import make_embedder
 from acc.domain.value_objects.memory import Evidence
 

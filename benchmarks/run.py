@@ -18,11 +18,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from a2a import bench_a2a
+from acc.adapters.memory.bm25 import Bm25EvidenceStore
 from measurement import Measurement
 from models import bench_models
 from runtime import bench_sessions, bench_turns, conversation
 
-from acc.adapters.memory.bm25 import Bm25EvidenceStore
 from acc.application.use_cases.live_multi_agent_evaluation import LiveMultiAgentEvaluationUseCase
 from acc.bootstrap import memory as parts
 from acc.domain.value_objects.live_evaluation import (

@@ -3,9 +3,9 @@
 from functools import cache
 
 import pytest
-
 from acc.adapters.memory.bm25 import Bm25EvidenceStore
 from acc.adapters.memory.hybrid import HybridEvidenceStore
+
 from acc.bootstrap.memory import make_embedder
 from acc.domain.value_objects.memory import Evidence
 from acc.ports.outbound.memory_ports import EvidenceStorePort

@@ -4,10 +4,11 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO, cast
 
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.validation import validate_names
+from acc.application.memory.acc import DEFAULT_BUDGET_TOKENS
 from acc.application.memory.baselines import DEFAULT_WINDOW_TOKENS
 from acc.application.memory.registry import check_agent_memory, is_acc
 from acc.application.runtime.agent_memory import MAX_CACHED_MEMORIES, MemoryCache
@@ -25,6 +26,8 @@ from acc.bootstrap.settings import model_cache
 from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.endpoint import DownloadLimits, RemoteEndpoint
 from acc.domain.value_objects.run import RunConfig
+from acc.domain.value_objects.session import SessionKey
+from acc.ports.outbound.memory_ports import RecallIndexPort
 from acc.ports.outbound.model_ports import LanguageModelPort
 from acc.ports.outbound.remote_ports import RemoteAgentPort
 from acc.ports.outbound.storage_ports import ArtifactStorePort, SessionStorePort
@@ -138,8 +141,28 @@ def make_services(
         fetch=remote_agents.download,
         mcp=LazyMcpConnections(allow),
         schemas=_LazySchemaValidator(),
+        recall=lambda key, name: _recall_index(sessions, key, name),
     )
     return services
+
+
+def _recall_index(sessions: SessionStorePort, key: SessionKey, name: str) -> RecallIndexPort:
+    """Return the recall index of an agent's memory, which lives as long as the session."""
+    from acc.adapters.storage.in_memory import InMemorySessionStore
+    from acc.bootstrap.memory import new_recall_index, term_extractor
+
+    if isinstance(sessions, InMemorySessionStore):
+        indexes = sessions.attachments(key)
+        if name not in indexes:
+            indexes[name] = new_recall_index()
+        return cast("RecallIndexPort", indexes[name])
+    from acc.adapters.storage.sqlite_sessions import SqliteSessionStore
+
+    if isinstance(sessions, SqliteSessionStore):
+        from acc.adapters.storage.sqlite_recall import SqliteRecallIndex
+
+        return SqliteRecallIndex(sessions.database, key=key, name=name, terms=term_extractor())
+    return new_recall_index()
 
 
 class _LazySchemaValidator:
@@ -192,7 +215,7 @@ def make_conversation_memory(
     name: str,
     *,
     window: int = DEFAULT_WINDOW_TOKENS,
-    budget: int = 512,
+    budget: int = DEFAULT_BUDGET_TOKENS,
     compressor: str = "",
     models: Callable[[str], LanguageModelPort] | None = None,
 ) -> "MemoryPort":

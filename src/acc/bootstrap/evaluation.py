@@ -388,9 +388,8 @@ def evaluation_sources() -> EvaluationSources:
 def make_planner(configuration: EvaluationConfig) -> "EvaluationPlanner":
     """Return the planner of an evaluation."""
     from acc.adapters.evaluation.judge_prompts import prompt_sizes
-    from acc.adapters.memory.model_compressor import compressor_instruction
+    from acc.adapters.memory.model_reader import ANSWER_SCHEMA, INSTRUCTION
     from acc.application.evaluation.plan import EvaluationPlanner
-    from acc.domain.ccs import json_schema
 
     tokens = token_counter()
     return EvaluationPlanner(
@@ -400,7 +399,7 @@ def make_planner(configuration: EvaluationConfig) -> "EvaluationPlanner":
         sizes=prompt_sizes(
             tokens,
             instruction=AGENT_INSTRUCTION,
-            compressor=(compressor_instruction(configuration.budget), json_schema()),
+            compressor=(INSTRUCTION, ANSWER_SCHEMA),
             window=configuration.window,
             budget=configuration.budget,
         ),

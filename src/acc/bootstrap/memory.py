@@ -5,15 +5,17 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from acc.application.memory.acc import DEFAULT_BUDGET_TOKENS
 from acc.application.memory.registry import compressor_of, create_memory
 from acc.bootstrap.settings import compressor_model, read_variable
 from acc.domain.errors import InvalidInput
-from acc.ports.outbound.memory_ports import CompressorPort, EvidenceStorePort, MemoryPort
+from acc.ports.outbound.memory_ports import MemoryPort, ReaderPort, RecallIndexPort
 from acc.ports.outbound.model_ports import EmbedderPort, LanguageModelPort, TokenCounterPort
 
 if TYPE_CHECKING:
     from acc.application.memory.acc import AccMemory
     from acc.application.runtime.run import Services
+    from acc.domain.recall import TermExtractor
 
 #: Name of the rule-based compressor.
 RULES = "rules"
@@ -44,18 +46,18 @@ class LazyTokenCounter:
 
 def acc_memory(
     *,
-    budget: int = 512,
+    budget: int = DEFAULT_BUDGET_TOKENS,
     embeddings: str | EmbedderPort = "none",
     compressor: str | LanguageModelPort = RULES,
 ) -> "AccMemory":
     """Return an ACC memory.
 
-    `embeddings` adds semantic recall: none, static, PROVIDER:MODEL such as
-    openai:text-embedding-3-small, or an embedder object. `compressor` writes the state: rules, the
-    name of a model, or a model object. Models and embedders given by name are opened for this
-    memory and closed by its `aclose`; memories that a runner creates share them.
+    `embeddings` improves recall and the choice of the rule that a sentence changes: none, static,
+    PROVIDER:MODEL such as openai:text-embedding-3-small, or an embedder object. `compressor` reads
+    the user's sentences: rules for the embedded reader, the name of a model, or a model object.
+    Models and embedders given by name are opened for this memory and closed by its `aclose`;
+    memories that a runner creates share them.
     """
-    from acc.adapters.memory.qualifier import RuleQualifier
     from acc.application.memory.acc import AccMemory
 
     embedder, model = _embedder(embeddings), _compressor_model(compressor)
@@ -63,21 +65,62 @@ def acc_memory(
     if _run_services() is None:
         named = ((embeddings, embedder), (compressor, model))
         resources = [item for choice, item in named if isinstance(choice, str) and item]
+    index = recall_index()
+    if embedder is not None:
+        from acc.adapters.memory.dense import DenseRecallIndex
+
+        index = DenseRecallIndex(index, embedder=embedder)
     return AccMemory(
-        evidence=_evidence(embedder),
-        qualifier=RuleQualifier(),
-        compressor=_compressor(model, budget),
+        reader=_reader(model, embedder),
+        index=index,
         tokens=token_counter(),
         budget=budget,
         owned_resources=resources,
     )
 
 
+def _reader(model: LanguageModelPort | None, embedder: EmbedderPort | None) -> ReaderPort:
+    from acc.adapters.memory.reader import EmbeddedReader
+
+    embedded = EmbeddedReader(embedder=embedder)
+    if model is None:
+        return embedded
+    from acc.adapters.memory.model_reader import ModelReader
+
+    return ModelReader(model, embedded)
+
+
+@lru_cache(maxsize=1)
+def term_extractor() -> "TermExtractor":
+    """Return the term extractor of the process."""
+    from acc.adapters.system.stemmer import SnowballStemmer
+    from acc.domain.recall import TermExtractor
+
+    return TermExtractor(SnowballStemmer())
+
+
+def recall_index() -> RecallIndexPort:
+    """Return the recall index of the memory that is being created; outside a run, a new one."""
+    from acc.application.runtime.run import memory_scope
+
+    scope = memory_scope.get()
+    index = None if scope is None else scope.recall_index()
+    return new_recall_index() if index is None else index
+
+
+def new_recall_index() -> RecallIndexPort:
+    """Return an empty recall index in memory."""
+    from acc.adapters.memory.recall import InMemoryRecallIndex
+
+    return InMemoryRecallIndex(terms=term_extractor())
+
+
 def _run_services() -> "Services | None":
     """Return the services of the run that the memory is created for, or None."""
-    from acc.application.runtime.run import memory_services
+    from acc.application.runtime.run import memory_scope
 
-    return memory_services.get()
+    scope = memory_scope.get()
+    return None if scope is None else scope.services
 
 
 def _embedder(choice: str | EmbedderPort) -> EmbedderPort | None:
@@ -91,16 +134,6 @@ def _embedder(choice: str | EmbedderPort) -> EmbedderPort | None:
             f"embeddings must be a name or an object with `async embed(texts)`, got {choice!r}"
         )
     return choice
-
-
-def _evidence(embedder: EmbedderPort | None) -> EvidenceStorePort:
-    if embedder is None:
-        from acc.adapters.memory.bm25 import Bm25EvidenceStore
-
-        return Bm25EvidenceStore()
-    from acc.adapters.memory.hybrid import HybridEvidenceStore
-
-    return HybridEvidenceStore(embedder=embedder)
 
 
 def make_embedder(name: str) -> EmbedderPort | None:
@@ -138,16 +171,6 @@ def _compressor_model(choice: str | LanguageModelPort) -> LanguageModelPort | No
     return make_model(choice)
 
 
-def _compressor(model: LanguageModelPort | None, budget: int) -> CompressorPort:
-    from acc.adapters.memory.rule_compressor import RuleCompressor
-
-    if model is None:
-        return RuleCompressor()
-    from acc.adapters.memory.model_compressor import ModelCompressor
-
-    return ModelCompressor(model, RuleCompressor(), tokens=token_counter(), budget=budget)
-
-
 def compressor_name(kind: str, default: str = "") -> str:
     """Return the compressor of `acc` or `acc:MODEL`: "rules" or a model name.
 
@@ -167,10 +190,8 @@ class _MemoryParts:
     models: Callable[[str], LanguageModelPort] | None
     tokens: TokenCounterPort = LazyTokenCounter()
 
-    def evidence(self) -> EvidenceStorePort:
-        from acc.adapters.memory.bm25 import Bm25EvidenceStore
-
-        return Bm25EvidenceStore()
+    def index(self) -> RecallIndexPort:
+        return recall_index()
 
     def acc_memory(self) -> MemoryPort:
         named = compressor_name(self.name, self.compressor)
@@ -183,7 +204,7 @@ def make_memory(
     kind: str,
     *,
     window: int = 4096,
-    budget: int = 512,
+    budget: int = DEFAULT_BUDGET_TOKENS,
     compressor: str = "",
     models: Callable[[str], LanguageModelPort] | None = None,
 ) -> MemoryPort:

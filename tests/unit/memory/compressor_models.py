@@ -8,6 +8,7 @@ from acc.adapters.memory.bm25 import Bm25EvidenceStore
 from acc.adapters.memory.model_compressor import ModelCompressor
 from acc.adapters.memory.qualifier import RuleQualifier
 from acc.adapters.memory.rule_compressor import RuleCompressor
+
 from acc.application.memory.acc import AccMemory
 from acc.bootstrap.memory import token_counter
 from acc.domain.value_objects.memory import ConversationTurn, TurnSignal, TurnTrace

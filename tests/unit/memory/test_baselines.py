@@ -3,8 +3,8 @@
 from itertools import pairwise
 
 import pytest
-
 from acc.adapters.memory.bm25 import Bm25EvidenceStore
+
 from acc.application.memory.baselines import OracleMemory, RetrievalMemory, TranscriptMemory
 from acc.application.memory.messages import MESSAGE_TOKENS
 from acc.application.memory.registry import MEMORIES

@@ -5,8 +5,8 @@ from collections import Counter
 from math import log
 
 import pytest
-
 from acc.adapters.memory.bm25 import Bm25EvidenceStore
+
 from acc.domain.language import term_list
 from acc.domain.value_objects.memory import Evidence
 

@@ -4,8 +4,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
-
 from acc.adapters.memory.extracts import is_extract, is_statement, is_verbatim
+
 from acc.domain.format_rules import is_question
 from acc.domain.language import sentences
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from acc.adapters.memory.hybrid import HybridEvidenceStore
 from compressor_models import state_response
 
 from acc import Agent, ConversationTurn, MemoryView, Runner, TurnSignal, acc_memory
-from acc.adapters.memory.hybrid import HybridEvidenceStore
 from acc.application.memory.acc import AccMemory
 from acc.bootstrap import agents, models
 from acc.bootstrap import memory as memory_bootstrap

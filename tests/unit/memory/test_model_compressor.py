@@ -5,6 +5,8 @@ import json
 from typing import Any
 
 import pytest
+from acc.adapters.memory.model_compressor import ModelCompressor
+from acc.adapters.memory.rule_compressor import RuleCompressor
 from compressor_models import (
     change_state,
     copy_statements,
@@ -16,8 +18,6 @@ from compressor_models import (
     state_response,
 )
 
-from acc.adapters.memory.model_compressor import ModelCompressor
-from acc.adapters.memory.rule_compressor import RuleCompressor
 from acc.adapters.models.retry import RetryingModel
 from acc.bootstrap.memory import token_counter
 from acc.domain.ccs import json_schema

@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from acc.adapters.memory.hybrid import HybridEvidenceStore
 from embedding_server import Answer, Server, good, raw, refusal, serving, vector_of
 
 from acc import acc_memory
-from acc.adapters.memory.hybrid import HybridEvidenceStore
 from acc.adapters.models.embeddings import (
     PROVIDERS,
     HostedEmbedder,

@@ -22,7 +22,6 @@ from acc.application.agents.remote_content import (
 )
 from acc.application.runtime.context import RunResult
 from acc.application.runtime.runner import SessionRunner
-from acc.domain.ccs import parse_text, to_payload
 from acc.domain.errors import AccError, InvalidInput, ModelFailed
 from acc.domain.value_objects.content import text_part
 from acc.domain.value_objects.event import EventKind
@@ -94,9 +93,9 @@ class MemoryAgentRunner:
 
         A recorded state is restored; after a failed turn the state is computed again.
         """
-        recorded = response.trace.get("ccs")
-        if isinstance(self._memory, RestorableMemoryPort) and isinstance(recorded, str):
-            self._memory.restore(to_payload(parse_text(recorded)))
+        recorded = response.trace.get("snapshot")
+        if isinstance(self._memory, RestorableMemoryPort) and isinstance(recorded, Mapping):
+            self._memory.restore(recorded)
         else:
             await self._view(query, canonical_memory)
         if not response.error:

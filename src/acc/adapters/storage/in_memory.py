@@ -130,6 +130,11 @@ class InMemorySessionStore:
         matches.reverse()  # the younger of two sessions with the same time comes first
         return tuple(sorted(matches, key=lambda session: -session.updated_at))
 
+    def attachments(self, key: SessionKey) -> dict[str, object]:
+        """Return objects of other components that live as long as the session."""
+        record = self._records.get(key)
+        return {} if record is None else record.attachments
+
     async def delete(self, key: SessionKey) -> None:
         """Delete a session, its events and artifacts; user and app state stay."""
         self._records.pop(key, None)
@@ -219,6 +224,7 @@ class _SessionRecord:
     """A stored session: its events, the indexes over them, its state and its lease."""
 
     __slots__ = (
+        "attachments",
         "events",
         "first_of_run",
         "holder",
@@ -233,6 +239,7 @@ class _SessionRecord:
 
     def __init__(self, scopes: dict[Scope, dict[str, Any]], now: float) -> None:
         self.scopes = scopes
+        self.attachments: dict[str, object] = {}
         self.events: list[Event] = []
         self.first_of_run: dict[str, int] = {}
         self.newest: dict[tuple[EventKind, str], Event] = {}

@@ -1,11 +1,20 @@
-"""The ACC loop: recall, qualify, commit and record one bounded state."""
+"""The ACC loop: read, recall, qualify, commit and record one bounded state."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
+from dataclasses import replace as replace_state
+from datetime import UTC, datetime
 
-from msgspec import to_builtins
+import msgspec
 
-from acc.application.memory.messages import fit_messages, part_text
+from acc.application.memory.messages import count_tokens, fit_messages
+from acc.application.memory.passages import passage_id, passage_messages, turn_passages
+from acc.application.memory.state_update import (
+    RULE_PREFIX,
+    StateUpdate,
+    by_importance,
+)
 from acc.domain.ccs import (
+    LIMITS,
     MIN_BUDGET_TOKENS,
     fit_to_budget,
     parse_state,
@@ -13,68 +22,96 @@ from acc.domain.ccs import (
     to_payload,
     validate_state,
 )
-from acc.domain.format_rules import is_question
-from acc.domain.language import Origin, direct_sentences, omit_middle, segments, sentences
-from acc.domain.statements import Frame, frame, supersedes
+from acc.domain.entities import extract_entities
+from acc.domain.format_rules import states_goal
+from acc.domain.language import Origin
+from acc.domain.segmentation import Sentence, split_message
+from acc.domain.text import normalize_text, one_line
 from acc.domain.value_objects.base import replace
-from acc.domain.value_objects.ccs import CompressedCognitiveState
-from acc.domain.value_objects.content import ChatMessage
+from acc.domain.value_objects.ccs import (
+    ArtifactReference,
+    CompressedCognitiveState,
+    UncertaintyLevel,
+    UncertaintySignal,
+    item_content,
+)
+from acc.domain.value_objects.content import (
+    NO_USAGE,
+    RUNTIME_AUTHOR,
+    ChatMessage,
+    Usage,
+    text_part,
+)
 from acc.domain.value_objects.memory import (
     MAX_CUE_LENGTH,
     ConversationTurn,
-    Evidence,
+    Match,
+    Note,
+    Passage,
+    Rejection,
+    RejectionReason,
     Source,
     TurnSignal,
     TurnTrace,
 )
+from acc.domain.value_objects.reading import RULE_ACTS, Act, EarlierSentence, Reading
 from acc.ports.outbound.memory_ports import (
-    CompressorPort,
-    EvidenceStorePort,
     MemoryView,
-    QualifierPort,
-    ReportingStorePort,
+    MeteredReaderPort,
+    ReaderPort,
+    RecallIndexPort,
+    ReportingIndexPort,
 )
 from acc.ports.outbound.model_ports import TokenCounterPort
 
-DEFAULT_BUDGET_TOKENS = 512
-_RECALL_LIMIT = 16
-_SUPERSEDE_LIMIT = 6
-_MAX_EVIDENCE_PER_TURN = 64
-_MAX_EVIDENCE_LENGTH = 4_000
-#: The last exchange gets at least this fraction of the budget.
-_MIN_EXCHANGE_SHARE = 3
+DEFAULT_BUDGET_TOKENS = 1_024
+_RECALL_LIMIT = 48
+#: Shares of the budget: rules and facts, and the last exchange. Evidence gets the rest.
+_STATE_SHARE = 0.4
+_MAX_RULES_SHARE = 0.6
+_EXCHANGE_SHARE = 0.25
+#: The largest share of the room for evidence that one message may have.
+_PASSAGE_SHARE = 0.5
+_MAX_SENTENCES = 400
+_MAX_QUOTED_SENTENCES = 20
+_MAX_EARLIER = 96
+_MAX_SUPERSEDED = 128
+_MAX_TRACED_LENGTH = 300
+_MAX_TRACED_REJECTIONS = 12
 
 
 class AccMemory:
     """Memory of one bounded state that is replaced once a turn.
 
-    The state has no other write path. It depends on the turn, the previous state and the qualified
-    evidence only, so the cost of a turn does not grow with the conversation.
+    The state has no other write path. It depends on the turn, the previous state and the recalled
+    passages only, so the cost of a turn does not grow with the conversation. The state has
+    references to passages; a view shows their text for one turn.
     """
 
     def __init__(
         self,
         *,
-        evidence: EvidenceStorePort,
-        qualifier: QualifierPort,
-        compressor: CompressorPort,
+        reader: ReaderPort,
+        index: RecallIndexPort,
         tokens: TokenCounterPort,
         budget: int = DEFAULT_BUDGET_TOKENS,
-        recall_limit: int = _RECALL_LIMIT,
         owned_resources: Sequence[object] = (),
     ) -> None:
         """Create an empty memory; `aclose` closes `owned_resources`."""
         fit_to_budget(CompressedCognitiveState(), budget, tokens.count)
-        self._evidence = evidence
-        self._qualifier = qualifier
-        self._compressor = compressor
-        self._tokens = tokens
+        self._reader = reader
+        self._index = index
+        self._count = tokens.count
         self._budget = budget
-        self._recall_limit = recall_limit
         self.owned_resources = tuple(owned_resources)
         self._state = CompressedCognitiveState()
-        self._subjects = _SubjectIndex()
-        self._last_exchange: tuple[ChatMessage, ...] = ()
+        self._notes: tuple[Note, ...] = ()
+        #: Ids of superseded sentences, which are never shown again.
+        self._superseded: tuple[str, ...] = ()
+        #: Those of them whose replacement is not recorded yet.
+        self._retired: tuple[str, ...] = ()
+        self._last_turn: ConversationTurn | None = None
+        self._cue = ""
         self._fallbacks = 0
 
     @property
@@ -84,99 +121,71 @@ class AccMemory:
 
     @property
     def fallbacks(self) -> int:
-        """Return the number of turns that the rules wrote because the model failed."""
+        """Return the number of turns that the embedded reader read because the model failed."""
         return self._fallbacks
 
     def snapshot(self) -> Mapping[str, object]:
-        """Return the committed state as JSON data."""
-        return to_payload(self._state)
+        """Return the committed state and the notes as JSON data."""
+        return {
+            "ccs": to_payload(self._state),
+            "notes": msgspec.to_builtins(self._notes),
+            "superseded": list(self._superseded),
+            "retired": list(self._retired),
+        }
 
     def restore(self, snapshot: Mapping[str, object]) -> None:
         """Replace the state by one that `snapshot` returned."""
-        self._state = parse_state(snapshot)
+        self._state = parse_state(snapshot["ccs"])
+        self._notes = msgspec.convert(snapshot["notes"], tuple[Note, ...])
+        self._superseded = msgspec.convert(snapshot["superseded"], tuple[str, ...])
+        self._retired = msgspec.convert(snapshot["retired"], tuple[str, ...])
+
+    async def has_turn(self, turn_id: int) -> bool:
+        """Return True if the index contains a turn."""
+        return bool(await self._index.get([passage_id(turn_id, 0)]))
 
     async def view(self, signal: TurnSignal) -> MemoryView:
-        """Commit the state of this turn and return it."""
-        questions = [s for s in direct_sentences(signal.text) if is_question(s)]
-        cue = (" ".join(questions) or signal.text)[:MAX_CUE_LENGTH]
-        recalled = await self._evidence.recall(cue, limit=self._recall_limit)
-        qualification = await self._qualifier.qualify(recalled, self._state, signal)
-        # Words of tools and agents are shown as their own messages, never inside the state.
-        evidence = tuple(item for item in qualification.qualified if item.source is Source.USER)
-        proposal = await self._compressor.compress(signal, self._state, evidence)
-        state, dropped, tokens = fit_to_budget(proposal.state, self._budget, self._tokens.count)
-        validate_state(state)
-        self._state = state
-        shown, exchange, tokens = self._fit_view(state, tokens)
-        self._fallbacks += bool(proposal.fallback)
-        trace = TurnTrace(
-            turn_id=signal.turn_id,
-            recalled=recalled,
-            qualified=qualification.qualified,
-            rejected=qualification.rejected,
-            committed=state,
-            dropped=proposal.dropped + dropped,
-            notes=proposal.notes + self._store_notes() + _truncation_notes(signal),
-            tokens=tokens,
-            usage=proposal.usage,
-            fallback=proposal.fallback,
+        """Commit the state of this turn and return it with the evidence and last exchange."""
+        if signal.source is not Source.USER:
+            return await self._view_of_results(signal)
+        sentences = split_message(signal.text)
+        direct = [s for s in sentences if s.origin is Origin.DIRECT][:_MAX_SENTENCES]
+        questions = [s.text for s in direct if s.text.rstrip().endswith(("?", "？", "か。"))]
+        self._cue = (" ".join(questions) or signal.text)[:MAX_CUE_LENGTH]
+        recalled = await self._index.search(self._cue, limit=_RECALL_LIMIT)
+        texts = await self._note_texts()
+        earlier = self._earlier(texts, recalled)
+        readings = await self._reader.read([s.text for s in direct], earlier)
+        known = {**texts, **{sentence.id: sentence.text for sentence in earlier}}
+        update = StateUpdate(
+            signal, constraints=self._state.constraints, notes=self._notes, texts=known
         )
-        text = render_state(shown)
-        return MemoryView(
-            text=text,
-            messages=exchange,
-            tokens=tokens,
-            trace=trace,
-            detail=trace_data(trace, render_state(state)),
-            usage=proposal.usage,
-        )
+        for sentence, reading in zip(direct, readings, strict=True):
+            update.apply(sentence, reading)
+        quoted = [s.text for s in sentences if s.origin is Origin.QUOTED][:_MAX_QUOTED_SENTENCES]
+        await self._question_quoted_rules(quoted, update)
+        update.finish()
+        texts |= {f"{passage_id(signal.turn_id, 0)}#{s.start}": s.text for s in direct}
+        self._notes = tuple(update.notes)
+        self._retired = tuple(update.retired)
+        superseded = dict.fromkeys((*self._superseded, *update.retired))
+        self._superseded = tuple(superseded)[-_MAX_SUPERSEDED:]
+        base = self._describe(signal, direct, readings, update)
+        return self._commit(signal, base, recalled, texts, tuple(readings), update)
 
-    def _fit_view(
-        self, state: CompressedCognitiveState, tokens: int
-    ) -> tuple[CompressedCognitiveState, tuple[ChatMessage, ...], int]:
-        """Return the state and the last exchange as they are shown, and their size.
-
-        The exchange gets what the state leaves, and at least a share of the budget.
-        """
-        available = max(self._budget - tokens, self._budget // _MIN_EXCHANGE_SHARE)
-        exchange, size = fit_messages(self._last_exchange, available, self._tokens.count)
-        if tokens + size > self._budget:
-            shown = max(self._budget - size, MIN_BUDGET_TOKENS)
-            state, _, tokens = fit_to_budget(state, shown, self._tokens.count)
-        return state, exchange, tokens + size
+    async def _view_of_results(self, signal: TurnSignal) -> MemoryView:
+        """Commit within a long turn, when tool results are no longer shown in full."""
+        recalled = await self._index.search(self._cue, limit=_RECALL_LIMIT)
+        texts = await self._note_texts()
+        note = f"turn {signal.turn_id}: tool results are shown shortened"
+        base = replace_state(self._state, episodic_trace=(note,), relational_map=())
+        return self._commit(signal, base, recalled, texts, (), None)
 
     async def record(self, turn: ConversationTurn) -> None:
-        """Store the turn as evidence for later recall; the state does not change."""
-        self._last_exchange = turn.messages
-        steps = 0
-        for message in turn.messages:
-            if message.role == "assistant":
-                continue
-            text = "\n".join(part_text(part) for part in message.parts)
-            signal = TurnSignal(
-                turn_id=turn.turn_id,
-                text=text[:_MAX_EVIDENCE_LENGTH],
-                author=message.author,
-                source=Source.USER if message.role == "user" else Source.TOOL,
-                step=steps,
-            )
-            steps += 1
-            for statement in extract_evidence(signal):
-                await self._add_statement(statement)
-        answer = turn.messages[-1] if turn.messages else None
-        if answer is None or answer.role != "assistant" or not answer.text:
-            return
-        await self._evidence.add(
-            [
-                Evidence(
-                    id=f"t{turn.turn_id}.a",
-                    turn_id=turn.turn_id,
-                    text=answer.text[:MAX_CUE_LENGTH],
-                    source=Source.AGENT,
-                    author="agent",
-                )
-            ]
-        )
+        """Store the turn for later recall; the state does not change."""
+        await self._index.add(turn_passages(turn))
+        await self._retire(passage_id(turn.turn_id, 0))
+        self._last_turn = turn
 
     async def aclose(self) -> None:
         """Close the connections of this memory; a later call opens them again."""
@@ -185,102 +194,329 @@ class AccMemory:
             if close is not None:
                 await close()
 
-    def _store_notes(self) -> tuple[str, ...]:
-        store = self._evidence
-        return store.drain_notes() if isinstance(store, ReportingStorePort) else ()
+    # Reading
 
-    async def _add_statement(self, statement: Evidence) -> None:
-        """Store a statement and mark the statements that it supersedes."""
-        parsed = frame(statement.text)
-        if parsed is None:
-            await self._evidence.add([statement])
-            return
-        older: dict[str, Evidence] = {}
-        if statement.trusted:
-            older = {known.id: known for known in self._subjects.get(parsed)}
-            if parsed.update:
-                # An update may name the same subject in slightly different words.
-                cue = " ".join(sorted(parsed.subject))
-                matches = await self._evidence.recall(
-                    cue, limit=_SUPERSEDE_LIMIT, lexical_only=True
-                )
-                older |= {c.evidence.id: c.evidence for c in matches if c.superseded_by is None}
-        await self._evidence.add([statement])
-        superseded = {
-            known.id for known in older.values() if supersedes(statement.text, known.text)
+    async def _note_texts(self) -> dict[str, str]:
+        """Return the sentences of the notes by id."""
+        ids = list(dict.fromkeys(note.passage_id for note in self._notes))
+        passages = {p.id: normalize_text(p.text) for p in await self._index.get(ids)} if ids else {}
+        return {
+            note.id: " ".join(passages[note.passage_id][note.start : note.end].split())
+            for note in self._notes
+            if note.passage_id in passages
         }
-        for known_id in superseded:
-            await self._evidence.supersede(known_id, statement.id)
-        self._subjects.add(parsed, statement, superseded=superseded)
 
-
-def extract_evidence(signal: TurnSignal) -> list[Evidence]:
-    """Return the statements of a turn, one per sentence; questions are skipped."""
-    result: list[Evidence] = []
-    for segment in segments(omit_middle(signal.text)):
-        for sentence in sentences(segment.text):
-            if is_question(sentence):
-                continue
-            if len(result) == _MAX_EVIDENCE_PER_TURN:
-                return result
-            result.append(
-                Evidence(
-                    id=f"{signal.step_id}.{len(result) + 1}",
-                    turn_id=signal.turn_id,
-                    text=sentence,
-                    source=signal.source,
-                    quoted=segment.origin is Origin.QUOTED,
-                    author=signal.author,
-                )
+    def _earlier(
+        self, texts: Mapping[str, str], recalled: Sequence[Match]
+    ) -> list[EarlierSentence]:
+        """Return the sentences that a new one may refer to: rules, notes and recalled ones."""
+        notes = {note.id: note for note in self._notes}
+        found: dict[str, EarlierSentence] = {}
+        for number, rule in enumerate(self._state.constraints):
+            rule_id = f"{RULE_PREFIX}{number}"
+            found[rule.text] = EarlierSentence(
+                id=rule_id, text=rule.text, act=Act.SET, confidence=1.0
             )
-    return result
+        for note_id, text in reversed(list(texts.items())):
+            note = notes[note_id]
+            found.setdefault(
+                text,
+                EarlierSentence(
+                    id=note_id,
+                    text=text,
+                    act=note.act,
+                    turn_id=note.turn_id,
+                    confidence=note.score,
+                ),
+            )
+        for match in recalled:
+            passage = match.passage
+            if passage.source is not Source.USER:
+                continue
+            for sentence in split_message(passage.text):
+                if sentence.origin is Origin.DIRECT:
+                    found.setdefault(
+                        sentence.text,
+                        EarlierSentence(
+                            id=f"{passage.id}#{sentence.start}",
+                            text=sentence.text,
+                            turn_id=passage.turn_id,
+                        ),
+                    )
+        return list(found.values())[:_MAX_EARLIER]
+
+    async def _question_quoted_rules(self, quoted: Sequence[str], update: StateUpdate) -> None:
+        """Record rules in quoted text as open questions: nobody has confirmed them."""
+        if not quoted:
+            return
+        update.changes.append("shown text was not adopted")
+        for reading in await self._reader.read(quoted, ()):
+            if reading.act in RULE_ACTS:
+                update.uncertain.append(f"quoted text, not confirmed: {reading.text}")
+
+    async def _retire(self, replacement: str) -> None:
+        """Hide superseded passages from recall, if the sentence is most of the passage."""
+        for sentence_id in self._retired:
+            old, _, start = sentence_id.partition("#")
+            found = await self._index.get([old, replacement])
+            if old == replacement or len(found) < 2:
+                continue
+            text = normalize_text(found[0].text)
+            spans = [s for s in split_message(found[0].text) if str(s.start) == start]
+            if spans and (spans[0].end - spans[0].start) * 2 >= len(text):
+                await self._index.retire([old], replaced_by=replacement)
+        self._retired = ()
+
+    # Commitment
+
+    def _describe(
+        self,
+        signal: TurnSignal,
+        direct: Sequence[Sentence],
+        readings: Sequence[Reading],
+        update: StateUpdate,
+    ) -> CompressedCognitiveState:
+        """Return the state of the turn without facts and references."""
+        facts = [r.text for r in readings if r.act in (Act.STATE, Act.CORRECT)]
+        trace = [f"turn {signal.turn_id}: {change}" for change in update.changes]
+        if facts:
+            trace.append(f"turn {signal.turn_id}: {len(facts)} new statements")
+        gist = direct[-1].text if direct else signal.text
+        earlier = list(self._state.uncertainty_signal.unconfirmed)
+        unconfirmed = tuple(
+            _clip(item, "uncertainty_signal") for item in dict.fromkeys(earlier + update.uncertain)
+        )[-LIMITS["uncertainty_signal"].items :]
+        level = UncertaintyLevel.MEDIUM if unconfirmed else UncertaintyLevel.LOW
+        goal = self._state.goal_orientation
+        for sentence in direct:
+            if states_goal(sentence.text):
+                goal = _clip(sentence.text, "goal_orientation")
+        return replace_state(
+            self._state,
+            episodic_trace=tuple(_clip(item, "episodic_trace") for item in trace)[
+                -LIMITS["episodic_trace"].items :
+            ],
+            semantic_gist=_clip(gist, "semantic_gist"),
+            focal_entities=self._entities(facts),
+            relational_map=(),
+            goal_orientation=goal,
+            constraints=tuple(update.constraints),
+            predictive_cue="next: answer",
+            uncertainty_signal=UncertaintySignal(level=level, unconfirmed=unconfirmed),
+            retrieved_artifacts=(),
+        )
+
+    def _entities(self, facts: Sequence[str]) -> tuple[str, ...]:
+        found = {item_content(item).casefold(): item for item in self._state.focal_entities}
+        for item in (item for fact in facts for item in extract_entities(fact)):
+            found.pop(item_content(item).casefold(), None)
+            found[item_content(item).casefold()] = item
+        return tuple(found.values())[-LIMITS["focal_entities"].items :]
+
+    def _commit(
+        self,
+        signal: TurnSignal,
+        base: CompressedCognitiveState,
+        recalled: tuple[Match, ...],
+        texts: Mapping[str, str],
+        readings: tuple[Reading, ...],
+        update: StateUpdate | None,
+    ) -> MemoryView:
+        shown, tokens, dropped = self._fit_rules(base)
+        shown, tokens = self._add_facts(shown, tokens, texts, signal.turn_id)
+        exchange, exchange_tokens = self._last_exchange(tokens)
+        evidence, qualified, rejected, evidence_tokens = self._evidence(
+            recalled, self._budget - tokens - exchange_tokens
+        )
+        references = tuple(
+            ArtifactReference(artifact_id=p.id, provenance=f"{p.source.value} turn {p.turn_id}")
+            for p in qualified[: LIMITS["retrieved_artifacts"].items]
+        )
+        state = replace_state(
+            base, relational_map=shown.relational_map, retrieved_artifacts=references
+        )
+        validate_state(state)
+        self._state = state
+        usage, fallback = NO_USAGE, ""
+        if isinstance(self._reader, MeteredReaderPort):
+            usage, fallback = self._reader.drain_usage()
+        self._fallbacks += bool(fallback)
+        trace = TurnTrace(
+            turn_id=signal.turn_id,
+            readings=readings,
+            recalled=recalled,
+            qualified=tuple(qualified),
+            rejected=tuple(rejected),
+            committed=state,
+            dropped=(*(update.dropped if update else ()), *dropped),
+            notes=(*(update.messages if update else ()), *self._index_notes()),
+            tokens=tokens + exchange_tokens + evidence_tokens,
+            usage=usage,
+            fallback=fallback,
+        )
+        return MemoryView(
+            text=render_state(shown),
+            messages=(*evidence, *exchange),
+            tokens=trace.tokens,
+            trace=trace,
+            detail={**trace_data(trace, render_state(state)), "snapshot": self.snapshot()},
+            usage=usage,
+        )
+
+    def _index_notes(self) -> tuple[str, ...]:
+        index = self._index
+        return index.drain_notes() if isinstance(index, ReportingIndexPort) else ()
+
+    def _fit_rules(
+        self, base: CompressedCognitiveState
+    ) -> tuple[CompressedCognitiveState, int, tuple[str, ...]]:
+        """Return what is shown of the rules, the goal and open questions, and its size."""
+        shown = CompressedCognitiveState(
+            constraints=base.constraints,
+            goal_orientation=base.goal_orientation,
+            uncertainty_signal=base.uncertainty_signal,
+        )
+        limit = max(int(self._budget * _MAX_RULES_SHARE), MIN_BUDGET_TOKENS)
+        fitted, dropped, tokens = fit_to_budget(shown, limit, self._count)
+        return fitted, tokens, dropped
+
+    def _add_facts(
+        self, shown: CompressedCognitiveState, tokens: int, texts: Mapping[str, str], turn_id: int
+    ) -> tuple[CompressedCognitiveState, int]:
+        """Add the most important notes until their share of the budget is used."""
+        limit = max(int(self._budget * _STATE_SHARE), tokens)
+        rules = {rule.text for rule in shown.constraints}
+        chosen: list[tuple[Note, str]] = []
+        for note in by_importance(self._notes):
+            text = texts.get(note.id, "")
+            if not text or one_line(text) in rules or note.turn_id == turn_id:
+                continue
+            item = f"{_KINDS.get(note.act, 'said')}({_clip(text, 'relational_map', 8)})"
+            size = self._count(item) + 2
+            if tokens + size > limit or len(chosen) == LIMITS["relational_map"].items:
+                continue
+            tokens += size
+            chosen.append((note, item))
+        chosen.sort(key=lambda entry: (entry[0].turn_id, entry[0].start))
+        items = tuple(dict.fromkeys(item for _, item in chosen))
+        with_facts = replace_state(shown, relational_map=items)
+        return with_facts, self._count(render_state(with_facts))
+
+    def _last_exchange(self, used: int) -> tuple[tuple[ChatMessage, ...], int]:
+        if self._last_turn is None:
+            return (), 0
+        share = max(int(self._budget * _EXCHANGE_SHARE), MIN_BUDGET_TOKENS)
+        available = min(self._budget - used, share)
+        return fit_messages(self._last_turn.messages, available, self._count)
+
+    def _evidence(
+        self, recalled: Sequence[Match], available: int
+    ) -> tuple[list[ChatMessage], list[Passage], list[Rejection], int]:
+        """Return the best passages that fit as messages in the order of the conversation."""
+        last = self._last_turn.turn_id if self._last_turn is not None else 0
+        shown: list[tuple[Passage, tuple[ChatMessage, ...]]] = []
+        rejected: list[Rejection] = []
+        tokens = 0
+        dates: set[str] = set()
+        for match in recalled:
+            passage = self._without_superseded(match.passage)
+            if not passage.text:
+                rejected.append(
+                    Rejection(
+                        passage=match.passage,
+                        reason=RejectionReason.SUPERSEDED,
+                        explanation="a later sentence changed, lifted or corrected it",
+                    )
+                )
+                continue
+            if passage.turn_id == last:
+                rejected.append(
+                    Rejection(
+                        passage=passage,
+                        reason=RejectionReason.DUPLICATE,
+                        explanation="it is part of the last exchange",
+                    )
+                )
+                continue
+            length = int(available * _PASSAGE_SHARE) * 4
+            messages = passage_messages(passage, max(length, 80))
+            size = sum(count_tokens(message, self._count) for message in messages)
+            size += 0 if _date(passage.at) in dates else self._count(_heading(passage.at)) + 4
+            if tokens + size > available:
+                rejected.append(
+                    Rejection(
+                        passage=passage,
+                        reason=RejectionReason.OVER_BUDGET,
+                        explanation=f"{size} tokens do not fit",
+                    )
+                )
+                continue
+            dates.add(_date(passage.at))
+            tokens += size
+            shown.append((passage, messages))
+        shown.sort(key=lambda entry: (entry[0].turn_id, entry[0].order, entry[0].id))
+        result: list[ChatMessage] = []
+        date: str | None = None
+        for passage, messages in shown:
+            if _date(passage.at) != date:
+                date = _date(passage.at)
+                heading = text_part(_heading(passage.at))
+                result.append(ChatMessage(role="user", author=RUNTIME_AUTHOR, parts=heading))
+            result += messages
+        return result, [passage for passage, _ in shown], rejected, tokens
+
+    def _without_superseded(self, passage: Passage) -> Passage:
+        """Return a passage without superseded sentences."""
+        prefix = f"{passage.id}#"
+        starts = {int(i.removeprefix(prefix)) for i in self._superseded if i.startswith(prefix)}
+        if not starts:
+            return passage
+        sentences = [s.text for s in split_message(passage.text) if s.start not in starts]
+        return replace(passage, text=" ".join(sentences))
+
+
+_KINDS = {Act.STATE: "fact", Act.CORRECT: "fact", Act.SET: "wish", Act.ONCE: "task"}
+
+
+def _clip(text: str, field: str, reserved: int = 0) -> str:
+    line = one_line(text)
+    limit = LIMITS[field].characters - reserved
+    return line if len(line) <= limit else line[: limit - 3].rstrip() + "..."
+
+
+def _date(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).date().isoformat() if at else ""
+
+
+def _heading(at: float) -> str:
+    return f"[Earlier, {_date(at)}]" if at else "[Earlier]"
 
 
 def trace_data(trace: TurnTrace, ccs: str) -> dict[str, object]:
     """Return a trace as JSON data, for events, records and reports."""
     data: dict[str, object] = {
         "ccs": ccs,
-        "recalled": [candidate.evidence.id for candidate in trace.recalled],
-        "qualified": [{"id": item.id, "text": item.text} for item in trace.qualified],
+        "read": [
+            {"text": r.text, "act": r.act.value, "confidence": round(r.confidence, 3)}
+            for r in trace.readings
+            if r.act is not Act.OTHER
+        ],
+        "recalled": [match.passage.id for match in trace.recalled],
+        "qualified": [{"id": p.id, "text": p.text[:_MAX_TRACED_LENGTH]} for p in trace.qualified],
         "rejected": [
             {
-                "id": rejection.evidence.id,
-                "text": rejection.evidence.text,
+                "id": rejection.passage.id,
+                "text": rejection.passage.text[:_MAX_TRACED_LENGTH],
                 "reason": rejection.reason.value,
                 "explanation": rejection.explanation,
             }
-            for rejection in trace.rejected
+            for rejection in trace.rejected[:_MAX_TRACED_REJECTIONS]
         ],
         "dropped": list(trace.dropped),
         "notes": list(trace.notes),
     }
     if trace.usage.llm_calls:
         # Without the cost, which is 0 if the same response comes from a cache.
-        usage = replace(trace.usage, cost=None, priced_calls=0)
-        data["compressor"] = {"usage": to_builtins(usage), "fallback": trace.fallback}
+        usage: Usage = replace(trace.usage, cost=None, priced_calls=0)
+        data["compressor"] = {"usage": msgspec.to_builtins(usage), "fallback": trace.fallback}
     return data
-
-
-class _SubjectIndex:
-    """The newest statements on each subject that are not superseded."""
-
-    def __init__(self) -> None:
-        # Keyed by hash to save memory; `supersedes` compares the subjects again.
-        self._statements: dict[int, tuple[Evidence, ...]] = {}
-
-    def get(self, parsed: Frame) -> tuple[Evidence, ...]:
-        """Return the statements on the subject of a sentence."""
-        return self._statements.get(hash(parsed.subject), ())
-
-    def add(self, parsed: Frame, statement: Evidence, *, superseded: Set[str]) -> None:
-        """Add a statement and remove the statements that it supersedes."""
-        remaining = [known for known in self.get(parsed) if known.id not in superseded]
-        newest = (*remaining[1 - _SUPERSEDE_LIMIT :], statement)
-        self._statements[hash(parsed.subject)] = newest
-
-
-def _truncation_notes(signal: TurnSignal) -> tuple[str, ...]:
-    length = len(signal.text)
-    if len(omit_middle(signal.text)) >= length:
-        return ()
-    return (f"turn {signal.turn_id}: the middle of {length:,} characters was not read",)

@@ -1,26 +1,29 @@
 """Memories to compare ACC with: transcript, retrieval and oracle."""
 
+from collections import deque
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from acc.application.memory.messages import count_tokens, fit_messages, part_text
+from acc.application.memory.messages import count_tokens, fit_messages
+from acc.application.memory.passages import passage_id, passage_messages, turn_passages
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.content import ChatMessage
-from acc.domain.value_objects.memory import (
-    MAX_CUE_LENGTH,
-    ConversationTurn,
-    Evidence,
-    Source,
-    TurnSignal,
-)
-from acc.ports.outbound.memory_ports import EvidenceStorePort, MemoryView
+from acc.domain.value_objects.memory import MAX_CUE_LENGTH, ConversationTurn, TurnSignal
+from acc.ports.outbound.memory_ports import MemoryView, RecallIndexPort
 from acc.ports.outbound.model_ports import TokenCounterPort
 
 DEFAULT_WINDOW_TOKENS = 16_384
 _DEFAULT_TOP_K = 5
-#: How much of a full window remains after old turns are dropped. Dropping several turns at once
-#: keeps the start of the prompt the same for many turns, so that providers can cache it.
-_REMAINING_SHARE = 0.5
-_SOURCES = {"user": Source.USER, "assistant": Source.AGENT, "tool": Source.TOOL}
+#: The first turn that is shown has a multiple of such a number, the largest that leaves at least
+#: half of what fits. So the start of the prompt stays the same for several turns, and providers can
+#: cache it. It depends on the newest turns only, so it is the same after a restart.
+_STEPS = (32, 16, 8, 4, 2, 1)
+
+
+class _Turn(NamedTuple):
+    number: int
+    messages: tuple[ChatMessage, ...]
+    size: int
 
 
 class TranscriptMemory:
@@ -31,98 +34,95 @@ class TranscriptMemory:
             raise InvalidInput(f"window must be at least 1 token, got {window}")
         self._tokens = tokens
         self._window = window
-        #: Messages and size of each turn.
-        self._turns: tuple[tuple[tuple[ChatMessage, ...], int], ...] = ()
+        self._turns: deque[_Turn] = deque()
+        self._size = 0
         #: Turns since the last view. They are counted by the next one.
         self._uncounted: list[ConversationTurn] = []
 
     async def view(self, signal: TurnSignal) -> MemoryView:
         """Return the newest turns that fit into the window beside the query."""
-        # What is dropped depends on recorded turns only, so it is the same after a restart.
-        for turn in self._uncounted:
-            self._add(turn)
-        self._uncounted.clear()
-        turns = self._fit(signal.text)
-        messages = tuple(message for turn, _ in turns for message in turn)
-        return MemoryView(messages=messages, tokens=sum(size for _, size in turns))
-
-    def _add(self, turn: ConversationTurn) -> None:
-        count = self._tokens.count
-        size = sum(count_tokens(message, count) for message in turn.messages)
-        query = turn.messages[0].text if turn.messages else ""
-        self._turns = (*self._fit(query), (turn.messages, size))
-
-    def _fit(self, query: str) -> tuple[tuple[tuple[ChatMessage, ...], int], ...]:
-        """Return the newest turns that fit beside a query."""
-        turns = self._turns
-        total = sum(size for _, size in turns)
-        if not turns or total + (used := self._tokens.count(query)) <= self._window:
-            return turns
-        available = max(self._window - used, 0)
-        first = 0
-        while first < len(turns) - 1 and total > available * _REMAINING_SHARE:
-            total -= turns[first][1]
-            first += 1
-        if total > available:  # one turn is larger than the window
-            return (fit_messages(turns[-1][0], available, self._tokens.count),)
-        return turns[first:]
+        self._count_new_turns()
+        if not self._turns:
+            return MemoryView(tokens=0)
+        available = max(self._window - self._tokens.count(signal.text), 0)
+        turns = self._fitting(available)
+        if not turns:  # the last turn is larger than the window
+            messages, size = fit_messages(self._turns[-1].messages, available, self._tokens.count)
+            return MemoryView(messages=messages, tokens=size)
+        messages = tuple(message for turn in turns for message in turn.messages)
+        return MemoryView(messages=messages, tokens=sum(turn.size for turn in turns))
 
     async def record(self, turn: ConversationTurn) -> None:
         """Append the turn."""
         self._uncounted.append(turn)
 
+    def add_older(self, turn: ConversationTurn) -> bool:
+        """Add a turn before all others; return False if there is no room for more."""
+        self._count_new_turns()
+        entry = self._counted(turn)
+        self._turns.appendleft(entry)
+        self._size += entry.size
+        return self._size <= self._window
+
+    def _fitting(self, available: int) -> list[_Turn]:
+        turns: list[_Turn] = []
+        total = 0
+        for turn in reversed(self._turns):
+            if total + turn.size > available:
+                break
+            total += turn.size
+            turns.append(turn)
+        turns.reverse()
+        if not turns or len(turns) == len(self._turns) and self._turns[0].number <= 1:
+            return turns
+        for step in _STEPS:
+            aligned = [turn for turn in turns if turn.number >= -(-turns[0].number // step) * step]
+            if 2 * sum(turn.size for turn in aligned) >= total:
+                return aligned
+        return turns
+
+    def _count_new_turns(self) -> None:
+        for turn in self._uncounted:
+            entry = self._counted(turn)
+            self._turns.append(entry)
+            self._size += entry.size
+            while len(self._turns) > 1 and self._size - self._turns[0].size > self._window:
+                self._size -= self._turns.popleft().size
+        self._uncounted.clear()
+
+    def _counted(self, turn: ConversationTurn) -> _Turn:
+        size = sum(count_tokens(message, self._tokens.count) for message in turn.messages)
+        return _Turn(turn.turn_id, turn.messages, size)
+
 
 class RetrievalMemory:
     """Stores every turn and returns the most similar messages.
 
-    A tool result is a unit with its call.
+    A tool result is shown with its call.
     """
 
     def __init__(
-        self, *, evidence: EvidenceStorePort, tokens: TokenCounterPort, top: int = _DEFAULT_TOP_K
+        self, *, index: RecallIndexPort, tokens: TokenCounterPort, top: int = _DEFAULT_TOP_K
     ) -> None:
-        self._evidence = evidence
+        self._index = index
         self._tokens = tokens
         self._top = top
-        self._messages: dict[str, tuple[ChatMessage, ...]] = {}
+
+    async def has_turn(self, turn_id: int) -> bool:
+        """Return True if the index contains a turn."""
+        return bool(await self._index.get([passage_id(turn_id, 0)]))
 
     async def view(self, signal: TurnSignal) -> MemoryView:
         """Return the best matches in conversation order."""
-        candidates = await self._evidence.recall(signal.text[:MAX_CUE_LENGTH], limit=self._top)
-        ids = {candidate.evidence.id for candidate in candidates}
-        matches = tuple(m for key, unit in self._messages.items() if key in ids for m in unit)
-        tokens = sum(count_tokens(message, self._tokens.count) for message in matches)
-        return MemoryView(messages=matches, tokens=tokens)
+        matches = await self._index.search(signal.text[:MAX_CUE_LENGTH], limit=self._top)
+        passages = sorted((match.passage for match in matches), key=lambda p: (p.turn_id, p.order))
+        messages = tuple(m for passage in passages for m in passage_messages(passage))
+        tokens = sum(count_tokens(message, self._tokens.count) for message in messages)
+        return MemoryView(messages=messages, tokens=tokens)
 
     async def record(self, turn: ConversationTurn) -> None:
         """Store the messages of a turn."""
-        chunks: list[Evidence] = []
-        for number, unit in enumerate(_units(turn.messages)):
-            text = "\n".join(part_text(part) for message in unit for part in message.parts)
-            if not text.strip():
-                continue
-            chunk = Evidence(
-                id=f"t{turn.turn_id}.{number}",
-                turn_id=turn.turn_id,
-                text=text,
-                source=_SOURCES[unit[-1].role],
-                author=unit[-1].author,
-            )
-            if chunk.id not in self._messages:
-                self._messages[chunk.id] = unit
-                chunks.append(chunk)
-        await self._evidence.add(chunks)
-
-
-def _units(messages: Sequence[ChatMessage]) -> list[tuple[ChatMessage, ...]]:
-    """Return messages that belong together: calls with their results, other messages alone."""
-    units: list[tuple[ChatMessage, ...]] = []
-    for message in messages:
-        if message.role == "tool" and units:
-            units[-1] = (*units[-1], message)
-        else:
-            units.append((message,))
-    return units
+        await self._index.add(turn_passages(turn))
 
 
 class OracleMemory:

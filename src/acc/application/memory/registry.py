@@ -6,7 +6,7 @@ from typing import Protocol
 from acc.application.memory.baselines import OracleMemory, RetrievalMemory, TranscriptMemory
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.endpoint import redact_secrets
-from acc.ports.outbound.memory_ports import EvidenceStorePort, MemoryPort
+from acc.ports.outbound.memory_ports import MemoryPort, RecallIndexPort
 from acc.ports.outbound.model_ports import TokenCounterPort
 
 _ACC = "acc"
@@ -25,18 +25,18 @@ class MemoryParts(Protocol):
         """Return the token counter."""
         ...
 
-    def evidence(self) -> EvidenceStorePort:
-        """Return an empty evidence store."""
+    def index(self) -> RecallIndexPort:
+        """Return the recall index of the memory."""
         ...
 
     def acc_memory(self) -> MemoryPort:
-        """Return an ACC memory with its evidence store, qualifier and compressor."""
+        """Return an ACC memory with its reader and its index."""
         ...
 
 
 _FACTORIES: Mapping[str, Callable[[MemoryParts], MemoryPort]] = {
     "transcript": lambda parts: TranscriptMemory(tokens=parts.tokens, window=parts.window),
-    "retrieval": lambda parts: RetrievalMemory(evidence=parts.evidence(), tokens=parts.tokens),
+    "retrieval": lambda parts: RetrievalMemory(index=parts.index(), tokens=parts.tokens),
     _ACC: lambda parts: parts.acc_memory(),
     "oracle": lambda parts: OracleMemory(tokens=parts.tokens),
 }

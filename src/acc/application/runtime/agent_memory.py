@@ -8,13 +8,19 @@ from typing import Any
 
 from acc.application.runtime.context import RunContext
 from acc.application.runtime.conversation import TURN_EVENTS, conversation_turn
-from acc.application.runtime.run import Run, memory_services
+from acc.application.runtime.run import MemoryScope, Run, memory_scope
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.memory import Source, TurnSignal
 from acc.domain.value_objects.run import RunStatus
 from acc.domain.value_objects.session import SessionKey
-from acc.ports.outbound.memory_ports import MemoryPort, MemoryView, RestorableMemoryPort
+from acc.ports.outbound.memory_ports import (
+    IndexedMemoryPort,
+    MemoryPort,
+    MemoryView,
+    RestorableMemoryPort,
+    WindowMemoryPort,
+)
 
 log = logging.getLogger("acc.run")
 #: The name of a memory, a function that creates one, or a memory for a single session.
@@ -71,7 +77,7 @@ class MemoryCache:
         cached = self._cache.get(place)
         # A memory with later events belongs to a session that was deleted since.
         if cached is None or cached.last_seq >= request.first_seq:
-            cached = self._cache[place] = self._create(run, choice)
+            cached = self._cache[place] = self._create(run, agent_name, choice)
             if len(self._cache) > self._max_entries:
                 self._cache.popitem(last=False)
         else:
@@ -84,12 +90,11 @@ class MemoryCache:
                 raise
         return cached
 
-    def _create(self, run: Run, choice: MemoryChoice) -> CachedMemory:
-        if isinstance(choice, str):
-            return CachedMemory(run.services.memories(choice))
+    def _create(self, run: Run, agent_name: str, choice: MemoryChoice) -> CachedMemory:
         # A class has the methods of its instances, so it is checked first.
-        if isinstance(choice, type) or not isinstance(choice, MemoryPort):
-            return CachedMemory(_call_factory(run, choice))
+        if isinstance(choice, str | type) or not isinstance(choice, MemoryPort):
+            scope = MemoryScope(run.services, run.request.key, agent_name)
+            return CachedMemory(_create_in_scope(scope, choice))
         # It cannot be created again, so it must not get a turn twice.
         key = run.request.key
         owner, cached = self._owned.setdefault(id(choice), (key, CachedMemory(choice)))
@@ -195,13 +200,13 @@ async def commit_memories(run: Run) -> None:
     run.memories.clear()  # breaks the reference cycle with the run
 
 
-def _call_factory(run: Run, create: Callable[[], object]) -> MemoryPort:
-    """Return the memory that a function creates; it shares the models of the services."""
-    token = memory_services.set(run.services)
+def _create_in_scope(scope: MemoryScope, choice: str | Callable[[], object]) -> MemoryPort:
+    """Return a new memory by name or from a function; it uses the models of the services."""
+    token = memory_scope.set(scope)
     try:
-        memory = create()
+        memory = scope.services.memories(choice) if isinstance(choice, str) else choice()
     finally:
-        memory_services.reset(token)
+        memory_scope.reset(token)
     if isinstance(memory, type) or not isinstance(memory, MemoryPort):
         raise TypeError(
             f"the function that creates its memory returned {_describe(memory)}; expected a "
@@ -215,21 +220,82 @@ def _describe(value: object) -> str:
 
 
 async def _catch_up(run: Run, agent_name: str, cached: CachedMemory, *, before: int) -> None:
-    """Add the turns of the session that a memory has missed."""
+    """Add the turns of the session that a memory has missed.
+
+    A memory that can be restored gets its last snapshot and the turns since then, a memory of the
+    newest turns only these, and any other memory all turns.
+    """
+    memory, after = cached.memory, cached.last_seq
+    if not after:
+        if isinstance(memory, WindowMemoryPort):
+            await _add_newest_turns(run, memory, before=before)
+            cached.last_seq = before - 1
+            return
+        after = await _restore(run, agent_name, memory, before=before)
     sessions, key = run.services.sessions, run.request.key
     turns: dict[str, list[Event]] = {}
-    after = cached.last_seq
     while after < before:
-        page = await sessions.events(key, after=after, limit=_EVENTS_PER_PAGE, kinds=TURN_EVENTS)
+        page = await sessions.events(
+            key, after=after, before=before, limit=_EVENTS_PER_PAGE, kinds=TURN_EVENTS
+        )
         after = page[-1].seq if page else before
         for event in page:
-            if event.seq >= before:
-                break
             turns.setdefault(event.run_id, []).append(event)
-            if event.kind is EventKind.ENDED and event.status is not RunStatus.INPUT_REQUIRED:
-                await cached.memory.record(conversation_turn(turns.pop(event.run_id)))
-    if isinstance(cached.memory, RestorableMemoryPort):
-        newest = await sessions.newest(key, kind=EventKind.MEMORY, author=agent_name)
-        if newest is not None and newest.seq < before:
-            cached.memory.restore(newest.detail["snapshot"])
+            if is_end_of_turn(event):
+                await memory.record(conversation_turn(turns.pop(event.run_id)))
     cached.last_seq = before - 1
+
+
+async def _restore(run: Run, agent_name: str, memory: MemoryPort, *, before: int) -> int:
+    """Restore the last snapshot of a memory; return the number of the last event it covers."""
+    sessions, key = run.services.sessions, run.request.key
+    if not isinstance(memory, RestorableMemoryPort | IndexedMemoryPort):
+        return 0
+    newest = await sessions.newest(key, kind=EventKind.MEMORY, author=agent_name)
+    if isinstance(memory, RestorableMemoryPort):
+        if newest is None or newest.seq >= before:
+            return 0
+        memory.restore(newest.detail["snapshot"])
+        start = (await sessions.events(key, run_id=newest.run_id, limit=1))[0]
+        turn_id = start.detail["turn"]
+    else:
+        ends = await sessions.events(
+            key, before=before, newest_first=True, kinds=(EventKind.MESSAGE,), limit=8
+        )
+        starts = [event for event in ends if event.author == "user"]
+        if len(starts) < 2:
+            return 0
+        start, turn_id = starts[0], starts[0].detail["turn"]
+    # An index may be incomplete, for example after a rewind.
+    is_complete = (
+        turn_id == 1
+        or not isinstance(memory, IndexedMemoryPort)
+        or await memory.has_turn(turn_id - 1)
+    )
+    return start.seq - 1 if is_complete else 0
+
+
+async def _add_newest_turns(run: Run, memory: WindowMemoryPort, *, before: int) -> None:
+    """Add turns from the newest to the oldest until the memory is full."""
+    sessions, key = run.services.sessions, run.request.key
+    events: dict[str, list[Event]] = {}
+    while before > 1:
+        page = await sessions.events(
+            key, before=before, newest_first=True, limit=_EVENTS_PER_PAGE, kinds=TURN_EVENTS
+        )
+        if not page:
+            return
+        for event in page:
+            run_events = events.setdefault(event.run_id, [])
+            run_events.append(event)
+            is_start = event.kind is EventKind.MESSAGE and event.author == "user"
+            if not is_start or not is_end_of_turn(run_events[0]):
+                continue
+            if not memory.add_older(conversation_turn(events.pop(event.run_id)[::-1])):
+                return
+        before = page[-1].seq
+
+
+def is_end_of_turn(event: Event) -> bool:
+    """Return True if an event ends a run; a pause does not."""
+    return event.kind is EventKind.ENDED and event.status is not RunStatus.INPUT_REQUIRED

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from acc.application.runtime.budget import RunBudget
 from acc.application.runtime.recorder import EventRecorder
@@ -17,7 +17,7 @@ from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.run import CallContext, RunConfig
 from acc.domain.value_objects.session import SessionKey
 from acc.ports.outbound.mcp_ports import McpConnectionsPort
-from acc.ports.outbound.memory_ports import MemoryPort
+from acc.ports.outbound.memory_ports import MemoryPort, RecallIndexPort
 from acc.ports.outbound.model_ports import EmbedderPort, LanguageModelPort, TokenCounterPort
 from acc.ports.outbound.remote_ports import FetchFile, RemoteAgentPort
 from acc.ports.outbound.storage_ports import ArtifactStorePort, SessionStorePort
@@ -28,8 +28,21 @@ if TYPE_CHECKING:
     from acc.application.runtime.agent_memory import MemoryCache, TurnMemory
 
 
-#: The services of the run for which a memory is being created; None outside a run.
-memory_services: ContextVar["Services | None"] = ContextVar("memory_services", default=None)
+class MemoryScope(NamedTuple):
+    """The run, the session and the agent for which a memory is being created."""
+
+    services: "Services"
+    key: SessionKey
+    agent_name: str
+
+    def recall_index(self) -> RecallIndexPort | None:
+        """Return the recall index of the agent's memory in the session's store."""
+        recall = self.services.recall
+        return None if recall is None else recall(self.key, self.agent_name)
+
+
+#: The scope of a memory that is being created; None outside a run.
+memory_scope: ContextVar[MemoryScope | None] = ContextVar("memory_scope", default=None)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,7 +50,8 @@ class Services:
     """The ports that a run may use.
 
     `models`, `memories` and `remote` create objects from names, `fetch` downloads a URL.
-    `wrap_model` is applied to model objects of agents, to count their calls.
+    `wrap_model` is applied to model objects of agents, to count their calls. `recall` returns the
+    recall index of an agent's memory in a session.
     """
 
     sessions: SessionStorePort
@@ -54,6 +68,7 @@ class Services:
     fetch: FetchFile | None = None
     mcp: McpConnectionsPort | None = None
     wrap_model: Callable[[LanguageModelPort], LanguageModelPort] | None = None
+    recall: Callable[[SessionKey, str], RecallIndexPort] | None = None
     _models: dict[str, LanguageModelPort] = field(default_factory=dict)
     _embedders: dict[str, EmbedderPort] = field(default_factory=dict)
 

@@ -11,6 +11,7 @@ from acc.domain.value_objects.content import (
     text_part,
     user_message,
 )
+from acc.domain.value_objects.reading import Act, Reading
 
 #: Maximum length of a recall query and of a stored answer, in characters.
 MAX_CUE_LENGTH = 2_000
@@ -62,31 +63,6 @@ class ConversationTurn(Value, frozen=True, kw_only=True):
         return ConversationTurn(turn_id=turn_id, messages=tuple(messages))
 
 
-class Evidence(Value, frozen=True, kw_only=True):
-    """A stored statement with its provenance.
-
-    `quoted` is True if its author quoted or pasted the text.
-    """
-
-    id: str
-    turn_id: int
-    text: str
-    source: Source = Source.USER
-    quoted: bool = False
-    author: str = "user"
-
-    @property
-    def trusted(self) -> bool:
-        """Return True if the text is a user's own words."""
-        return self.source is Source.USER and not self.quoted
-
-    @property
-    def provenance(self) -> str:
-        """Return the origin and the turn of the evidence."""
-        origin = "quoted" if self.quoted else self.source.value
-        return f"{origin} turn {self.turn_id}"
-
-
 class Passage(Value, frozen=True, kw_only=True):
     """A whole message of one speaker, as memories recall it.
 
@@ -119,62 +95,53 @@ class Match(Value, frozen=True, kw_only=True):
     replaces: tuple[Passage, ...] = ()
 
 
-class Candidate(Value, frozen=True, kw_only=True):
-    """Recalled evidence with its score and the evidence that superseded it, if any.
+class Note(Value, frozen=True, kw_only=True):
+    """A reference to a sentence of a user, and what the reader made of it.
 
-    `semantic_match` is True if it stands out by embedding similarity, even without shared terms.
+    `start` and `end` delimit the sentence in the normalised text of its passage. `score` is the
+    probability that the sentence matters later.
     """
 
-    evidence: Evidence
+    passage_id: str
+    turn_id: int
+    start: int
+    end: int
+    act: Act
     score: float
-    superseded_by: Evidence | None = None
-    semantic_match: bool = False
+
+    @property
+    def id(self) -> str:
+        """Return an id that is unique in the conversation."""
+        return f"{self.passage_id}#{self.start}"
 
 
 class RejectionReason(StrEnum):
-    """Why the qualifier rejected a candidate."""
+    """Why the memory does not show a recalled passage."""
 
-    OFF_DECISION = "off_decision"
     SUPERSEDED = "superseded"
     DUPLICATE = "duplicate"
-    UNTRUSTED = "untrusted"
+    OVER_BUDGET = "over_budget"
 
 
 class Rejection(Value, frozen=True, kw_only=True):
-    """Rejected evidence with a human-readable explanation."""
+    """A recalled passage that is not shown, with a human-readable explanation."""
 
-    evidence: Evidence
+    passage: Passage
     reason: RejectionReason
     explanation: str
 
 
-class Qualification(Value, frozen=True, kw_only=True):
-    """Evidence that the qualifier accepted and rejected."""
+class TurnTrace(Value, frozen=True, kw_only=True):
+    """Trace of one pass of the ACC loop.
 
-    qualified: tuple[Evidence, ...] = ()
-    rejected: tuple[Rejection, ...] = ()
-
-
-class Compression(Value, frozen=True, kw_only=True):
-    """A proposed next state, the items that it leaves out, and diagnostic notes.
-
-    `usage` is the usage of the compressor's model. `fallback` is the reason why the rule-based
-    compressor wrote the state instead of the model, or empty.
+    `readings` are the sentences of the turn as the reader read them. `fallback` is the reason why
+    the embedded reader decided in place of a model, or empty.
     """
 
-    state: CompressedCognitiveState
-    dropped: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    usage: Usage = NO_USAGE
-    fallback: str = ""
-
-
-class TurnTrace(Value, frozen=True, kw_only=True):
-    """Trace of one pass of the ACC loop."""
-
     turn_id: int
-    recalled: tuple[Candidate, ...]
-    qualified: tuple[Evidence, ...]
+    readings: tuple[Reading, ...]
+    recalled: tuple[Match, ...]
+    qualified: tuple[Passage, ...]
     rejected: tuple[Rejection, ...]
     committed: CompressedCognitiveState
     dropped: tuple[str, ...]

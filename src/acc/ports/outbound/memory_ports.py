@@ -4,19 +4,15 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from acc.domain.value_objects.base import Value
-from acc.domain.value_objects.ccs import CompressedCognitiveState
 from acc.domain.value_objects.content import NO_USAGE, ChatMessage, Usage
 from acc.domain.value_objects.memory import (
-    Candidate,
-    Compression,
     ConversationTurn,
-    Evidence,
     Match,
     Passage,
-    Qualification,
     TurnSignal,
     TurnTrace,
 )
+from acc.domain.value_objects.reading import EarlierSentence, Reading
 
 
 class MemoryView(Value, frozen=True, kw_only=True):
@@ -63,6 +59,24 @@ class RestorableMemoryPort(Protocol):
 
 
 @runtime_checkable
+class IndexedMemoryPort(Protocol):
+    """A memory whose turns are in an index that outlives it."""
+
+    async def has_turn(self, turn_id: int) -> bool:
+        """Return True if the index contains a turn."""
+        ...
+
+
+@runtime_checkable
+class WindowMemoryPort(Protocol):
+    """A memory of the newest turns, which is restored from the newest to the oldest."""
+
+    def add_older(self, turn: ConversationTurn) -> bool:
+        """Add a turn before all others; return False if there is no room for more."""
+        ...
+
+
+@runtime_checkable
 class CanonicalReaderPort(Protocol):
     """A memory that reads the judge's canonical memory; only `oracle` does."""
 
@@ -71,30 +85,9 @@ class CanonicalReaderPort(Protocol):
         ...
 
 
-class EvidenceStorePort(Protocol):
-    """Stores evidence and recalls it by a query."""
-
-    async def add(self, evidence: Sequence[Evidence]) -> None:
-        """Store evidence; an id that is stored already keeps its first text."""
-        ...
-
-    async def recall(
-        self, cue: str, *, limit: int, lexical_only: bool = False
-    ) -> tuple[Candidate, ...]:
-        """Return at most `limit` candidates that match the cue, best first.
-
-        `lexical_only` restricts the result to evidence that shares terms with the cue.
-        """
-        ...
-
-    async def supersede(self, old_id: str, new_id: str) -> None:
-        """Record that the newer evidence replaces the older."""
-        ...
-
-
 @runtime_checkable
-class ReportingStorePort(Protocol):
-    """An evidence store that reports degraded operation."""
+class ReportingIndexPort(Protocol):
+    """An index that reports degraded operation."""
 
     def drain_notes(self) -> tuple[str, ...]:
         """Return and clear the notes about failures since the last call."""
@@ -142,27 +135,28 @@ class RecallIndexPort(Protocol):
         ...
 
 
-class QualifierPort(Protocol):
-    """Selects the recalled evidence that a state may be built from."""
+class ReaderPort(Protocol):
+    """Reads what the sentences of a user do in a conversation."""
 
-    async def qualify(
+    async def read(
         self,
-        candidates: Sequence[Candidate],
-        state: CompressedCognitiveState,
-        signal: TurnSignal,
-    ) -> Qualification:
-        """Return the candidates that are relevant to the decision, and the rejected ones."""
+        sentences: Sequence[str],
+        earlier: Sequence[EarlierSentence],
+        *,
+        dialogue: Sequence[str] = (),
+    ) -> tuple[Reading, ...]:
+        """Return one reading per sentence, in order.
+
+        `earlier` are sentences that a new one may change, lift or correct. `dialogue` are the
+        last messages before the sentences.
+        """
         ...
 
 
-class CompressorPort(Protocol):
-    """Writes the next state."""
+@runtime_checkable
+class MeteredReaderPort(Protocol):
+    """A reader that asks a language model."""
 
-    async def compress(
-        self,
-        signal: TurnSignal,
-        state: CompressedCognitiveState,
-        evidence: Sequence[Evidence],
-    ) -> Compression:
-        """Return the state that replaces `state`."""
+    def drain_usage(self) -> tuple[Usage, str]:
+        """Return and clear the usage since the last call, and why the model did not decide."""
         ...

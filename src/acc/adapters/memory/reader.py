@@ -1,0 +1,202 @@
+"""The embedded reader: what a sentence does, and which earlier sentence it refers to.
+
+A linear classifier scores the acts from the words. If earlier sentences are given, a second model
+scores every pair of the sentence and an earlier one, and both together decide. Pure Python; the
+same input gives the same result on every machine.
+"""
+
+import logging
+from collections.abc import Sequence
+from functools import lru_cache
+from math import log
+
+from acc.adapters.memory.reader_links import FEATURES, PAIR_ACTS, pair_features
+from acc.adapters.memory.reader_model import ACTS, ReaderWeights, load_weights, softmax
+from acc.domain.errors import AccError
+from acc.domain.text import one_line
+from acc.domain.value_objects.reading import REFERRING_ACTS, Act, EarlierSentence, Reading
+from acc.ports.outbound.model_ports import EmbedderPort
+
+log_ = logging.getLogger("acc.memory")
+
+#: Number of the newest earlier sentences that a new one is compared with.
+MAX_EARLIER = 200
+#: Below this probability from the words alone, a sentence is not compared with earlier ones.
+MIN_REFERENCE = 0.005
+_SCORE_DECIMALS = 6
+_SMALL = 1e-6
+_PAIRS = tuple(Act(name) for name in PAIR_ACTS)
+_PLAIN = tuple(act for act in ACTS if act not in REFERRING_ACTS)
+_MAX_NOTE_LENGTH = 300
+
+
+class EmbeddedReader:
+    """Implements ReaderPort with trained weights.
+
+    `embedder` adds the similarity of sentence vectors to the choice of the earlier sentence. If it
+    fails, words alone decide and the readings have a note. `min_rule` and `min_reference` are the
+    probabilities from which on a sentence is read as a standing rule and as a reference.
+    """
+
+    def __init__(
+        self,
+        *,
+        embedder: EmbedderPort | None = None,
+        weights: ReaderWeights | None = None,
+        min_rule: float = 0.5,
+        min_reference: float = 0.5,
+    ) -> None:
+        self._weights = weights or load_weights()
+        self._embedder = embedder
+        self._min_rule = min_rule
+        self._min_reference = min_reference
+        self._scores = lru_cache(maxsize=4_096)(self._weights.scores)
+
+    async def read(
+        self,
+        sentences: Sequence[str],
+        earlier: Sequence[EarlierSentence],
+        *,
+        dialogue: Sequence[str] = (),
+        turn_id: int | None = None,
+    ) -> tuple[Reading, ...]:
+        """Return what each sentence does; `dialogue` is not used."""
+        known = earlier[-MAX_EARLIER:]
+        turn = max((old.turn_id for old in known), default=0) + 1 if turn_id is None else turn_id
+        referring = [
+            text for text in sentences if known and self._reference_score(text) >= MIN_REFERENCE
+        ]
+        vectors, note = await self._vectors(referring, known)
+        return tuple(self._reading(text, known, turn, vectors, note) for text in sentences)
+
+    def score(self, text: str) -> dict[Act, float]:
+        """Return the probability of each act from the words of a sentence alone."""
+        return dict(zip(ACTS, self._scores(text), strict=True))
+
+    def _reference_score(self, text: str) -> float:
+        scores = self._scores(text)
+        return sum(scores[ACTS.index(act)] for act in _PAIRS)
+
+    async def _vectors(
+        self, sentences: Sequence[str], earlier: Sequence[EarlierSentence]
+    ) -> tuple[dict[str, Sequence[float]], str]:
+        """Return the vectors of all texts, and why there are none."""
+        if self._embedder is None or not sentences:
+            return {}, ""
+        texts = list(dict.fromkeys([*sentences, *(old.text for old in earlier)]))
+        try:
+            vectors = await self._embedder.embed(texts)
+            return dict(zip(texts, vectors, strict=True)), ""
+        except AccError as error:
+            reason = str(error)
+        # The embedder is user code: its failure must not fail the turn.
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+        reason = one_line(reason)[:_MAX_NOTE_LENGTH]
+        log_.warning("embedder failed, references are chosen by words only: %s", reason)
+        return {}, f"references were chosen by words only: {reason}"
+
+    def _reading(
+        self,
+        text: str,
+        earlier: Sequence[EarlierSentence],
+        turn: int,
+        vectors: dict[str, Sequence[float]],
+        note: str,
+    ) -> Reading:
+        scores, links = self._decide(text, earlier, turn, vectors)
+        act = self._act(scores)
+        target, target_score = "", 0.0
+        if links:
+            best = max(range(len(links)), key=lambda i: (links[i], i))
+            target, target_score = earlier[best].id, round(links[best], _SCORE_DECIMALS)
+        rounded = {name: round(value, _SCORE_DECIMALS) for name, value in scores.items()}
+        return Reading(
+            text=text,
+            act=act,
+            confidence=rounded[act],
+            scores=rounded,
+            end=len(text),
+            target=target,
+            target_score=target_score,
+            note=note,
+        )
+
+    def _decide(
+        self,
+        text: str,
+        earlier: Sequence[EarlierSentence],
+        turn: int,
+        vectors: dict[str, Sequence[float]],
+    ) -> tuple[dict[Act, float], list[float]]:
+        """Return the probability of each act and of each earlier sentence as its target."""
+        words = self._scores(text)
+        if not earlier or self._reference_score(text) < MIN_REFERENCE:
+            return self._without_references(words), []
+        cosines = [_dot(vectors[text], vectors[old.text]) for old in earlier] if vectors else []
+        rows = pair_features(
+            text,
+            turn,
+            [(old.text, old.turn_id, self._scores(old.text)) for old in earlier],
+            cosines,
+        )
+        parameters = self._weights.links_with_vectors if vectors else self._weights.links
+        plain, pairs = joint_scores(words, rows, parameters)
+        chances = softmax([*plain, *(score for pair in pairs for score in pair)])
+        scores = dict(zip(_PLAIN, chances, strict=False))
+        rest = chances[len(_PLAIN) :]
+        for i, act in enumerate(_PAIRS):
+            scores[act] = sum(rest[i :: len(_PAIRS)])
+        size = len(_PAIRS)
+        return scores, [sum(rest[i : i + size]) for i in range(0, len(rest), size)]
+
+    def _without_references(self, words: Sequence[float]) -> dict[Act, float]:
+        """Return the probabilities of a sentence that cannot refer to an earlier one."""
+        plain, _ = joint_scores(words, (), self._weights.links)
+        scores = dict(zip(_PLAIN, softmax(plain), strict=True))
+        return {act: scores.get(act, 0.0) for act in ACTS}
+
+    def _act(self, scores: dict[Act, float]) -> Act:
+        """Return the most probable act that reaches its threshold."""
+        allowed = list(ACTS)
+        if sum(scores[act] for act in _PAIRS) < self._min_reference:
+            allowed = list(_PLAIN)
+        else:
+            allowed = list(_PAIRS)
+        if scores[Act.SET] < self._min_rule and Act.SET in allowed:
+            allowed.remove(Act.SET)
+        return max(allowed, key=lambda act: scores[act])
+
+
+def joint_scores(
+    words: Sequence[float], rows: Sequence[Sequence[float]], parameters: Sequence[float]
+) -> tuple[list[float], list[list[float]]]:
+    """Return the scores of the acts without reference, and of each pair and referring act.
+
+    `parameters` are a factor and an offset for each act, the weights of the features of a pair for
+    each referring act, and for each of these the factor of the chance that there is a reference.
+    """
+    count, width = len(ACTS), len(FEATURES)
+    logs = [log(max(word, _SMALL)) for word in words]
+    own = [parameters[i] * logs[i] + parameters[count + i] for i in range(count)]
+    plain = [own[ACTS.index(act)] for act in _PLAIN]
+    any_reference = log(max(sum(words[ACTS.index(act)] for act in _PAIRS), _SMALL))
+    pairs = []
+    first = 2 * count
+    last = first + len(_PAIRS) * width
+    offsets = [
+        own[ACTS.index(act)] + parameters[last + i] * any_reference for i, act in enumerate(_PAIRS)
+    ]
+    weights = [parameters[first + i * width : first + (i + 1) * width] for i in range(len(_PAIRS))]
+    for row in rows:
+        pairs.append(
+            [
+                offset + sum(map(float.__mul__, weight, row))
+                for offset, weight in zip(offsets, weights, strict=True)
+            ]
+        )
+    return plain, pairs
+
+
+def _dot(left: Sequence[float], right: Sequence[float]) -> float:
+    return float(sum(a * b for a, b in zip(left, right, strict=True)))

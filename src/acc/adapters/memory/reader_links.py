@@ -1,0 +1,146 @@
+"""Features of a pair: a new sentence and the earlier sentence that it may refer to."""
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from math import log, sqrt
+
+from acc.domain.language import is_japanese, numbers, term_list, values
+from acc.domain.text import normalize_text
+
+#: Acts of a pair, in the order of the weights.
+PAIR_ACTS = ("change", "lift", "correct")
+_QUOTED = re.compile(r"[\"“”「」『』'‘’]([^\"“”「」『』]{1,40})[\"“”「」『』'‘’]")
+_UNIT = re.compile(r"\d+(?:[.,:]\d+)*\s*([^\W\d_]{1,8}|[%$€£¥円時分日月年人個台回行文字点本枚歳])")
+_SMALL = 1e-4
+#: In characters; longer sentences are compared by their beginning.
+_MAX_LENGTH = 300
+FEATURES = (
+    "bias",
+    "rule",
+    "fact",
+    "other",
+    "once",
+    "terms",
+    "characters",
+    "covered",
+    "no_overlap",
+    "same_number",
+    "other_number",
+    "same_unit",
+    "same_value",
+    "same_quote",
+    "distance",
+    "same_turn",
+    "newest_rule",
+    "newest_fact",
+    "vague_recent",
+    "candidates",
+    "cosine",
+    "cosine_rank",
+)
+
+
+@lru_cache(maxsize=4_096)
+def _grams(text: str) -> frozenset[str]:
+    """Return character n-grams of a sentence: pairs in Japanese, else groups of four."""
+    plain = " ".join(normalize_text(text[:_MAX_LENGTH]).casefold().split())
+    size = 2 if is_japanese(plain) else 4
+    return frozenset(plain[i : i + size] for i in range(max(1, len(plain) - size + 1)))
+
+
+@lru_cache(maxsize=4_096)
+def _units(text: str) -> frozenset[str]:
+    return frozenset(match[1].casefold() for match in _UNIT.finditer(normalize_text(text)))
+
+
+@lru_cache(maxsize=4_096)
+def _quotes(text: str) -> frozenset[str]:
+    return frozenset(match[1].casefold() for match in _QUOTED.finditer(normalize_text(text)))
+
+
+def _weights(sets: Sequence[frozenset[str]]) -> dict[str, float]:
+    """Return a weight for each item: the rarer among the candidates, the higher."""
+    counts: dict[str, int] = {}
+    for items in sets:
+        for item in items:
+            counts[item] = counts.get(item, 0) + 1
+    return {item: log(1.0 + (1.0 + len(sets)) / count) for item, count in counts.items()}
+
+
+def _cosine(new: frozenset[str], old: frozenset[str], weight: dict[str, float]) -> float:
+    shared = sum(weight[item] ** 2 for item in sorted(new & old))
+    if not shared:
+        return 0.0
+    unseen = log(2.0 + len(weight)) if weight else 1.0
+    total_new = sum(weight.get(item, min(unseen, 1.5)) ** 2 for item in sorted(new))
+    total_old = sum(weight[item] ** 2 for item in sorted(old))
+    return shared / sqrt(total_new * total_old)
+
+
+def pair_features(
+    text: str,
+    turn: int,
+    earlier: Sequence[tuple[str, int, Sequence[float]]],
+    cosines: Sequence[float] = (),
+) -> list[list[float]]:
+    """Return one row of FEATURES for each earlier sentence.
+
+    An earlier sentence is its text, its turn and the probabilities of its acts in the order of
+    `Act`. `cosines` are the similarities of sentence vectors, if there are any.
+    """
+    terms = [frozenset(term_list(old[:_MAX_LENGTH])) for old, _, _ in earlier]
+    grams = [_grams(old) for old, _, _ in earlier]
+    term_weight, gram_weight = _weights(terms), _weights(grams)
+    new_terms, new_grams = frozenset(term_list(text[:_MAX_LENGTH])), _grams(text)
+    new_numbers, new_units, new_values = numbers(text), _units(text), values(text)
+    new_quotes = _quotes(text)
+    rules = [scores[0] + scores[1] for _, _, scores in earlier]
+    facts = [scores[5] + scores[3] for _, _, scores in earlier]
+    newest_rule = max((i for i, p in enumerate(rules) if p > 0.4), default=-1)
+    newest_fact = max((i for i, p in enumerate(facts) if p > 0.4), default=-1)
+    vague = 1.0 / (1.0 + len(new_terms & set(term_weight)))
+    ranks = _ranks(cosines)
+    rows: list[list[float]] = []
+    for i, (old, old_turn, scores) in enumerate(earlier):
+        overlap = _cosine(new_terms, terms[i], term_weight)
+        similar = _cosine(new_grams, grams[i], gram_weight)
+        old_numbers = numbers(old)
+        distance = log(1.0 + max(0, turn - old_turn))
+        shared = len(new_terms & terms[i])
+        rows.append(
+            [
+                1.0,
+                log(rules[i] + _SMALL),
+                log(facts[i] + _SMALL),
+                log(scores[6] + _SMALL),
+                log(scores[4] + _SMALL),
+                sqrt(overlap),
+                sqrt(similar),
+                shared / (1.0 + len(terms[i])),
+                float(not shared),
+                float(bool(new_numbers & old_numbers)),
+                float(bool(new_numbers and old_numbers and not new_numbers & old_numbers)),
+                float(bool(new_units & _units(old))),
+                float(bool((new_values - new_numbers) & values(old))),
+                float(bool(new_quotes & _quotes(old)) or any(q in old for q in new_quotes)),
+                distance,
+                float(old_turn == turn),
+                float(i == newest_rule),
+                float(i == newest_fact),
+                vague * distance,
+                log(len(earlier)),
+                cosines[i] if cosines else 0.0,
+                ranks[i] if cosines else 0.0,
+            ]
+        )
+    return rows
+
+
+def _ranks(cosines: Sequence[float]) -> list[float]:
+    """Return 1 for the most similar, 1/2 for the second, and so on."""
+    order = sorted(range(len(cosines)), key=lambda i: (-cosines[i], i))
+    ranks = [0.0] * len(cosines)
+    for rank, i in enumerate(order):
+        ranks[i] = 1.0 / (1.0 + rank)
+    return ranks
