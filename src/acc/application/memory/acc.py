@@ -263,7 +263,7 @@ class AccMemory:
                 continue
             text = normalize_text(found[0].text)
             spans = [s for s in split_message(found[0].text) if str(s.start) == start]
-            if spans and (spans[0].end - spans[0].start) * 2 >= len(text):
+            if spans and (spans[0].end - spans[0].start) * 5 >= 4 * len(text):
                 await self._index.retire([old], replaced_by=replacement)
         self._retired = ()
 
