@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO
 
 from acc.application.agents.base import BaseAgent
+from acc.application.agents.callbacks import Plugin
 from acc.application.agents.validation import validate_names
 from acc.application.runtime.agent_memory import MemoryCache
 from acc.application.runtime.run import Services
 from acc.application.runtime.runner import SessionRunner
+from acc.application.runtime.type_variables import AnyDepsT, AnyOutputT
 from acc.bootstrap.mcp import LazyMcpConnections
 from acc.bootstrap.memory import RULES, compressor_name, is_memory_name, make_memory, token_counter
 from acc.bootstrap.models import (
@@ -37,23 +39,26 @@ GraphFormat = Literal["mermaid", "svg"]
 AGENT_MEMORIES = ("transcript", "retrieval", "acc")
 
 
-class Runner(SessionRunner):
+class Runner(SessionRunner[AnyDepsT, AnyOutputT]):
     """Runs an agent tree for the sessions of an application.
 
     `store` is "memory", the path of a SQLite file, or a pair of your own stores for sessions and
     artifacts. `models` defines model names in addition to "embedded" and those of providers, such
-    as "openai:gpt-5.2".
+    as "openai:gpt-5.2". `deps` are the dependencies of runs that are started without their own.
+    `plugins` have callbacks for all agents.
     """
 
     def __init__(
         self,
-        agent: BaseAgent,
+        agent: BaseAgent[AnyDepsT, AnyOutputT],
         *,
         app_name: str = "app",
         store: "str | Path | tuple[SessionStorePort, ArtifactStorePort]" = "memory",
         config: RunConfig | None = None,
         models: Mapping[str, LanguageModelPort] | None = None,
         services: Services | None = None,
+        deps: AnyDepsT | None = None,
+        plugins: Sequence[Plugin[AnyDepsT]] = (),
     ) -> None:
         if services is None and isinstance(agent, BaseAgent):
             names = _Names(validate=check_model_name)
@@ -63,6 +68,8 @@ class Runner(SessionRunner):
             app_name=app_name,
             services=services or make_services(store=store, models=models),
             config=config,
+            deps=deps,
+            plugins=plugins,
         )
 
 

@@ -3,24 +3,45 @@
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import msgspec
 
-from acc.application.agents.base import (
-    BaseAgent,
-    Callback,
-    check_callbacks,
-    check_model,
+from acc.application.agents.base import BaseAgent, check_callbacks, check_model, require
+from acc.application.agents.callbacks import (
+    MODEL_AND_TOOL_CALLBACKS,
+    AfterModelCallback,
+    AfterToolCallback,
+    BeforeModelCallback,
+    BeforeToolCallback,
+    ModelErrorCallback,
+    ToolErrorCallback,
+    callbacks_of,
+    first_result,
+    has_callback,
     maybe_await,
-    require,
+)
+from acc.application.agents.output import (
+    INVALID_OUTPUT,
+    OutputType,
+    PartialOutputs,
+    make_output_type,
 )
 from acc.application.runtime.agent_memory import MemoryChoice, TurnMemory
-from acc.application.runtime.context import RunContext
+from acc.application.runtime.context import UNSET, RunContext
+from acc.application.runtime.interrupts import RUN_LEVEL_ERRORS
+from acc.application.runtime.json_types import to_builtins
 from acc.application.runtime.model_call import call_model
-from acc.application.tools.execution import ToolExecutor, ToolOutcome
-from acc.application.tools.function_tool import as_tool, decode_model, json_schema, to_builtins
-from acc.application.tools.tool import TRANSFER_TOOL_NAME, AgentTool, Tool, TransferTool
+from acc.application.runtime.type_variables import (
+    DepsT,
+    JsonData,
+    MaybeAwaitable,
+    OneOrMore,
+    OutputT,
+)
+from acc.application.tools.execution import ToolExecutor, ToolOutcome, ToolRetries
+from acc.application.tools.function_tool import as_tool
+from acc.application.tools.tool import TRANSFER_TOOL_NAME, AgentTool, BaseTool, TransferTool
 from acc.application.tools.toolset import DynamicTools, Toolset, check_toolsets
 from acc.domain.errors import InvalidInput, InvalidTree, ModelOutputInvalid, StateMissing
 from acc.domain.value_objects.content import Part, ToolCall, Usage, text_part
@@ -34,54 +55,70 @@ from acc.ports.outbound.model_ports import (
     ToolSpec,
 )
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm
+
 #: A text, or a function from the context to a text.
-Instruction = str | Callable[[RunContext], Any]
+Instruction: TypeAlias = str | Callable[[RunContext[DepsT]], MaybeAwaitable[str]]
 _PLACEHOLDER = re.compile(
     r"\{\{|\}\}|\{(?:artifact\.([^{}?]+)|((?:(?:app|user|temp):)?[^\W\d]\w*))(\?)?\}"
 )
-_CODE_FENCE = "```"
-_BYTE_ORDER_MARK = "\ufeff"
 _FINAL_ANSWERS = (EventKind.MESSAGE, EventKind.DRAFT)
 _MODEL_RESPONSES = (*_FINAL_ANSWERS, EventKind.TOOL_CALLS, EventKind.FAULT)
 _MAX_INVALID_ANSWER_LENGTH = 2_000
-_INVALID_OUTPUT = (msgspec.MsgspecError, UnicodeEncodeError)
+
+
+def _unset() -> Any:
+    """Return the default of an option; Any, so that type checkers do not infer a type from it."""
+    return None
 
 
 @dataclass(kw_only=True, eq=False)
-class LlmAgent(BaseAgent):
+class LlmAgent(BaseAgent[DepsT, OutputT]):
     """An agent that reasons with a model. `Agent` is an alias.
 
+    `Agent[Deps, Output]` has the types of `ctx.deps` and of `result.output`. They can also be
+    given as `deps_type` and `output_type`; `output_schema` is another name of `output_type`. The
+    answer must then be JSON of the output type: a dataclass, a TypedDict, a msgspec.Struct, a
+    pydantic model, a list or a union of them. The default is str.
+
     `instruction` may contain placeholders such as `{email}`, or be a function of the context. The
-    answer is written to the state key `output_key`. With `output_schema`, a type such as a
-    dataclass, the answer must be JSON of that type. `memory` is transcript, retrieval, acc, None,
+    answer is written to the state key `output_key`. `memory` is transcript, retrieval, acc, None,
     or a function that creates a MemoryPort. The agent can transfer to sub-agents, its parent and
     its peers unless this is disallowed. After a transfer the new agent keeps the conversation; an
     agent with `returns_control` returns its answer to the agent that transferred to it.
 
-    `before_model_callback(ctx, prompt)` may return a text, a ModelResponse or another ModelRequest.
-    `after_model_callback(ctx, answer)` may return another text or ModelResponse.
-    `before_tool_callback(tool, arguments, ctx)` may return a result that replaces the call.
-    `after_tool_callback(tool, arguments, ctx, result)` may return another result.
+    A callback option is one function or a list. `before_model_callback(ctx, prompt)` may return a
+    text, a ModelResponse or another ModelRequest. `after_model_callback(ctx, response)` may return
+    another text or ModelResponse, and `on_model_error_callback(ctx, prompt, error)` one in place of
+    an error. `before_tool_callback(tool, arguments, ctx)` may return a result that replaces the
+    call, `after_tool_callback(tool, arguments, ctx, result)` another result, and
+    `on_tool_error_callback(tool, arguments, ctx, error)` one in place of an error.
     """
 
     model: str | LanguageModelPort = "embedded"
-    instruction: Instruction = ""
-    tools: Sequence[Tool | Toolset | BaseAgent | Callable[..., Any]] = ()
+    instruction: Instruction[DepsT] = ""
+    # Parameters of functions and the types in toolsets and agents are checked at run time.
+    tools: "Sequence[BaseTool | Toolset | BaseAgent | Callable[..., object]]" = ()
     output_key: str = ""
-    output_schema: Any = None
+    deps_type: "TypeForm[DepsT]" = field(default_factory=_unset)
+    output_type: "TypeForm[OutputT]" = field(default_factory=_unset)
+    output_schema: "TypeForm[OutputT]" = field(default_factory=_unset)
     memory: MemoryChoice | None = "transcript"
-    before_model_callback: Callback | None = None
-    after_model_callback: Callback | None = None
-    before_tool_callback: Callback | None = None
-    after_tool_callback: Callback | None = None
+    before_model_callback: OneOrMore[BeforeModelCallback[DepsT]] | None = None
+    after_model_callback: OneOrMore[AfterModelCallback[DepsT]] | None = None
+    on_model_error_callback: OneOrMore[ModelErrorCallback[DepsT]] | None = None
+    before_tool_callback: OneOrMore[BeforeToolCallback[DepsT]] | None = None
+    after_tool_callback: OneOrMore[AfterToolCallback[DepsT]] | None = None
+    on_tool_error_callback: OneOrMore[ToolErrorCallback[DepsT]] | None = None
     disallow_transfer_to_sub_agents: bool = False
     disallow_transfer_to_parent: bool = False
     disallow_transfer_to_peers: bool = False
     returns_control: bool = False
-    _own_tools: dict[str, Tool] = field(init=False, repr=False)
+    _own_tools: dict[str, BaseTool] = field(init=False, repr=False)
     _own_specs: tuple[ToolSpec, ...] = field(init=False, repr=False, default=())
     _toolsets: tuple[Toolset, ...] = field(init=False, repr=False, default=())
-    _schema: Mapping[str, Any] | None = field(init=False, repr=False, default=None)
+    _output: OutputType | None = field(init=False, repr=False, default=None)
 
     def check(self) -> None:
         """Raise InvalidTree if an option is invalid."""
@@ -99,13 +136,7 @@ class LlmAgent(BaseAgent):
                 self._check_agent_tool(tool.agent)
             self._own_tools[tool.name] = tool
         self._own_specs = tuple(tool.spec for tool in self._own_tools.values())
-        if self.output_schema is not None:
-            try:
-                self._schema = json_schema(self.output_schema)
-            except (TypeError, ValueError) as error:
-                raise InvalidTree(
-                    f"agent {self.name!r}: no JSON schema for output_schema: {error}"
-                ) from None
+        self._check_output_type()
         if not self.disallow_transfer_to_sub_agents:
             for child in self.sub_agents:
                 if not child.description:
@@ -116,13 +147,7 @@ class LlmAgent(BaseAgent):
 
     def _check_llm_options(self) -> None:
         check_model(self, self.model)
-        check_callbacks(
-            self,
-            "before_model_callback",
-            "after_model_callback",
-            "before_tool_callback",
-            "after_tool_callback",
-        )
+        check_callbacks(self, *MODEL_AND_TOOL_CALLBACKS)
         is_valid = isinstance(self.instruction, str) or callable(self.instruction)
         require(is_valid, self, "instruction", "a text or a function of the context")
         key = self.output_key
@@ -135,6 +160,42 @@ class LlmAgent(BaseAgent):
         )
         require(isinstance(self.tools, Iterable), self, "tools", "a list")
         self.tools = tuple(self.tools)
+
+    def _check_output_type(self) -> None:
+        """Set the output type, for which `output_schema` is another name."""
+        given, alias = self.output_type, self.output_schema
+        if given is not None and alias is not None and given != alias:
+            raise InvalidTree(
+                f"agent {self.name!r}: output_schema is another name of output_type; set only one"
+            )
+        option, of = ("output_type", given) if alias is None else ("output_schema", alias)
+        try:
+            self._output = None if of is None else make_output_type(of)
+        except (TypeError, ValueError) as error:
+            raise InvalidTree(
+                f"agent {self.name!r}: no JSON schema for {option}: {error}"
+            ) from None
+        resolved: Any = str if of is None else of
+        self.output_type = resolved
+        self.output_schema = cast("Any", None) if self._output is None else resolved
+
+    if not TYPE_CHECKING:
+
+        @property
+        def __orig_class__(self) -> object:
+            """Return the class with its types, such as `Agent[Deps, Output]`."""
+            return self.__dict__["__orig_class__"]
+
+        @__orig_class__.setter
+        def __orig_class__(self, alias: object) -> None:
+            # Called by typing after `Agent[Deps, Output](...)`.
+            self.__dict__["__orig_class__"] = alias
+            deps, output = alias.__args__
+            if self.deps_type is None:
+                self.deps_type = deps
+            if self.output_type is str and output not in (Any, str):
+                self.output_type = output
+                self._check_output_type()
 
     def _check_agent_tool(self, agent: BaseAgent) -> None:
         if agent is self:
@@ -152,7 +213,7 @@ class LlmAgent(BaseAgent):
                 )
 
     @property
-    def own_tools(self) -> Mapping[str, Tool]:
+    def own_tools(self) -> Mapping[str, BaseTool]:
         """Return the agent's tools by name, without those of toolsets."""
         return self._own_tools
 
@@ -173,8 +234,13 @@ class LlmAgent(BaseAgent):
 
     @property
     def json_schema(self) -> Mapping[str, Any] | None:
-        """Return the JSON schema of `output_schema`, if it is set."""
-        return self._schema
+        """Return the JSON schema of `output_type`, unless it is str."""
+        return None if self._output is None else self._output.schema
+
+    @property
+    def output(self) -> OutputType | None:
+        """Return the output type with its schema and decoder, or None for str."""
+        return self._output
 
     def transfer_targets(self) -> Iterator[BaseAgent]:
         """Yield the agents that this agent may transfer to."""
@@ -188,24 +254,20 @@ class LlmAgent(BaseAgent):
         if not self.disallow_transfer_to_peers and not parent.disallow_transfer_to_sub_agents:
             yield from (peer for peer in parent.sub_agents if peer is not self)
 
-    def parse_output(self, text: str) -> Any:
-        """Return an answer as the value to store; it must match `output_schema`, if set."""
-        if self.output_schema is None:
-            return text
-        body = strip_code_fence(text)
-        value = msgspec.json.decode(body, type=self.output_schema, dec_hook=decode_model)
-        return to_builtins(value)
+    def decode_output(self, text: str) -> object:
+        """Return an answer as a value of `output_type`; one of INVALID_OUTPUT if it is not."""
+        return text if self._output is None else self._output.decode(text)
 
-    def read_output(self, ctx: RunContext) -> Any:
+    def read_output(self, ctx: RunContext) -> JsonData:
         """Return the state value at `output_key`."""
         return ctx.state.get(self.output_key) if self.output_key else None
 
     def write_output(self, ctx: RunContext, text: str) -> None:
-        """Write a replacing answer to `output_key`, as text if it does not match the schema."""
+        """Write a replacing answer to `output_key`, as text if it has another type."""
         if self.output_key:
             try:
-                ctx.state[self.output_key] = self.parse_output(text)
-            except _INVALID_OUTPUT:
+                ctx.state[self.output_key] = to_builtins(self.decode_output(text))
+            except INVALID_OUTPUT:
                 ctx.state[self.output_key] = text
 
     async def run(self, ctx: RunContext) -> None:
@@ -219,7 +281,7 @@ Agent = LlmAgent
 class _ReasoningLoop:
     """The model calls and tool calls of one agent in one run."""
 
-    def __init__(self, agent: LlmAgent, ctx: RunContext) -> None:
+    def __init__(self, agent: LlmAgent[Any, Any], ctx: RunContext) -> None:
         self._agent = agent
         self._ctx = ctx
         self._model = ctx.services.model(agent.model)
@@ -236,6 +298,8 @@ class _ReasoningLoop:
         self._conversation = tuple(ctx.current_branch.thread)
         self._messages: list[PromptMessage] = []
         self._invalid_responses = 0
+        self._attempt = 1
+        self._retries = ToolRetries(ctx.config)
         self._memory: TurnMemory | None = None
 
     async def run(self) -> None:
@@ -261,12 +325,12 @@ class _ReasoningLoop:
         if recorded is not None and recorded.kind in _MODEL_RESPONSES:
             ctx.run.budget.add_usage(recorded.usage or Usage(llm_calls=1))
             if recorded.kind in _FINAL_ANSWERS:
-                return await ctx.finish("")
+                return await ctx.finish("", output=self._recorded_output(recorded.text))
             return await ctx.emit(recorded.kind)
         if self._dynamic_tools is not None:
             await self._dynamic_tools.refresh()
         response, usage = await self._call_model(await self._build_prompt(memory))
-        error = self._check_response(response)
+        error, output = self._check_response(response)
         if error:
             parts = text_part(response.text[:_MAX_INVALID_ANSWER_LENGTH])
             detail = {"error": error}
@@ -283,7 +347,13 @@ class _ReasoningLoop:
                 usage=usage,
                 detail={"dynamic_tools": names} if names else None,
             )
-        return await ctx.finish(response.text, usage=usage)
+        return await ctx.finish(response.text, usage=usage, output=output)
+
+    def _recorded_output(self, text: str) -> object:
+        try:
+            return self._agent.decode_output(text)
+        except INVALID_OUTPUT:
+            return UNSET  # the type has changed, or the text is that of a callback
 
     async def _build_prompt(self, memory: str) -> ModelRequest:
         instruction = self._agent.instruction
@@ -300,52 +370,70 @@ class _ReasoningLoop:
         )
 
     async def _call_model(self, prompt: ModelRequest) -> tuple[ModelResponse, Usage]:
-        agent, ctx = self._agent, self._ctx
-        response: ModelResponse | None = None
-        usage = Usage()
-        if agent.before_model_callback is not None:
-            replacement = await maybe_await(agent.before_model_callback, ctx, prompt)
+        ctx = self._ctx
+        for before in callbacks_of(ctx, "before_model_callback"):
+            replacement = await maybe_await(before, ctx, prompt)
             if isinstance(replacement, ModelRequest):
                 prompt = replacement
-            else:
-                response = _as_response("before_model_callback", replacement)
-        if response is None:
-            may_be_replaced = (
-                agent.after_model_callback is not None or agent.after_agent_callback is not None
-            )
-            response, usage = await call_model(
-                ctx,
-                self._model,
-                prompt,
-                memory_tokens=0 if self._memory is None else self._memory.tokens,
-                stream=not may_be_replaced,
-            )
-        if agent.after_model_callback is not None:
-            replacement = await maybe_await(agent.after_model_callback, ctx, response)
-            response = _as_response("after_model_callback", replacement) or response
-        return response, usage
+            elif (canned := _as_response("before_model_callback", replacement)) is not None:
+                return await self._replace_response(canned), Usage()
+        ctx.messages = prompt.messages
+        try:
+            response, usage = await self._send(prompt)
+        except RUN_LEVEL_ERRORS:
+            raise
+        except Exception as error:
+            handlers = callbacks_of(ctx, "on_model_error_callback")
+            replacement = await first_result(handlers, ctx, prompt, error) if handlers else None
+            handled = _as_response("on_model_error_callback", replacement)
+            if handled is None:
+                raise
+            response, usage = handled, Usage(llm_calls=1)
+            ctx.run.budget.add_usage(usage)  # the failed call counts
+        return await self._replace_response(response), usage
 
-    def _check_response(self, response: ModelResponse) -> str:
-        """Return what is wrong with a response; write a valid answer to `output_key`."""
+    async def _send(self, prompt: ModelRequest) -> tuple[ModelResponse, Usage]:
+        ctx, output = self._ctx, self._agent.output
+        may_be_replaced = has_callback(ctx, "after_model_callback") or has_callback(
+            ctx, "after_agent_callback"
+        )
+        partial = None if output is None else PartialOutputs(ctx, attempt=self._attempt)
+        return await call_model(
+            ctx,
+            self._model,
+            prompt,
+            memory_tokens=0 if self._memory is None else self._memory.tokens,
+            stream=not may_be_replaced,
+            deltas=partial,
+        )
+
+    async def _replace_response(self, response: ModelResponse) -> ModelResponse:
+        """Return the response as the after callbacks leave it."""
+        for after in callbacks_of(self._ctx, "after_model_callback"):
+            replacement = await maybe_await(after, self._ctx, response)
+            response = _as_response("after_model_callback", replacement) or response
+        return response
+
+    def _check_response(self, response: ModelResponse) -> tuple[str, object]:
+        """Return what is wrong with a response, or the output; write it to `output_key`."""
         if response.calls:
             if all(map(_is_valid_call, response.calls)):
-                return ""
-            return "a tool call needs a text id, a text name and named arguments"
+                return "", UNSET
+            return "a tool call needs a text id, a text name and named arguments", UNSET
         if not response.text.strip():
-            return "the answer is empty"
+            return "the answer is empty", UNSET
         agent = self._agent
-        if not agent.output_key and agent.output_schema is None:
-            return ""
         try:
-            value = agent.parse_output(response.text)
-        except _INVALID_OUTPUT as error:
-            return f"the answer must be JSON that matches the schema: {error}"
+            value = agent.decode_output(response.text)
+        except INVALID_OUTPUT as error:
+            return f"the answer must be JSON that matches the schema: {error}", UNSET
         if agent.output_key:
-            self._ctx.state[agent.output_key] = value
-        return ""
+            self._ctx.state[agent.output_key] = to_builtins(value)
+        return "", value
 
     def _request_correction(self, text: str, error: str) -> None:
         self._count_invalid_response(error)
+        self._attempt += 1
         if text:
             self._add_message("agent", self._agent.name, (Part(text=text),))
         request = f"That cannot be used: {error}. Answer again."
@@ -354,6 +442,7 @@ class _ReasoningLoop:
     async def _execute_tools(self, event: Event) -> bool:
         """Execute the tool calls; return True if the agent has finished."""
         ctx, agent = self._ctx, self._agent
+        ctx.messages = (*self._conversation, *self._messages)
         is_replay = event.step in ctx.run.journal.steps
         tools = self._tools
         available: Collection[str] = tools
@@ -367,8 +456,7 @@ class _ReasoningLoop:
             ctx,
             tools,
             available_names=available,
-            before=agent.before_tool_callback,
-            after=agent.after_tool_callback,
+            retries=self._retries,
             is_replay=is_replay,
         )
         outcomes = await executor.run(event.calls)
@@ -381,6 +469,7 @@ class _ReasoningLoop:
             self._count_invalid_response(str(outcomes[0].result.content["error"]))
         else:
             self._invalid_responses = 0
+        self._retries.count(tools, outcomes)
         if any(outcome.escalate for outcome in outcomes):
             ctx.escalated = True
             if ctx.transfer_to is None:  # after a transfer, the target provides the answer
@@ -399,7 +488,7 @@ class _ReasoningLoop:
             raise ModelOutputInvalid(self._agent.name, error, self._invalid_responses)
 
 
-def placeholders(instruction: Instruction) -> tuple[tuple[str, bool], ...]:
+def placeholders(instruction: object) -> tuple[tuple[str, bool], ...]:
     """Return the state keys of an instruction, each with True if it is optional."""
     if not isinstance(instruction, str) or "{" not in instruction:
         return ()
@@ -407,7 +496,7 @@ def placeholders(instruction: Instruction) -> tuple[tuple[str, bool], ...]:
     return tuple((match[2], bool(match[3])) for match in matches if match[2])
 
 
-async def render_instruction(ctx: RunContext, instruction: Instruction) -> str:
+async def render_instruction(ctx: RunContext, instruction: Instruction[Any]) -> str:
     """Return the instruction with its placeholders replaced from state and artifacts."""
     if not isinstance(instruction, str):
         text = await maybe_await(instruction, ctx)
@@ -432,20 +521,6 @@ async def render_instruction(ctx: RunContext, instruction: Instruction) -> str:
             pieces.append(await _placeholder_value(ctx, match))
     pieces.append(instruction[end:])
     return "".join(pieces)
-
-
-def strip_code_fence(text: str) -> str:
-    """Return the content of the code fence that ends a text, else the whole text.
-
-    A text with two fences is not split: the content between them is not valid JSON, and the model
-    receives this error.
-    """
-    text = text.strip().removeprefix(_BYTE_ORDER_MARK).strip()
-    _, fence, fenced = text.removesuffix(_CODE_FENCE).partition(_CODE_FENCE)
-    if not fence or not text.endswith(_CODE_FENCE):
-        return text
-    body = fenced.strip()
-    return body[4:] if body[:4].lower() == "json" else body
 
 
 def can_keep_conversation(agent: BaseAgent) -> bool:

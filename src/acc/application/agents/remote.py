@@ -63,7 +63,7 @@ _UNUSABLE_CODES = frozenset({"no_card", "no_interface", "untrusted_origin"})
 
 
 @dataclass(kw_only=True, eq=False)
-class RemoteAgent(BaseAgent):
+class RemoteAgent(BaseAgent[object, str]):
     """An agent of another server, called over A2A. It can be used wherever an agent can.
 
     `url` is the URL of its card or its base URL. `token` is a bearer token, or "env:NAME" for an

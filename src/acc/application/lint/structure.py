@@ -12,7 +12,7 @@ from acc.application.agents.llm import LlmAgent
 from acc.application.agents.router import RouterAgent
 from acc.application.agents.workflow import LoopAgent
 from acc.application.lint.data_flow import can_end_loop, tools_of
-from acc.application.tools.tool import AgentTool, Tool
+from acc.application.tools.tool import AgentTool, BaseTool
 from acc.domain.language import is_japanese, terms
 
 MAX_TOOLS = 10
@@ -343,7 +343,7 @@ def _requires_approval(agent: BaseAgent) -> bool:
     return False
 
 
-def _privilege_findings(agent: BaseAgent, tool: Tool) -> Iterator[Finding]:
+def _privilege_findings(agent: BaseAgent, tool: BaseTool) -> Iterator[Finding]:
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[_-]+", " ", tool.name)
     if _READS.match(name):
         return

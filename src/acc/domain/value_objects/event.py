@@ -11,7 +11,7 @@ from acc.domain.value_objects.run import RunStatus
 
 
 class EventKind(StrEnum):
-    """The kind of an event. The last three are shown and never stored."""
+    """The kind of an event. The last four are shown and never stored."""
 
     MESSAGE = "message"
     DRAFT = "draft"
@@ -27,11 +27,14 @@ class EventKind(StrEnum):
     FAULT = "fault"
     ENDED = "ended"
     DELTA = "delta"
+    PARTIAL_OUTPUT = "partial_output"
     PROGRESS = "progress"
     SNAPSHOT = "snapshot"
 
 
-TRANSIENT = frozenset({EventKind.DELTA, EventKind.PROGRESS, EventKind.SNAPSHOT})
+TRANSIENT = frozenset(
+    {EventKind.DELTA, EventKind.PARTIAL_OUTPUT, EventKind.PROGRESS, EventKind.SNAPSHOT}
+)
 
 
 class EventActions(Value, frozen=True, kw_only=True):
@@ -93,6 +96,13 @@ class Event(Value, frozen=True, kw_only=True):
             if part.result is not None:
                 return part.result
         return None
+
+    @property
+    def partial_output(self) -> Any:
+        """Return the JSON data of a partial output, which may still be rejected; else None."""
+        if self.kind is not EventKind.PARTIAL_OUTPUT:
+            return None
+        return self.parts[0].data
 
     @property
     def partial(self) -> bool:
