@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         RetrievalMemory as RetrievalMemory,
         TranscriptMemory as TranscriptMemory,
     )
+    from acc.application.runtime.agent_memory import MemoryName as MemoryName
     from acc.application.runtime.context import RunContext as RunContext, RunResult as RunResult
     from acc.application.tools.function_tool import (
         FunctionTool as FunctionTool,
@@ -121,6 +122,7 @@ _PUBLIC_NAMES = {
     "acc.application.agents.workflow": ("LoopAgent", "ParallelAgent", "SequentialAgent"),
     "acc.application.memory.acc": ("AccMemory",),
     "acc.application.memory.baselines": ("OracleMemory", "RetrievalMemory", "TranscriptMemory"),
+    "acc.application.runtime.agent_memory": ("MemoryName",),
     "acc.application.runtime.context": ("RunContext", "RunResult"),
     "acc.application.tools.function_tool": ("FunctionTool", "exit_loop", "tool"),
     "acc.application.tools.mcp": ("McpToolset",),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from acc.adapters.models.names import (
     LOCAL_INSTALL,
@@ -104,6 +104,25 @@ class ModelSettings:
     tokens_per_minute: float | None = None
 
 
+class ModelOptions(TypedDict, total=False):
+    """The fields of ModelSettings as arguments; None leaves a setting to the provider."""
+
+    base_url: str | None
+    api_key_env: str | None
+    temperature: float | None
+    top_p: float | None
+    max_tokens: int | None
+    seed: int | None
+    thinking: str | None
+    output: str | None
+    timeout: float | None
+    attempts: int | None
+    max_wait: float | None
+    concurrency: int | None
+    requests_per_minute: float | None
+    tokens_per_minute: float | None
+
+
 class ProviderModel:
     """A provider's model with settings: `ProviderModel("openai-chat:gpt-5.2", seed=7)`.
 
@@ -112,7 +131,9 @@ class ProviderModel:
     folder for answers. Client libraries are imported with the first request.
     """
 
-    def __init__(self, name: str, *, cache: str | Path | None = None, **settings: Any) -> None:
+    def __init__(
+        self, name: str, *, cache: str | Path | None = None, **settings: Unpack[ModelOptions]
+    ) -> None:
         unknown = sorted(settings.keys() - {item.name for item in fields(ModelSettings)})
         if unknown:
             raise InvalidInput(f"{name} has no setting {', '.join(unknown)}")

@@ -158,7 +158,7 @@ def test_setting_of_wrong_type_is_rejected(settings: Any, message: str) -> None:
 
 
 def test_none_leaves_a_setting_to_the_provider() -> None:
-    left = {"temperature": None, "max_tokens": None, "concurrency": None, "thinking": None}
+    left: Any = {"temperature": None, "max_tokens": None, "concurrency": None, "thinking": None}
     variables = ProviderModel(
         "openai:m", **left, timeout=3, api_key_env=None, output=None
     ).model_name
@@ -326,7 +326,7 @@ def test_provider_model_shows_settings_but_no_key(monkeypatch: pytest.MonkeyPatc
     moved = ProviderModel("openai-compatible:m?seed=2", base_url="http://127.0.0.1:1/v1")
     assert (moved.model_name.base_url, moved.model_name.seed) == ("http://127.0.0.1:1/v1", 2)
     with pytest.raises(InvalidInput, match="has no setting api_key"):
-        ProviderModel("openai:gpt-5.2", api_key="canary")
+        ProviderModel("openai:gpt-5.2", api_key="canary")  # type: ignore[call-arg]
     with pytest.raises(InvalidInput, match="no model 'embedded2'"):
         ProviderModel("embedded2")
 

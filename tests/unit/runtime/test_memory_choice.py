@@ -20,7 +20,7 @@ from acc import (
     make_memory,
     tool,
 )
-from acc.application.runtime.agent_memory import MemoryChoice
+from acc.application.runtime.agent_memory import MemoryChoice, MemoryName
 from acc.domain.errors import InvalidInput
 from acc.testing import ScriptedModel, call
 
@@ -95,7 +95,7 @@ async def test_agent_without_memory_does_not_remember() -> None:
 
 
 @pytest.mark.parametrize("memory", ["retrieval", "acc"])
-async def test_memory_can_be_named(memory: str) -> None:
+async def test_memory_can_be_named(memory: MemoryName) -> None:
     seen = await memory_in_prompts(
         memory, "The budget of project Lark is 900 EUR.", "What is the budget of project Lark?"
     )
@@ -104,7 +104,7 @@ async def test_memory_can_be_named(memory: str) -> None:
 
 async def test_unknown_memory_error_lists_names() -> None:
     with pytest.raises(InvalidInput, match="unknown memory 'elephant': choose one of transc"):
-        await turn(Agent(name="a", model=ScriptedModel("x"), memory="elephant"))
+        await turn(Agent(name="a", model=ScriptedModel("x"), memory=MemoryName("elephant")))
 
 
 @pytest.mark.parametrize("factory", [NoteMemory, lambda: NoteMemory()])

@@ -28,12 +28,12 @@ from acc.application.runtime.type_variables import (
     AnyDepsT,
     AnyOutputT,
     GenericDefaults,
-    JsonData,
     MaybeAwaitable,
     OneOrMore,
 )
 from acc.domain.errors import AccError, AgentFailed, InvalidTree
 from acc.domain.value_objects.approval import ApprovalDecision, RequestKind
+from acc.domain.value_objects.base import JsonData
 from acc.domain.value_objects.event import EventKind
 from acc.domain.value_objects.run import Grant
 

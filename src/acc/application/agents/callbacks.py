@@ -5,8 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
 from acc.application.runtime.context import RunContext
-from acc.application.runtime.type_variables import AnyDepsT, JsonData, MaybeAwaitable
+from acc.application.runtime.type_variables import (
+    AnyDepsT,
+    MaybeAwaitable,
+)
 from acc.domain.errors import InvalidInput
+from acc.domain.value_objects.base import JsonData
 from acc.domain.value_objects.content import ToolResult
 from acc.ports.outbound.model_ports import ModelRequest, ModelResponse
 

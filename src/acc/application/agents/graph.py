@@ -19,7 +19,6 @@ from acc.application.runtime.state import MergeRule
 from acc.application.runtime.type_variables import (
     AnyDepsT,
     AnyOutputT,
-    JsonData,
 )
 from acc.domain.errors import (
     AccError,
@@ -29,6 +28,7 @@ from acc.domain.errors import (
     InvalidTree,
     ReplayMismatch,
 )
+from acc.domain.value_objects.base import JsonData
 from acc.domain.value_objects.event import Event, EventKind
 
 #: Decides from the state whether an edge is taken: if the result, or what it awaits, is true.

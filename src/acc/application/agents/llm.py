@@ -34,7 +34,6 @@ from acc.application.runtime.json_types import to_builtins
 from acc.application.runtime.model_call import call_model
 from acc.application.runtime.type_variables import (
     DepsT,
-    JsonData,
     MaybeAwaitable,
     OneOrMore,
     OutputT,
@@ -44,6 +43,7 @@ from acc.application.tools.function_tool import as_tool
 from acc.application.tools.tool import TRANSFER_TOOL_NAME, AgentTool, BaseTool, TransferTool
 from acc.application.tools.toolset import DynamicTools, Toolset, check_toolsets
 from acc.domain.errors import InvalidInput, InvalidTree, ModelOutputInvalid, StateMissing
+from acc.domain.value_objects.base import JsonData
 from acc.domain.value_objects.content import Part, ToolCall, Usage, text_part
 from acc.domain.value_objects.event import Event, EventKind
 from acc.ports.outbound.memory_ports import MemoryPort
@@ -233,7 +233,7 @@ class LlmAgent(BaseAgent[DepsT, OutputT]):
         return self._toolsets
 
     @property
-    def json_schema(self) -> Mapping[str, Any] | None:
+    def json_schema(self) -> Mapping[str, JsonData] | None:
         """Return the JSON schema of `output_type`, unless it is str."""
         return None if self._output is None else self._output.schema
 

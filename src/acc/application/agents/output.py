@@ -12,8 +12,10 @@ import msgspec
 from acc.application.agents.base import BaseAgent
 from acc.application.runtime.context import UNSET, RunContext, RunResult
 from acc.application.runtime.json_types import decode_model, json_schema, to_builtins
-from acc.application.runtime.type_variables import AnyOutputT, JsonData
-from acc.domain.value_objects.base import Value
+from acc.application.runtime.type_variables import (
+    AnyOutputT,
+)
+from acc.domain.value_objects.base import JsonData, Value
 from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.run import RunStatus

@@ -4,7 +4,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, NewType, TypeAlias
 
 from acc.application.runtime.context import RunContext
 from acc.application.runtime.run import Run, memory_services
@@ -18,8 +18,12 @@ from acc.domain.value_objects.session import SessionKey
 from acc.ports.outbound.memory_ports import MemoryPort, MemoryView, RestorableMemoryPort
 
 log = logging.getLogger("acc.run")
+#: A name that type checkers do not know: `MemoryName("acc:openai:gpt-5.2")`.
+MemoryName = NewType("MemoryName", str)
 #: The name of a memory, a function that creates one, or a memory for a single session.
-MemoryChoice = str | MemoryPort | Callable[[], MemoryPort]
+MemoryChoice: TypeAlias = (
+    Literal["transcript", "retrieval", "acc"] | MemoryName | MemoryPort | Callable[[], MemoryPort]
+)
 _TURN_EVENTS = (EventKind.MESSAGE, EventKind.TOOL_RESULT, EventKind.ENDED)
 _MAX_TOOL_TEXT_LENGTH = 4_000
 _EVENTS_PER_PAGE = 500

@@ -13,11 +13,14 @@ from acc.application.runtime.interrupts import RunPaused, RunRejected
 from acc.application.runtime.json_types import encode_json
 from acc.application.runtime.run import Branch, Run, Services, state_changes
 from acc.application.runtime.state import StateView
-from acc.application.runtime.type_variables import AnyOutputT, ContextDepsT, JsonData
+from acc.application.runtime.type_variables import (
+    AnyOutputT,
+    ContextDepsT,
+)
 from acc.domain.errors import InvalidInput, OutputUnavailable, ReplayMismatch
 from acc.domain.text import replace_surrogates
 from acc.domain.value_objects.approval import InputAnswer, InputRequest, RequestKind
-from acc.domain.value_objects.base import Value
+from acc.domain.value_objects.base import JsonData, Value
 from acc.domain.value_objects.content import Part, Usage, text_part
 from acc.domain.value_objects.event import NO_ACTIONS, TRANSIENT, Event, EventActions, EventKind
 from acc.domain.value_objects.run import CallContext, Grant, RunConfig, RunStatus
@@ -267,7 +270,7 @@ class RunContext(Generic[ContextDepsT]):
         """End the run as rejected: the agent does not do what it was asked."""
         raise RunRejected(self.agent.name, reason)
 
-    async def progress(self, text: str, *, detail: Mapping[str, Any] | None = None) -> None:
+    async def progress(self, text: str, *, detail: Mapping[str, JsonData] | None = None) -> None:
         """Show the progress of a long operation; this is not stored."""
         self._check_text(text)
         await self.emit(EventKind.PROGRESS, parts=text_part(text), detail=detail)
@@ -331,8 +334,8 @@ class RunContext(Generic[ContextDepsT]):
         *,
         kind: RequestKind = RequestKind.INPUT,
         tool: str = "",
-        arguments: Mapping[str, Any] | None = None,
-        schema: Mapping[str, Any] | None = None,
+        arguments: Mapping[str, JsonData] | None = None,
+        schema: Mapping[str, JsonData] | None = None,
         expires_after: float | None = None,
     ) -> InputAnswer:
         """Return a person's answer; the run pauses here until there is one.
@@ -356,8 +359,8 @@ class RunContext(Generic[ContextDepsT]):
         *,
         kind: RequestKind = RequestKind.INPUT,
         tool: str = "",
-        arguments: Mapping[str, Any] | None = None,
-        schema: Mapping[str, Any] | None = None,
+        arguments: Mapping[str, JsonData] | None = None,
+        schema: Mapping[str, JsonData] | None = None,
         expires_after: float | None = None,
     ) -> tuple[InputRequest, InputAnswer]:
         """Return the request and the answer; the run pauses here until there is one."""

@@ -49,7 +49,6 @@ from acc.application.runtime.type_variables import (
     AnyDepsT,
     AnyOutputT,
     GenericDefaults,
-    JsonData,
 )
 from acc.domain.errors import (
     AccError,
@@ -62,7 +61,7 @@ from acc.domain.errors import (
     SessionWaiting,
 )
 from acc.domain.value_objects.approval import InputAnswer, InputRequest
-from acc.domain.value_objects.base import replace
+from acc.domain.value_objects.base import JsonData, replace
 from acc.domain.value_objects.content import Part, Usage, text_of, text_part
 from acc.domain.value_objects.event import NO_ACTIONS, Event, EventActions, EventKind
 from acc.domain.value_objects.run import CallContext, RunConfig, RunStatus

@@ -38,9 +38,6 @@ T = TypeVar("T")
 #: The result of a function or of an async function.
 MaybeAwaitable: TypeAlias = T | Awaitable[T]
 OneOrMore: TypeAlias = T | Sequence[T]
-#: JSON data. `Any`, because the application knows the type of each key and the library does not:
-#: with `object`, every read would need a cast.
-JsonData: TypeAlias = Any
 
 
 class GenericDefaults:

@@ -20,9 +20,13 @@ from acc.application.runtime.json_types import (
     json_schema,
     to_builtins,
 )
-from acc.application.runtime.type_variables import JsonData, ParametersP, ResultT
+from acc.application.runtime.type_variables import (
+    ParametersP,
+    ResultT,
+)
 from acc.application.tools.tool import AgentTool, BaseTool, ToolContext, check_tool_options
 from acc.domain.errors import InvalidTree
+from acc.domain.value_objects.base import JsonData
 from acc.ports.outbound.model_ports import ToolSpec
 
 _CONTEXT_NAMES = ("ctx", "context", "tool_context")

@@ -13,10 +13,10 @@ import msgspec
 
 from acc.application.agents.base import MAX_NAME_LENGTH, Confirm, check_name
 from acc.application.runtime.context import RunContext
-from acc.application.runtime.type_variables import JsonData
 from acc.application.tools.tool import TRANSFER_TOOL_NAME, BaseTool, ToolContext
 from acc.application.tools.toolset import Toolset
 from acc.domain.errors import AccError, InvalidInput, InvalidTree, RemoteFailed
+from acc.domain.value_objects.base import JsonData
 from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.endpoint import McpEndpoint, McpToolInfo, McpToolResult
 from acc.ports.outbound.mcp_ports import McpServerPort

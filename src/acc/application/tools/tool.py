@@ -18,10 +18,10 @@ from acc.application.runtime.type_variables import (
     AnyDepsT,
     ContextDepsT,
     GenericDefaults,
-    JsonData,
 )
 from acc.domain.errors import InvalidInput, InvalidTree
 from acc.domain.value_objects.approval import InputAnswer
+from acc.domain.value_objects.base import JsonData
 from acc.domain.value_objects.content import Part, Usage
 from acc.domain.value_objects.endpoint import DownloadLimits
 from acc.domain.value_objects.event import EventActions, EventKind

@@ -4,10 +4,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Generic
 
 from acc.application.runtime.context import RunContext
-from acc.application.runtime.type_variables import AnyDepsT, GenericDefaults, JsonData
+from acc.application.runtime.type_variables import (
+    AnyDepsT,
+    GenericDefaults,
+)
 from acc.application.tools.function_tool import as_tool
 from acc.application.tools.tool import BaseTool, ToolContext
 from acc.domain.errors import AccError, InvalidInput, InvalidTree, RemoteFailed
+from acc.domain.value_objects.base import JsonData
 from acc.domain.value_objects.content import ToolCall
 from acc.ports.outbound.model_ports import ToolSpec
 

@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any
 
 from acc.domain.value_objects.approval import InputAnswer, InputRequest
-from acc.domain.value_objects.base import Value
+from acc.domain.value_objects.base import JsonData, Value
 from acc.domain.value_objects.content import Part, ToolCall, ToolResult, Usage, text_of
 from acc.domain.value_objects.run import RunStatus
 
@@ -43,9 +42,9 @@ class EventActions(Value, frozen=True, kw_only=True):
     `branch_delta` was written inside a parallel branch and takes effect when the branches join.
     """
 
-    state_delta: Mapping[str, Any] = {}
+    state_delta: Mapping[str, JsonData] = {}
     state_removed: tuple[str, ...] = ()
-    branch_delta: Mapping[str, Any] = {}
+    branch_delta: Mapping[str, JsonData] = {}
     branch_removed: tuple[str, ...] = ()
     transfer_to_agent: str = ""
     escalate: bool = False
@@ -73,7 +72,7 @@ class Event(Value, frozen=True, kw_only=True):
     request: InputRequest | None = None
     answer: InputAnswer | None = None
     status: RunStatus | None = None
-    detail: Mapping[str, Any] = {}
+    detail: Mapping[str, JsonData] = {}
     at: float = 0.0
     request_id: str = ""
     trace_id: str = ""
@@ -98,7 +97,7 @@ class Event(Value, frozen=True, kw_only=True):
         return None
 
     @property
-    def partial_output(self) -> Any:
+    def partial_output(self) -> JsonData:
         """Return the JSON data of a partial output, which may still be rejected; else None."""
         if self.kind is not EventKind.PARTIAL_OUTPUT:
             return None

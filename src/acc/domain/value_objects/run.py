@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.base import Value, set_field
+from acc.domain.value_objects.base import JsonData, Value, set_field
 
 Stub = str | Callable[[Any], str | Awaitable[str]]
 
@@ -71,7 +71,7 @@ class CallContext(Value, frozen=True, kw_only=True):
     caller: str
     permissions: Collection[str] | None = None
     message_id: str = ""
-    metadata: Mapping[str, Any] = {}
+    metadata: Mapping[str, JsonData] = {}
 
     def __post_init__(self) -> None:
         ids = (self.request_id, self.trace_id, self.caller, self.message_id)
