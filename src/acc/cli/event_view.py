@@ -44,6 +44,7 @@ _DETAIL_KINDS = frozenset(
         EventKind.MEMORY,
         EventKind.INPUT,
         EventKind.INPUT_REQUIRED,
+        EventKind.PARTIAL_OUTPUT,
         EventKind.SNAPSHOT,
     }
 )

@@ -41,7 +41,7 @@ def check_deps(required: RequiredDeps, deps: object) -> None:
             given = "the run has none" if deps is None else f"got {type(deps).__name__}"
             raise InvalidInput(
                 f"{owner} needs deps of type {needed.__name__}; {given}. Pass deps=... to run, "
-                "stream and resume, or to the Runner"
+                "stream and resume, or to Runner or create_app"
             )
 
 
