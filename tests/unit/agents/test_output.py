@@ -365,3 +365,43 @@ def test_every_prefix_of_json_is_completed_to_valid_json(value: Any, data: st.Da
     completed = complete_json(prefix)
     assert type(msgspec.json.decode(completed)) is type(value)
     assert complete_json(text) == text
+
+
+async def test_subclass_of_typed_agent_has_its_types() -> None:
+    class Reporter(Agent[None, Weather]):
+        pass
+
+    class Special(Reporter):
+        pass
+
+    for kind in (Reporter, Special):
+        agent = kind(name="a", model=model('{"city": "X"}'))
+        assert (await turn(agent)).output == Weather("X")
+
+
+async def test_partial_outputs_leave_out_branches_and_agents_used_as_tools() -> None:
+    helper = Agent(name="helper", model=model("inner text"), description="Helps.")
+    outer = Agent(name="a", model=model(call("helper", request="x"), "outer"), tools=[helper])
+    assert {item.author for item in await partials(outer)} == {"a"}
+    both = ParallelAgent(name="p", sub_agents=[Agent(name="x", model=model("one two")), says("y")])
+    (last,) = await partials(both)
+    assert last.output == {"x": "one two", "y": "y"}
+
+
+async def test_partial_outputs_after_transfer_have_the_type_of_the_root() -> None:
+    target = Agent(name="t", model=model('{"city": "X"}'), output_type=Weather, description="w")
+    root = Agent(
+        name="r", model=model(call("transfer_to_agent", agent_name="t")), sub_agents=[target]
+    )
+    found = await partials(root)
+    assert [item.output for item in found] == [None, None, '{"city": "X"}']
+    assert [item.data for item in found] == [{}, {"city": "X"}, '{"city": "X"}']
+    other = Agent(
+        name="r",
+        model=model(call("transfer_to_agent", agent_name="u")),
+        output_type=Problem,
+        sub_agents=[Agent(name="u", model=model("plain"), description="w")],
+    )
+    last = (await partials(other))[-1]
+    assert (last.output, last.data) == (None, "plain")
+    assert last.result is not None and last.result.status is RunStatus.COMPLETED

@@ -172,37 +172,38 @@ class BaseAgent(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
             _log(ctx, "agent finished")
 
     async def _execute(self, ctx: RunContext[Any]) -> None:
-        config = ctx.run.config
         try:
-            if (config.stubs or config.debug) and await _answer_with(ctx, _stub):
-                ctx.run.mark_unreplayed(ctx.path)
-                return
-            if self.confirm:
-                await _require_approval(ctx)
-            if await _answer_before(ctx):
-                return
-            thread_length = len(ctx.current_branch.thread)
-            answer: object = await self.run(ctx)
-            if answer is not None:
-                await ctx.finish(answer)
-            if after := callbacks_of(ctx, "after_agent_callback"):
-                await _finish_with(ctx, after, thread_length)
+            await self._answer(ctx)
         except BaseException as error:
             if is_control_flow(error):
                 raise
-            failure = self._failure(error)
-            if not isinstance(failure, Exception) or not await _answer_error(ctx, failure):
-                raise failure from failure.__cause__
+            if isinstance(error, AccError):
+                if not await _answer_error(ctx, error):
+                    raise
+                return
+            failure = AgentFailed(self.name, f"{type(error).__name__}: {error}")
+            failure.__cause__ = error
+            pause = paused_in_group(error)
+            if pause is not None or not await _answer_error(ctx, failure):
+                raise (pause or failure) from error
 
-    def _failure(self, error: BaseException) -> BaseException:
-        """Return what an exception means for the run: an error, or a pause."""
-        if isinstance(error, AccError):
-            return error
-        failure = paused_in_group(error) or AgentFailed(
-            self.name, f"{type(error).__name__}: {error}"
-        )
-        failure.__cause__ = error
-        return failure
+    async def _answer(self, ctx: RunContext[Any]) -> None:
+        """Run with stubs, confirmation and callbacks."""
+        config = ctx.run.config
+        if (config.stubs or config.debug) and await _answer_with(ctx, _stub):
+            ctx.run.mark_unreplayed(ctx.path)
+            return
+        if self.confirm:
+            await _require_approval(ctx)
+        for before in callbacks_of(ctx, "before_agent_callback"):
+            if await _answer_with(ctx, before):
+                return
+        thread_length = len(ctx.current_branch.thread)
+        answer: object = await self.run(ctx)
+        if answer is not None:
+            await ctx.finish(answer)
+        if after := callbacks_of(ctx, "after_agent_callback"):
+            await _finish_with(ctx, after, thread_length)
 
     def _check_options(self) -> None:
         """Raise InvalidTree if an option that every agent has is invalid."""
@@ -285,14 +286,6 @@ def check_name(name: object, what: str) -> None:
         raise InvalidTree(f"the name {name!r} is longer than {MAX_NAME_LENGTH} characters")
     if name in _RESERVED_NAMES:
         raise InvalidTree(f"the name {name!r} is reserved for messages of people")
-
-
-async def _answer_before(ctx: RunContext) -> bool:
-    """Answer with the text of the first before callback that returns one."""
-    for callback in callbacks_of(ctx, "before_agent_callback"):
-        if await _answer_with(ctx, callback):
-            return True
-    return False
 
 
 async def _answer_with(ctx: RunContext, callback: Callback) -> bool:

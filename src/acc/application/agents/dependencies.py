@@ -1,7 +1,7 @@
 """Check that a run gets the dependencies that its agents and tools declare."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from acc.application.agents.base import BaseAgent
 from acc.domain.errors import InvalidInput, InvalidTree
@@ -43,6 +43,21 @@ def check_deps(required: RequiredDeps, deps: object) -> None:
                 f"{owner} needs deps of type {needed.__name__}; {given}. Pass deps=... to run, "
                 "stream and resume, or to Runner or create_app"
             )
+
+
+def declared_types(agent_class: type[Any], base: type[Any]) -> tuple[Any, ...]:
+    """Return the types with which a class derives from a generic base, or an empty tuple.
+
+    For `class Clerk(Agent[Deps, Report])` these are Deps and Report.
+    """
+    for ancestor in agent_class.__mro__:
+        for alias in ancestor.__dict__.get("__orig_bases__", ()):
+            types = getattr(alias, "__args__", ())
+            if getattr(alias, "__origin__", None) is base and not any(
+                isinstance(each, TypeVar) for each in types
+            ):
+                return tuple(types)
+    return ()
 
 
 def _is_checkable(of: object) -> bool:

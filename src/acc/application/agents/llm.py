@@ -21,6 +21,7 @@ from acc.application.agents.callbacks import (
     has_callback,
     maybe_await,
 )
+from acc.application.agents.dependencies import declared_types
 from acc.application.agents.output import (
     INVALID_OUTPUT,
     OutputType,
@@ -137,6 +138,8 @@ class LlmAgent(BaseAgent[DepsT, OutputT]):
             self._own_tools[tool.name] = tool
         self._own_specs = tuple(tool.spec for tool in self._own_tools.values())
         self._check_output_type()
+        if types := declared_types(type(self), LlmAgent):
+            self._declare(*types)
         if not self.disallow_transfer_to_sub_agents:
             for child in self.sub_agents:
                 if not child.description:
@@ -190,12 +193,16 @@ class LlmAgent(BaseAgent[DepsT, OutputT]):
         def __orig_class__(self, alias: object) -> None:
             # Called by typing after `Agent[Deps, Output](...)`.
             self.__dict__["__orig_class__"] = alias
-            deps, output = alias.__args__
-            if self.deps_type is None:
-                self.deps_type = deps
-            if self.output_type is str and output not in (Any, str):
-                self.output_type = output
-                self._check_output_type()
+            if len(alias.__args__) == 2:
+                self._declare(*alias.__args__)
+
+    def _declare(self, deps: Any, output: Any) -> None:
+        """Use the types of `Agent[Deps, Output]` for what was not given as an option."""
+        if self.deps_type is None:
+            self.deps_type = deps
+        if self.output_type is str and output not in (Any, str):
+            self.output_type = output
+            self._check_output_type()
 
     def _check_agent_tool(self, agent: BaseAgent) -> None:
         if agent is self:

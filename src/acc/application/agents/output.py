@@ -15,10 +15,10 @@ from acc.application.runtime.json_types import decode_model, json_schema, to_bui
 from acc.application.runtime.type_variables import (
     AnyOutputT,
 )
+from acc.domain.errors import OutputUnavailable
 from acc.domain.value_objects.base import JsonData, Value
 from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.event import Event, EventKind
-from acc.domain.value_objects.run import RunStatus
 
 #: What `OutputType.decode` raises for an answer of another type.
 INVALID_OUTPUT = (msgspec.MsgspecError, UnicodeEncodeError, RecursionError)
@@ -40,8 +40,10 @@ class PartialOutput(Value, Generic[AnyOutputT], frozen=True, kw_only=True):
     type, or None while something required is missing; a list has its complete items. `attempt`
     counts from 1: if the model's answer is rejected, the next attempt starts again. The last
     partial output of a stream has the `result`; everything before it can still be rejected.
+    `author` is the agent that generates it.
     """
 
+    author: str
     data: JsonData
     output: AnyOutputT | None = None
     attempt: int = 1
@@ -112,35 +114,46 @@ class OutputAssembler(Generic[AnyOutputT]):
         self._text = ""
 
     def update(self, item: Event | RunResult[AnyOutputT]) -> PartialOutput[AnyOutputT] | None:
-        """Return the next partial output, or None if an event does not change it."""
+        """Return the next partial output, or None if an event does not change it.
+
+        Branches and agents that are used as tools do not answer, so they are left out.
+        """
         if isinstance(item, RunResult):
-            is_complete = item.status is RunStatus.COMPLETED
-            output = item.output if is_complete else None
-            data = to_builtins(output) if is_complete else None
-            return PartialOutput(data=data, output=output, result=item)
+            return _final(item)
+        if item.branch or self._root.find(item.author) is None:
+            return None
         if item.kind is EventKind.DELTA:
             if item.author != self._author:
                 self._author, self._text = item.author, ""
             self._text += item.text
-            return self._partial(self._text, self._text, item)
+            return self._partial(item, self._text, self._text)
         if item.kind is EventKind.PARTIAL_OUTPUT:
-            return self._partial(item.partial_output, UNSET, item)
+            return self._partial(item, item.partial_output, UNSET)
         if item.kind in (EventKind.MESSAGE, EventKind.TOOL_CALLS, EventKind.FAULT):
             self._text = ""
         return None
 
-    def _partial(self, data: JsonData, text: object, event: Event) -> PartialOutput[AnyOutputT]:
-        """Return data as a value of the type of the agent that generates it."""
-        agent = self._root.find(event.author)
-        type_ = getattr(agent, "output", None)
-        value: Any = text
-        if isinstance(type_, OutputType):
-            value = type_.convert_partial(data)
+    def _partial(self, event: Event, data: JsonData, text: object) -> PartialOutput[AnyOutputT]:
+        """Return data as a value of the root's type or, in a workflow, of the author's type."""
+        root = self._root
+        agent = root if hasattr(root, "output") else root.find(event.author)
+        of = getattr(agent, "output", None)
+        value: Any = of.convert_partial(data) if isinstance(of, OutputType) else text
         return PartialOutput(
+            author=event.author,
             data=data,
             output=None if value is UNSET else value,
             attempt=event.detail.get("attempt", 1),
         )
+
+
+def _final(result: RunResult[AnyOutputT]) -> PartialOutput[AnyOutputT]:
+    author = result.answered_by
+    try:
+        output = result.output
+    except OutputUnavailable:  # the result has the reason
+        return PartialOutput(author=author, data=result.text or None, result=result)
+    return PartialOutput(author=author, data=to_builtins(output), output=output, result=result)
 
 
 class PartialOutputs:

@@ -423,7 +423,7 @@ async def _request_inputs(
     for request in requests:
         expires_at = request.expires_at
         try:
-            _, answer = await ctx.fork("asked").ask(
+            _, answer = await ctx.fork("asked").ask_with_request(
                 request.message,
                 kind=request.kind,
                 tool=request.tool,

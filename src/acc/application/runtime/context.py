@@ -343,7 +343,7 @@ class RunContext(Generic[ContextDepsT]):
         `schema` is a JSON schema of the answer's value. The request expires after `expires_after`
         seconds.
         """
-        _, answer = await self.ask(
+        _, answer = await self.ask_with_request(
             message,
             kind=kind,
             tool=tool,
@@ -354,6 +354,16 @@ class RunContext(Generic[ContextDepsT]):
         return answer
 
     async def ask(
+        self,
+        message: str,
+        *,
+        schema: Mapping[str, JsonData] | None = None,
+        expires_after: float | None = None,
+    ) -> InputAnswer:
+        """Return a person's answer, like `ToolContext.ask`; short for `request_input`."""
+        return await self.request_input(message, schema=schema, expires_after=expires_after)
+
+    async def ask_with_request(
         self,
         message: str,
         *,

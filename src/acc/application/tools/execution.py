@@ -223,7 +223,7 @@ class ToolExecutor:
         displayed = display_arguments(tool, arguments)
         error = ""
         while True:
-            request, answer = await scope.ask(
+            request, answer = await scope.ask_with_request(
                 error + question,
                 kind=RequestKind.CONFIRMATION,
                 tool=tool.name,
