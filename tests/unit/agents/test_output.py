@@ -219,13 +219,13 @@ async def test_answer_of_callback_is_decoded() -> None:
         after_agent_callback=lambda ctx, text: text.replace("X", "Y"),
     )
     assert (await turn(agent)).output == Weather("Y")
-    kept = Agent(
+    unchanged = Agent(
         name="a",
         model=model('{"city": "X"}'),
         output_type=Weather,
         after_agent_callback=lambda ctx, text: None,
     )
-    assert (await turn(kept)).output == Weather("X")
+    assert (await turn(unchanged)).output == Weather("X")
 
 
 async def stream(agent: Agent[Any, Any], **options: Any) -> list[Event]:
