@@ -29,7 +29,7 @@ MAX_RATIO = 2.0
 _ROUNDS = 30
 _CALLS = 20
 _STREAMS = 50
-_PROMPT = ModelRequest(query="What is the rollback window?", instruction="Answer briefly.")
+_PROMPT = ModelRequest.of("What is the rollback window?", instruction="Answer briefly.")
 _CLIENTS = {
     "anthropic": "Anthropic's own client",
     "google": "Google's own client",
@@ -143,7 +143,7 @@ async def alternate(calls: list[Callable[[], Awaitable[object]]]) -> list[list[f
 
 async def measure_streams(url: str) -> list[Measurement]:
     """Run 50 streams at once repeatedly, and measure the growth of memory."""
-    prompt = ModelRequest(query="Tell me.")
+    prompt = ModelRequest.of("Tell me.")
     async with acc_model(f"openai-compatible:bench@{url}") as model:
 
         async def one() -> None:

@@ -30,7 +30,7 @@ from acc.domain.value_objects.live_evaluation import (
     EvaluationTurnQuery,
     JudgeTurnResult,
 )
-from acc.domain.value_objects.memory import Decision, Evidence, TurnSignal
+from acc.domain.value_objects.memory import ConversationTurn, Evidence, TurnSignal
 from acc.testing import queries, verdict
 
 
@@ -171,7 +171,7 @@ def bench_long_session() -> list[Measurement]:
             signal = TurnSignal(turn_id=number, text=text)
             started = time.process_time()
             view = await memory.view(signal)
-            await memory.record(signal, Decision(turn_id=number, text="Noted."))
+            await memory.record(ConversationTurn.of(number, text, "Noted."))
             costs.append((time.process_time() - started) * 1000)
             most = max(most, view.tokens)
         return costs, most

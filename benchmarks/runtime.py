@@ -36,7 +36,7 @@ class Instant:
 
 class CallsOnce:
     async def complete(self, prompt: ModelRequest) -> ModelResponse:
-        return ANSWER if prompt.messages else CALL
+        return ANSWER if prompt.following else CALL
 
 
 @tool

@@ -80,7 +80,7 @@ class CallsToolOnce:
 
     async def complete(self, prompt: ModelRequest) -> ModelResponse:
         """Return the call, or the answer once there is a result."""
-        return ANSWER if prompt.messages else CALL
+        return ANSWER if prompt.following else CALL
 
 
 @tool

@@ -5,7 +5,7 @@ Run it: python examples/acc_memory_in_your_loop.py
 
 import asyncio
 
-from acc import Decision, TurnSignal, acc_memory
+from acc import ConversationTurn, MemoryView, TurnSignal, acc_memory
 
 CONVERSATION = [
     "Our goal is to restore checkout before 18:00. Keep every answer to at most 40 words.",
@@ -17,19 +17,19 @@ CONVERSATION = [
 ]
 
 
-async def answer(memory: str, query: str) -> str:
-    """Replace this with your model, which gets only `memory` and `query`."""
-    return f"(an answer from {len(memory)} characters of memory)"
+async def answer(memory: MemoryView, query: str) -> str:
+    """Replace this with your model, which gets only the memory and the query."""
+    text, messages = len(memory.text), len(memory.messages)
+    return f"(an answer from {text} characters of memory and {messages} earlier messages)"
 
 
 async def main() -> None:
     """Run the conversation and print the state and the rejected evidence."""
     memory = acc_memory(budget=256)
     for turn_id, query in enumerate(CONVERSATION, start=1):
-        signal = TurnSignal(turn_id=turn_id, text=query)
-        view = await memory.view(signal)
-        decision = Decision(turn_id=turn_id, text=await answer(view.text, query))
-        await memory.record(signal, decision)
+        view = await memory.view(TurnSignal(turn_id=turn_id, text=query))
+        reply = await answer(view, query)
+        await memory.record(ConversationTurn.of(turn_id, query, reply))
     print(view.text)
     print(f"\n{view.tokens} tokens of at most 256")
     assert view.trace is not None

@@ -39,7 +39,7 @@ research_agent = Agent(
 writer_agent = Agent(
     name="writer",
     model=ScriptedModel(
-        lambda prompt: "レポート: " + next(m.text for m in prompt.messages if m.text),
+        lambda prompt: "レポート: " + next(m.text for m in prompt.following if m.text),
         "見出しは「蓄電池が支える再エネ」です。",
     ),
     instruction="熟練したライターです。提供された情報を整合性のあるレポートにまとめます。",

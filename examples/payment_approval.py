@@ -40,7 +40,7 @@ def pay(payee: str, amount: int) -> str:
 
 def clerk(prompt: ModelRequest) -> ToolCall | str:
     """Return the response of the model / 実際のモデルの代わりです。"""
-    if not prompt.messages:
+    if not prompt.following:
         return call("pay", payee="青葉商店", amount=int(re.findall(r"\d+", prompt.query)[0]))
     return str(last_result(prompt))
 

@@ -39,7 +39,7 @@ def work(prompt: ModelRequest) -> ToolCall | str:
     metric = prompt.query.split()[-1]
     if "measure" not in prompt.instruction or metric not in SENSORS:
         return f"The {metric} is at 40 %."
-    if not any(message.role == "tool" for message in prompt.messages):
+    if not any(message.role == "tool" for message in prompt.following):
         return call("probe", metric=metric)
     return f"The {metric} is at {last_result(prompt)} %."
 

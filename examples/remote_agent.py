@@ -32,7 +32,7 @@ def pay(amount: int) -> str:
 
 def clerk(prompt: ModelRequest) -> ToolCall | str:
     """Return the response of the model / 実際のモデルの代わりです。"""
-    if not prompt.messages:
+    if not prompt.following:
         return call("pay", amount=int(re.findall(r"\d+", prompt.query)[0]))
     return str(last_result(prompt))
 
@@ -69,7 +69,7 @@ def make_runner(url: str, store: Path) -> Runner:
     """
     reporter = Agent(
         name="reporter",
-        model=ScriptedModel(lambda prompt: f"報告 / report: {prompt.messages[-1].parts[0].text}"),
+        model=ScriptedModel(lambda prompt: f"報告 / report: {prompt.following[-1].parts[0].text}"),
     )
     remote = RemoteAgent(name="payment", url=url, description="Pays.", allow=["127.0.0.1"])
     return Runner(SequentialAgent(name="office", sub_agents=[remote, reporter]), store=store)

@@ -36,12 +36,12 @@ def analyze_entities(tool_context: ToolContext) -> str:
 
 def extract(prompt: ModelRequest) -> ToolCall | str:
     """Return the response of the model: call the tool with the message."""
-    return "Extracted." if prompt.messages else call("extract_data", text=prompt.query)
+    return "Extracted." if prompt.following else call("extract_data", text=prompt.query)
 
 
 def analyze(prompt: ModelRequest) -> ToolCall | str:
     """Return the response of the model: call the tool, then return its result."""
-    called = prompt.messages[-1].role == "tool"
+    called = prompt.following[-1].role == "tool"
     return str(last_result(prompt)) if called else call("analyze_entities")
 
 

@@ -53,6 +53,17 @@ def test_code_block_runs(block: str, tmp_path: Path) -> None:
     runpy.run_path(str(file), run_name="__main__")
 
 
+def test_quick_start_of_agents_calls_its_tool(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (block, *_) = BLOCK.findall((ROOT / "docs" / "agents.md").read_text(encoding="utf-8"))
+    test_code_block_runs(block, tmp_path)
+    first, *events = capsys.readouterr().out.splitlines()
+    assert "'email_ok': True" in first
+    assert "tool_calls=1" in first
+    assert any("validator message is_valid: true." in event for event in events)
+
+
 @pytest.mark.parametrize(
     "source",
     [pytest.param(path.read_text(encoding="utf-8"), id=path.name) for path in EXAMPLES] + BLOCKS,

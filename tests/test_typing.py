@@ -12,14 +12,11 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 from pathlib import Path
-from typing import get_type_hints
 
 import pytest
 
 import acc
-from acc.bootstrap.models import ModelOptions, ModelSettings
 
 ROOT = Path(__file__).parent.parent
 PROGRAMS = ROOT / "tests" / "typing"
@@ -97,8 +94,6 @@ def test_python_blocks_of_guides_have_no_errors(checker: str, tmp_path: Path) ->
 #: Public signatures with `Any`, and the reason. JSON data has its own name, JsonData.
 ANY_ALLOWED = {
     "FunctionTool.deps_type": "a type, which at run time can be any object",
-    "ModelRequest.output_schema": "a JSON schema",
-    "ToolSpec.parameters": "a JSON schema",
     "tool(function)": "the implementation of two overloads, which have types",
     "tool(return)": "the implementation of two overloads, which have types",
 }
@@ -154,9 +149,3 @@ def test_public_signatures_use_any_only_with_a_reason() -> None:
         if _is_public(place) and _uses_any(annotation)
     }
     assert found == ANY_ALLOWED.keys()
-
-
-def test_options_of_provider_models_are_the_model_settings() -> None:
-    settings = get_type_hints(ModelSettings)
-    expected = {field.name: settings[field.name] | None for field in fields(ModelSettings)}
-    assert get_type_hints(ModelOptions) == expected

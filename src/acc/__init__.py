@@ -25,7 +25,8 @@ if TYPE_CHECKING:
         TranscriptMemory as TranscriptMemory,
     )
     from acc.application.runtime.agent_memory import MemoryName as MemoryName
-    from acc.application.runtime.context import RunContext as RunContext, RunResult as RunResult
+    from acc.application.runtime.context import RunContext as RunContext
+    from acc.application.runtime.result import RunResult as RunResult
     from acc.application.tools.function_tool import (
         FunctionTool as FunctionTool,
         exit_loop as exit_loop,
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     )
     from acc.domain.value_objects.ccs import CompressedCognitiveState as CompressedCognitiveState
     from acc.domain.value_objects.content import (
+        ChatMessage as ChatMessage,
         Part as Part,
         ToolCall as ToolCall,
         ToolResult as ToolResult,
@@ -93,7 +95,10 @@ if TYPE_CHECKING:
         JudgeAgentEvaluation as JudgeAgentEvaluation,
         JudgeTurnResult as JudgeTurnResult,
     )
-    from acc.domain.value_objects.memory import Decision as Decision, TurnSignal as TurnSignal
+    from acc.domain.value_objects.memory import (
+        ConversationTurn as ConversationTurn,
+        TurnSignal as TurnSignal,
+    )
     from acc.domain.value_objects.run import (
         CallContext as CallContext,
         Grant as Grant,
@@ -104,7 +109,6 @@ if TYPE_CHECKING:
     from acc.ports.outbound.model_ports import (
         ModelRequest as ModelRequest,
         ModelResponse as ModelResponse,
-        PromptMessage as PromptMessage,
         ToolSpec as ToolSpec,
     )
 
@@ -123,7 +127,8 @@ _PUBLIC_NAMES = {
     "acc.application.memory.acc": ("AccMemory",),
     "acc.application.memory.baselines": ("OracleMemory", "RetrievalMemory", "TranscriptMemory"),
     "acc.application.runtime.agent_memory": ("MemoryName",),
-    "acc.application.runtime.context": ("RunContext", "RunResult"),
+    "acc.application.runtime.context": ("RunContext",),
+    "acc.application.runtime.result": ("RunResult",),
     "acc.application.tools.function_tool": ("FunctionTool", "exit_loop", "tool"),
     "acc.application.tools.mcp": ("McpToolset",),
     "acc.application.tools.tool": ("AgentTool", "BaseTool", "ToolContext"),
@@ -163,7 +168,7 @@ _PUBLIC_NAMES = {
         "deny",
     ),
     "acc.domain.value_objects.ccs": ("CompressedCognitiveState",),
-    "acc.domain.value_objects.content": ("Part", "ToolCall", "ToolResult", "Usage"),
+    "acc.domain.value_objects.content": ("ChatMessage", "Part", "ToolCall", "ToolResult", "Usage"),
     "acc.domain.value_objects.evaluation": ("DriftAudit", "HallucinationAudit", "OutcomeScores"),
     "acc.domain.value_objects.event": ("Event", "EventKind"),
     "acc.domain.value_objects.live_evaluation": (
@@ -172,15 +177,10 @@ _PUBLIC_NAMES = {
         "JudgeAgentEvaluation",
         "JudgeTurnResult",
     ),
-    "acc.domain.value_objects.memory": ("Decision", "TurnSignal"),
+    "acc.domain.value_objects.memory": ("ConversationTurn", "TurnSignal"),
     "acc.domain.value_objects.run": ("CallContext", "Grant", "RunConfig", "RunStatus"),
     "acc.ports.outbound.memory_ports": ("MemoryPort", "MemoryView"),
-    "acc.ports.outbound.model_ports": (
-        "ModelRequest",
-        "ModelResponse",
-        "PromptMessage",
-        "ToolSpec",
-    ),
+    "acc.ports.outbound.model_ports": ("ModelRequest", "ModelResponse", "ToolSpec"),
 }
 _MODULES = {name: module for module, names in _PUBLIC_NAMES.items() for name in names}
 

@@ -28,8 +28,8 @@ WEATHER = ToolSpec(
         "required": ["city"],
     },
 )
-TEXT_PROMPT = ModelRequest(query="Who is the lead?", memory="user: The lead is Mara Lindqvist.")
-TOOL_PROMPT = ModelRequest(query="What is the weather in Paris?", tools=(WEATHER,))
+TEXT_PROMPT = ModelRequest.of("Who is the lead?", memory="user: The lead is Mara Lindqvist.")
+TOOL_PROMPT = ModelRequest.of("What is the weather in Paris?", tools=(WEATHER,))
 
 
 def _script(prompt: ModelRequest) -> str | ToolCall:

@@ -60,8 +60,7 @@ async def test_same_prompt_gives_same_text(model: LanguageModelPort) -> None:
 async def test_concurrent_calls_get_their_own_responses(model: LanguageModelPort) -> None:
     names = [f"Person N-{number}" for number in range(8)]
     prompts = [
-        ModelRequest(query="Who is the lead?", memory=f"user: The lead is {name}.")
-        for name in names
+        ModelRequest.of("Who is the lead?", memory=f"user: The lead is {name}.") for name in names
     ]
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(model.complete(prompt)) for prompt in prompts]

@@ -43,7 +43,7 @@ def delete_account(name: str) -> str:
 
 def respond(prompt: ModelRequest) -> str | list[ToolCall]:
     """Return the next response of the scripted model."""
-    results = [m.parts[0].result for m in prompt.messages if m.role == "tool"]
+    results = [m.parts[0].result for m in prompt.following if m.role == "tool"]
     if results and results[-1] is not None:
         return f"Done: {results[-1].content}"
     if "refund" in prompt.query or "返金" in prompt.query:

@@ -28,7 +28,7 @@ def test_new_scenario_can_be_evaluated(tmp_path: Path) -> None:
     done = acc("eval", "--scenario", "my-own.toml", "--episodes", "3", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert next((tmp_path / "runs").iterdir()).name.startswith("my-own-3x-")
-    again = acc("scenarios", "new", "my-own", cwd=tmp_path)
+    again = acc("scenarios", "new", "my-own.toml", cwd=tmp_path)
     assert again.returncode == 2
     assert "already exists" in again.stderr
 

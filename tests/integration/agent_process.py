@@ -59,7 +59,7 @@ def block() -> str:
 
 def respond(prompt: ModelRequest) -> str | ToolCall:
     """Call the tool that the message names, then return its result."""
-    results = [p.result for m in prompt.messages for p in m.parts if p.result is not None]
+    results = [p.result for m in prompt.following for p in m.parts if p.result is not None]
     if results:
         return f"result: {json.dumps(results[-1].content)}"
     if "pay" in prompt.query:

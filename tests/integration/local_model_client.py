@@ -20,11 +20,11 @@ def print_line(**fields: Any) -> None:
 async def main() -> None:
     model: Any = make_model(NAME)
     if COMMAND == "answer":
-        answer = await model.complete(ModelRequest(query="Say hello."))
+        answer = await model.complete(ModelRequest.of("Say hello."))
         print_line(text=answer.text, url=model._lease.address().url)
         sys.stdin.readline()
         return
-    async for piece in model.stream(ModelRequest(query="Count from one to one hundred.")):
+    async for piece in model.stream(ModelRequest.of("Count from one to one hundred.")):
         if isinstance(piece, str):
             print_line(piece=piece, url=model._lease.address().url)
 

@@ -28,7 +28,7 @@ class CommandModel:
     """A model that follows commands (`pay 5`, `wait 1`) and echoes other messages."""
 
     async def complete(self, prompt: ModelRequest) -> ModelResponse:
-        if prompt.messages:
+        if prompt.following:
             return ModelResponse(text=f"result: {last_result(prompt)}")
         command, _, rest = prompt.query.partition(" ")
         if command == "pay":

@@ -16,7 +16,7 @@ def pay(payee: str, amount: int) -> str:
 
 
 def respond(prompt: ModelRequest) -> ToolCall | str:
-    if not prompt.messages:
+    if not prompt.following:
         amounts = re.findall(r"\d+", prompt.query)
         if not amounts:
             return f"you said: {prompt.query}"

@@ -29,7 +29,7 @@ def pay(amount: int) -> str:
 
 def answer(prompt: ModelRequest) -> ToolCall | str:
     """Call the requested tool, or return the tool result, or echo the message."""
-    if prompt.messages and prompt.messages[-1].role == "tool":
+    if prompt.following and prompt.following[-1].role == "tool":
         return str(last_result(prompt))
     if "支払" in prompt.query:
         return call("pay", amount=int(re.findall(r"\d+", prompt.query)[0]))

@@ -26,7 +26,8 @@ from acc import (
     deny,
 )
 from acc.adapters.a2a.client.client import A2AClient
-from acc.bootstrap.a2a_client import make_remote, resolve_token
+from acc.bootstrap.a2a_client import make_remote
+from acc.bootstrap.settings import resolve_token
 from acc.domain.errors import TaskNotFound, Unauthenticated
 from acc.domain.value_objects.agent_card import AgentCard
 from acc.domain.value_objects.base import replace

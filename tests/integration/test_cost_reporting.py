@@ -242,8 +242,8 @@ def test_cost_is_complete_after_kill_within_turn(
     process = subprocess.Popen(  # noqa: S603 - our own command
         [sys.executable, "-m", "acc", *arguments, "--quiet"], env=environment()
     )
-    spending = tmp_path / "run" / "spending" / "it-operations.000000.jsonl"
-    wait_for(lambda: spending.exists() and spending.read_text().count("\n") == 3)
+    costs = tmp_path / "run" / "costs" / "it-operations.000000.jsonl"
+    wait_for(lambda: costs.exists() and costs.read_text().count("\n") == 3)
     process.send_signal(signal.SIGKILL)
     process.wait()
     server.script = []
@@ -287,7 +287,7 @@ def test_unpriced_call_ends_run_with_limit(
     server: ProviderServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = f"openai-compatible:q@{server.url}"
-    server.script = [say("untold", tokens=(0, 0, 0))]
+    server.script = [Reply(text="untold", tokens=(0, 0, 0))]
     arguments = ["eval", *SMALL, *ALONE, "--agents", "acc", "--model", model, "--out", "run"]
     assert acc([*arguments, "--max-cost", "1", "--price", f"{model}=1/1"]) == 4
     assert "the cost of 1 calls is unknown" in capsys.readouterr().err
@@ -428,5 +428,5 @@ def test_run_without_provider_model_reports_no_cost(
     output = capsys.readouterr()
     assert "spent" not in output.out + output.err
     assert "cost" not in json.loads((tmp_path / "run/summary.json").read_text())
-    assert not (tmp_path / "run" / "spending").exists()
+    assert not (tmp_path / "run" / "costs").exists()
     assert 'href="#cost"' not in (tmp_path / "run" / "report.html").read_text()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from acc.testing.providers import ProviderServer, say
+from acc.testing.providers import ProviderServer, Reply, say
 
 ANSWER = "The rollback window is 30 minutes."
 
@@ -21,7 +21,7 @@ ANSWER = "The rollback window is 30 minutes."
 def server() -> Iterator[ProviderServer]:
     with ProviderServer(record=False) as running:
         # Slow from the second turn on, so that the run can be stopped there.
-        running.script = [*[say(ANSWER)] * 4, *[say(ANSWER, delay=3)] * 100]
+        running.script = [*[say(ANSWER)] * 4, *[Reply(text=ANSWER, delay=3)] * 100]
         yield running
 
 

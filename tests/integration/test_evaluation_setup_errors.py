@@ -97,13 +97,65 @@ def test_unreadable_cost_record_ends_run_without_agent_error(
     server.script = [fail(401, "no such key")] * 100
     assert acc(command) == 1
     server.script = []
-    spending_path = Path("run/spending")
-    if spending_path.exists():
-        shutil.rmtree(spending_path)
-    spending_path.write_text("no folder")
+    costs_path = Path("run/costs")
+    if costs_path.exists():
+        shutil.rmtree(costs_path)
+    costs_path.write_text("no folder")
     assert acc(command) == 1
-    assert "run/spending/it-operations.000000.jsonl cannot be read" in capsys.readouterr().err
+    assert "run/costs/it-operations.000000.jsonl cannot be read" in capsys.readouterr().err
     assert turns() == 0
-    spending_path.unlink()
+    costs_path.unlink()
     assert acc(command) == 0
     assert turns() == 6
+
+
+INVALID_AGENTS = """
+from acc import LlmAgent
+
+
+def two(first, second):
+    return "no"
+
+
+class Nothing:
+    pass
+
+
+class Broken:
+    def __init__(self):
+        raise RuntimeError("no database")
+
+
+class OneArgument:
+    def run_turn(self, query):
+        return "no"
+
+
+tree = LlmAgent(name="desk", memory="elephant")
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("two", "must accept the query, but its signature does not: missing a required argument"),
+        ("Nothing", "must be an agent, a function, or a class with run_turn"),
+        ("Broken", "cannot create invalid_agents:Broken: RuntimeError: no database"),
+        ("OneArgument", "must accept query and canonical_memory"),
+        ("tree", "agent 'desk': unknown memory 'elephant'"),
+    ],
+)
+def test_invalid_python_agent_is_rejected_before_the_first_turn(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    error: str,
+) -> None:
+    (tmp_path / "invalid_agents.py").write_text(INVALID_AGENTS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    agents = f"mine=python:invalid_agents:{name},acc"
+    assert acc(["eval", "--agents", agents, "--turns", "1", "--out", "run"]) == 2
+    assert error in " ".join(capsys.readouterr().err.split())
+    assert not Path("run").exists()

@@ -1,11 +1,14 @@
 """Invalid request bodies: every wire format returns the errors of the protocol."""
 
 import json
-import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from limited_server import (
+    MAX_BODY_BYTES,
+    every_wire_format,
+)
+from limited_server import server as server
 from server_process import (
     ALICE,
     BOB,
@@ -16,34 +19,7 @@ from server_process import (
     check_error,
     head,
     read_reply,
-    tokens_file,
 )
-
-TIMEOUT_SECONDS = 1.0
-MAX_BODY_BYTES = 1024 * 1024
-RPC, REST = WireFormat("JSON-RPC", "1.0"), WireFormat("REST", "1.0")
-UNKNOWN_TOKEN = "acc_nobody"
-HOST = [("Host", "127.0.0.1")]
-
-every_wire_format = pytest.mark.parametrize("wire_format", WIRE_FORMATS, ids=str)
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Start a server with two callers and short timeouts."""
-    folder = tmp_path_factory.mktemp("hostile")
-    options = ["--tokens", str(tokens_file(folder)), "--max-body", "1M"]
-    with Server(folder, *options, "--request-timeout", str(TIMEOUT_SECONDS)) as started:
-        yield started
-        assert_server_responds(started)
-        assert "internal error" not in started.log
-        assert "Traceback" not in started.log
-
-
-def assert_server_responds(server: Server) -> None:
-    reply = server.send(RPC.send("hello", f"fine-{time.monotonic_ns()}"))
-    assert reply.status == 200
-    assert "echo: hello" in reply.body.decode()
 
 
 def code_of(wire_format: WireFormat, reply: Reply, *, status: int = 0) -> int:

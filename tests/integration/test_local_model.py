@@ -108,7 +108,7 @@ async def seconds_until_idle(model: LocalModel) -> float:
 
 
 async def test_stream_yields_pieces_and_then_the_response(model: LocalModel) -> None:
-    received = [piece async for piece in model.stream(ModelRequest(query="Name three colours."))]
+    received = [piece async for piece in model.stream(ModelRequest.of("Name three colours."))]
     *pieces, answer = received
     assert isinstance(answer, ModelResponse)
     assert len(pieces) > 10
@@ -119,9 +119,11 @@ async def test_stream_yields_pieces_and_then_the_response(model: LocalModel) -> 
 
 
 async def test_same_request_has_the_same_response(model: LocalModel) -> None:
-    prompt = ModelRequest(query="Name three animals.", instruction="Be brief.", memory="I am Mio.")
+    prompt = ModelRequest.of(
+        query="Name three animals.", instruction="Be brief.", memory="I am Mio."
+    )
     first = await model.complete(prompt)
-    await model.complete(ModelRequest(query="Something else."))
+    await model.complete(ModelRequest.of("Something else."))
     assert await model.complete(prompt) == first
 
 
@@ -136,7 +138,7 @@ async def test_response_matches_its_schema_five_times() -> None:
     schema = msgspec.json.schema(City)
     for place in ("Osaka", "Paris", "a village", "東京", "Lagos"):
         answer = await model.complete(
-            ModelRequest(query=f"Describe {place} as JSON.", output_schema=schema)
+            ModelRequest.of(f"Describe {place} as JSON.", output_schema=schema)
         )
         assert msgspec.json.decode(answer.text, type=City).name
     model.release()
@@ -144,14 +146,14 @@ async def test_response_matches_its_schema_five_times() -> None:
 
 async def test_closed_stream_stops_the_server() -> None:
     model = local("local?context=2048&max_tokens=1500")
-    pieces: Any = model.stream(ModelRequest(query=ENDLESS))
+    pieces: Any = model.stream(ModelRequest.of(ENDLESS))
     await anext(pieces)
     assert await is_busy(model)
     await pieces.aclose()
     assert await seconds_until_idle(model) < 2
 
     async def ask() -> None:
-        await model.complete(ModelRequest(query=ENDLESS))
+        await model.complete(ModelRequest.of(ENDLESS))
 
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(1.0):
@@ -165,7 +167,7 @@ async def test_two_requests_run_at_once_and_others_wait(model: LocalModel) -> No
     answers: list[ModelResponse] = []
 
     async def ask(query: str) -> None:
-        answers.append(await model.complete(ModelRequest(query=query)))
+        answers.append(await model.complete(ModelRequest.of(query)))
 
     async def watch() -> None:
         nonlocal busiest
@@ -183,7 +185,7 @@ async def test_two_requests_run_at_once_and_others_wait(model: LocalModel) -> No
 
 
 async def test_japanese_is_streamed_in_whole_characters(model: LocalModel) -> None:
-    prompt = ModelRequest(
+    prompt = ModelRequest.of(
         query="日本の首都はどこですか。", memory="利用者は澪さんです。", instruction="短く。"
     )
     pieces = [piece async for piece in model.stream(prompt)]
@@ -194,8 +196,8 @@ async def test_japanese_is_streamed_in_whole_characters(model: LocalModel) -> No
 
 async def test_too_long_request_error_has_both_sizes(model: LocalModel) -> None:
     with pytest.raises(ModelFailed, match=r"prompt has 3\d\d\d tokens, the context 2048"):
-        await model.complete(ModelRequest(query="word " * 3000))
-    assert (await model.complete(ModelRequest(query="Hello."))).text
+        await model.complete(ModelRequest.of("word " * 3000))
+    assert (await model.complete(ModelRequest.of("Hello."))).text
 
 
 async def test_tools_are_left_out_and_logged_once(
@@ -203,7 +205,7 @@ async def test_tools_are_left_out_and_logged_once(
 ) -> None:
     weather = ToolSpec(name="weather", description="Tell the weather.")
     for _ in range(2):
-        answer = await model.complete(ModelRequest(query="How is the weather?", tools=(weather,)))
+        answer = await model.complete(ModelRequest.of("How is the weather?", tools=(weather,)))
         assert answer.text
         assert not answer.calls
     assert [r.message for r in caplog.records if "tools" in r.message] == [
@@ -251,14 +253,14 @@ def wait_for_exit(process: "subprocess.Popen[str]", status: int) -> None:
 
 
 async def test_second_process_uses_the_same_server(model: LocalModel, runtime: Path) -> None:
-    await model.complete(ModelRequest(query="Hello."))
+    await model.complete(ModelRequest.of("Hello."))
     before = servers(runtime)
     process = start_client("answer")
     assert read_message(process)["url"] == model._lease.address().url
     assert servers(runtime) == before
     process.communicate("\n", timeout=20)
     assert process.returncode == 0
-    assert (await model.complete(ModelRequest(query="Hello."))).text
+    assert (await model.complete(ModelRequest.of("Hello."))).text
 
 
 async def test_three_concurrent_models_start_one_server(runtime: Path) -> None:
@@ -267,7 +269,7 @@ async def test_three_concurrent_models_start_one_server(runtime: Path) -> None:
     before = servers(runtime)
     async with asyncio.TaskGroup() as group:
         for each in models:
-            group.create_task(each.complete(ModelRequest(query="Hello.")))
+            group.create_task(each.complete(ModelRequest.of("Hello.")))
     assert len({each._lease.address().url for each in models}) == 1
     assert len(set(servers(runtime)) - set(before)) == 1
     for each in models:
@@ -304,15 +306,13 @@ def test_server_ends_if_its_only_user_is_killed_during_an_answer(runtime: Path) 
 async def test_killed_server_is_started_again(runtime: Path) -> None:
     before = set(servers(runtime))
     model = local("local?context=640&max_tokens=100")
-    pieces = model.stream(ModelRequest(query=LONG))
+    pieces = model.stream(ModelRequest.of(LONG))
     await anext(pieces)
     (server,) = set(servers(runtime)) - before
     os.kill(server, signal.SIGKILL)
     with pytest.raises(ModelFailed, match="ended before the end of the answer"):
         await drain(pieces)
-    assert (
-        await local("local?context=640&max_tokens=8").complete(ModelRequest(query="Hello."))
-    ).text
+    assert (await local("local?context=640&max_tokens=8").complete(ModelRequest.of("Hello."))).text
     model.release()
 
 
@@ -324,10 +324,10 @@ async def drain(pieces: AsyncIterator[str | ModelResponse]) -> None:
 async def test_idle_server_ends_and_is_started_again(runtime: Path) -> None:
     before = set(servers(runtime))
     model = local("local?context=512&max_tokens=8&idle_minutes=0.02")
-    await model.complete(ModelRequest(query="Hello."))
+    await model.complete(ModelRequest.of("Hello."))
     assert len(set(servers(runtime)) - before) == 1
     assert wait_until(lambda: set(servers(runtime)) <= before)
-    assert (await model.complete(ModelRequest(query="Hello."))).text
+    assert (await model.complete(ModelRequest.of("Hello."))).text
     model.release()
 
 
@@ -336,23 +336,23 @@ async def test_idle_server_ends_and_is_started_again(runtime: Path) -> None:
 
 async def test_missing_invalid_and_damaged_files_have_their_errors(tmp_path: Path) -> None:
     with pytest.raises(ModelFailed, match="the file does not exist"):
-        await local(f"local:{tmp_path}/none.gguf").complete(ModelRequest(query="Hello."))
+        await local(f"local:{tmp_path}/none.gguf").complete(ModelRequest.of("Hello."))
     other = tmp_path / "notes.gguf"
     other.write_text("hello")
     with pytest.raises(ModelFailed, match="is not a GGUF file"):
-        await local(f"local:{other}").complete(ModelRequest(query="Hello."))
+        await local(f"local:{other}").complete(ModelRequest.of("Hello."))
     cut = tmp_path / "cut.gguf"
     with parse_local_name("local").file().open("rb") as whole:
         cut.write_bytes(whole.read(5_000_000))
     with pytest.raises(ModelFailed, match="corrupted or incomplete"):
-        await local(f"local:{cut}").complete(ModelRequest(query="Hello."))
+        await local(f"local:{cut}").complete(ModelRequest.of("Hello."))
 
 
 def test_too_little_memory_is_named() -> None:
     code = (
         "import asyncio, sys; from acc import ModelRequest;"
         "from acc.bootstrap.agents import make_model;"
-        "asyncio.run(make_model('local?slots=16').complete(ModelRequest(query='Hello.')))"
+        "asyncio.run(make_model('local?slots=16').complete(ModelRequest.of('Hello.')))"
     )
     completed = subprocess.run(  # noqa: S603 - our own interpreter
         ["/bin/sh", "-c", 'ulimit -v 1500000; exec "$0" -c "$1"', sys.executable, code],

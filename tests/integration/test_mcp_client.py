@@ -142,9 +142,9 @@ async def test_connection_is_shared_by_concurrent_runs(tmp_path: Path) -> None:
         async def complete(self, prompt: Any) -> Any:
             from acc import ModelResponse, ToolCall
 
-            if prompt.messages:
+            if prompt.following:
                 return ModelResponse(
-                    text=str(prompt.messages[-1].parts[0].result.content["result"])
+                    text=str(prompt.following[-1].parts[0].result.content["result"])
                 )
             arguments = {"a": int(prompt.query), "b": 1}
             return ModelResponse(calls=(ToolCall(id="1", name="add", arguments=arguments),))

@@ -69,7 +69,7 @@ async def test_http_transport_supports_tools(http_shop: HttpShop, tmp_path: Path
 
     def until_tool_is_listed(prompt: Any) -> Any:
         # the change notification arrives on another stream, after the response
-        if "boo" in str(prompt.messages[-1]):
+        if "boo" in str(prompt.following[-1]):
             return "done"
         return call("hidden" if any(t.name == "hidden" for t in prompt.tools) else "pause")
 

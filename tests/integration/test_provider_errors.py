@@ -23,7 +23,7 @@ from acc.domain.errors import ModelFailed
 from acc.ports.outbound.model_ports import ModelRequest, ModelResponse
 from acc.testing.providers import ProviderRequest, ProviderServer, Reply, fail, say
 
-PROMPT = ModelRequest(query="q")
+PROMPT = ModelRequest.of("q")
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ async def test_refusal_is_an_error(provider: str, stream: bool, server: Provider
 async def test_used_up_max_tokens_is_an_error_only_without_text(
     provider: str, stream: bool, server: ProviderServer
 ) -> None:
-    server.script = [Reply(finish="length"), say("as far as it", finish="length")]
+    server.script = [Reply(finish="length"), Reply(text="as far as it", finish="length")]
     error = await error_of(model_of(provider, server, max_tokens=5), stream=stream)
     assert error.reason == "length"
     model = model_of(provider, server, max_tokens=5)
@@ -175,7 +175,7 @@ async def test_incomplete_stream_is_an_error_and_is_not_retried(
     provider: str, how: str, server: ProviderServer
 ) -> None:
     options: dict[str, Any] = {how: 2 if provider == "google" else 6}
-    server.script = [say("one two three four five six", **options)]
+    server.script = [Reply(text="one two three four five six", **options)]
     model = model_of(provider, server, attempts=4)
     pieces: list[str | ModelResponse] = []
     with pytest.raises(ModelFailed) as caught:
@@ -190,7 +190,7 @@ async def test_incomplete_stream_is_an_error_and_is_not_retried(
 
 @EVERY_PROVIDER
 async def test_incomplete_response_is_retried(provider: str, server: ProviderServer) -> None:
-    server.script = [say("one two three", cut_after=2), say("whole")]
+    server.script = [Reply(text="one two three", cut_after=2), say("whole")]
     model = model_of(provider, server, attempts=2, max_wait=0.01)
     assert (await model.complete(PROMPT)).text == "whole"
     await model.aclose()
@@ -202,7 +202,7 @@ async def test_incomplete_response_is_retried(provider: str, server: ProviderSer
 async def test_invalid_json_is_an_error(
     provider: str, stream: bool, server: ProviderServer
 ) -> None:
-    server.script = [say("a b c d e", invalid_json=True)]
+    server.script = [Reply(text="a b c d e", invalid_json=True)]
     error = await error_of(model_of(provider, server), stream=stream)
     assert (error.reason, error.retryable) == ("unreadable", True)
 
@@ -223,7 +223,7 @@ async def test_error_event_in_a_stream_decides_reason(
     provider: str, code: str, reason: str, retryable: bool, server: ProviderServer
 ) -> None:
     text = "one two three four five six"
-    server.script = [say(text, error_after=4, error_code=code, message=f"no room, {KEY}")]
+    server.script = [Reply(text=text, error_after=4, error_code=code, message=f"no room, {KEY}")]
     error = await error_of(model_of(provider, server), stream=True)
     assert (error.reason, error.retryable) == (reason, retryable)
     assert KEY not in f"{error!r}"
@@ -232,7 +232,7 @@ async def test_error_event_in_a_stream_decides_reason(
 @EVERY_PROVIDER
 @STREAMED_OR_NOT
 async def test_slow_provider_times_out(provider: str, stream: bool, server: ProviderServer) -> None:
-    server.script = [say("late", delay=5)]
+    server.script = [Reply(text="late", delay=5)]
     started = time.monotonic()
     error = await error_of(model_of(provider, server, timeout=0.2), stream=stream)
     assert (error.reason, error.retryable) == ("timeout", True)
@@ -240,7 +240,7 @@ async def test_slow_provider_times_out(provider: str, stream: bool, server: Prov
 
 
 async def test_silent_stream_times_out(server: ProviderServer) -> None:
-    server.script = [say("one two three", event_delay=1.0)]
+    server.script = [Reply(text="one two three", event_delay=1.0)]
     error = await error_of(model_of("openai-chat", server, timeout=0.2), stream=True)
     assert error.reason == "timeout"
 

@@ -20,12 +20,12 @@ from provider_models import (
 )
 
 from acc.bootstrap.models import ProviderModel
-from acc.domain.value_objects.content import Part, ToolCall, ToolResult, text_part
-from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, PromptMessage, ToolSpec
+from acc.domain.value_objects.content import ChatMessage, Part, ToolCall, ToolResult, text_part
+from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, ToolSpec
 from acc.testing.provider_apis import SIGNATURE
 from acc.testing.providers import ProviderRequest, ProviderServer, Reply, fail, say
 
-PROMPT = ModelRequest(query="q")
+PROMPT = ModelRequest.of("q")
 LOOK = ToolSpec(name="look", description="Look.", parameters={"type": "object", "properties": {}})
 
 
@@ -36,7 +36,7 @@ async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ProviderServe
             yield running
 
 
-def with_results(response: ModelResponse) -> tuple[PromptMessage, ...]:
+def with_results(response: ModelResponse) -> tuple[ChatMessage, ...]:
     """Return the calls of a response as a message, and a message for each result."""
     results = [
         ToolResult(call_id=call.id, name=call.name, content="三十", is_error=index == 1)
@@ -44,8 +44,8 @@ def with_results(response: ModelResponse) -> tuple[PromptMessage, ...]:
     ]
     parts = tuple(Part(call=call) for call in response.calls)
     return (
-        PromptMessage(role="agent", author="a", parts=parts),
-        *(PromptMessage(role="tool", author="t", parts=(Part(result=r),)) for r in results),
+        ChatMessage(role="assistant", author="a", parts=parts),
+        *(ChatMessage(role="tool", author="t", parts=(Part(result=r),)) for r in results),
     )
 
 
@@ -57,9 +57,9 @@ async def test_reasoning_is_sent_back_with_tool_results_and_is_not_part_of_the_t
     model = model_of(provider, server)
     calls: Any = (("look", {"what": "a"}), ("look", {}))
     server.script = [Reply(thinking="期限を見る", text="I look.", calls=calls), say("30")]
-    response = await response_of(model, ModelRequest(query="q", tools=(LOOK,)), stream=stream)
+    response = await response_of(model, ModelRequest.of("q", tools=(LOOK,)), stream=stream)
     assert response.text == "I look."
-    later = ModelRequest(query="q", tools=(LOOK,), messages=with_results(response))
+    later = ModelRequest.of("q", tools=(LOOK,), following=with_results(response))
     assert (await model.complete(later)).text == "30"
     await model.aclose()
     sent = server.requests[1].text
@@ -82,10 +82,10 @@ async def test_reasoning_of_another_conversation_is_not_sent(
         Reply(thinking="Ann is well", text="Ms Ann, I look.", calls=(("look", {}),)),
         say("30"),
     ]
-    await model.complete(ModelRequest(query="I am Bob", tools=(LOOK,)))
-    response = await model.complete(ModelRequest(query="I am Ann", tools=(LOOK,)))
+    await model.complete(ModelRequest.of("I am Bob", tools=(LOOK,)))
+    response = await model.complete(ModelRequest.of("I am Ann", tools=(LOOK,)))
     same = ModelResponse(calls=(ToolCall(id=response.calls[0].id, name="look"),))
-    await model.complete(ModelRequest(query="I am Ann", tools=(LOOK,), messages=with_results(same)))
+    await model.complete(ModelRequest.of("I am Ann", tools=(LOOK,), following=with_results(same)))
     await model.aclose()
     assert "Bob" not in server.requests[2].text
     assert "Ms Ann, I look." in server.requests[2].text
@@ -98,8 +98,10 @@ async def test_reasoning_that_is_bound_to_another_conversation_is_left_out(
     rejected = fail(400, "messages.1: The block is bound to a different conversation")
     thinking = Reply(thinking="deep", text="I look.", calls=(("look", {}),))
     server.script = [thinking, rejected, say("30")]
-    response = await model.complete(ModelRequest(query="q", tools=(LOOK,)))
-    later = ModelRequest(query="q", memory="other", tools=(LOOK,), messages=with_results(response))
+    response = await model.complete(ModelRequest.of("q", tools=(LOOK,)))
+    later = ModelRequest.of(
+        query="q", memory="other", tools=(LOOK,), following=with_results(response)
+    )
     assert (await model.complete(later)).text == "30"
     await model.aclose()
     assert ["deep" in request.text for request in server.requests] == [False, True, False]
@@ -111,8 +113,8 @@ async def test_anthropic_step_is_made_without_thinking_when_reasoning_was_lost(
     settings: Any = {"attempts": 1, "thinking": "on"}
     server.script = [Reply(thinking="期限を見る", calls=(("look", {}),)), say("30"), say("31")]
     first = ProviderModel("anthropic:claude-haiku-4-5", **settings)
-    response = await first.complete(ModelRequest(query="q", tools=(LOOK,)))
-    later = ModelRequest(query="q", tools=(LOOK,), messages=with_results(response))
+    response = await first.complete(ModelRequest.of("q", tools=(LOOK,)))
+    later = ModelRequest.of("q", tools=(LOOK,), following=with_results(response))
     await first.complete(later)
     await first.aclose()
     other_process = ProviderModel("anthropic:claude-haiku-4-5", **settings)
@@ -131,7 +133,7 @@ async def test_call_that_was_cut_off_has_a_fault(
 ) -> None:
     model = model_of(provider, server, max_tokens=50)
     server.script = [Reply(calls=(("look", {}),), finish="length")]
-    response = await response_of(model, ModelRequest(query="q", tools=(LOOK,)), stream=stream)
+    response = await response_of(model, ModelRequest.of("q", tools=(LOOK,)), stream=stream)
     await model.aclose()
     (call,) = response.calls
     assert (call.name, call.arguments) == ("look", {})
@@ -140,10 +142,10 @@ async def test_call_that_was_cut_off_has_a_fault(
 
 async def test_empty_tool_result_is_sent_as_text(server: ProviderServer) -> None:
     model = model_of("anthropic", server)
-    call = PromptMessage(role="agent", author="a", parts=(Part(call=ToolCall(id="1", name="x")),))
+    call = ChatMessage(role="assistant", author="a", parts=(Part(call=ToolCall(id="1", name="x")),))
     result = ToolResult(call_id="1", name="x", content=" ")
-    back = PromptMessage(role="tool", author="x", parts=(Part(result=result),))
-    await model.complete(ModelRequest(query="q", tools=(LOOK,), messages=(call, back)))
+    back = ChatMessage(role="tool", author="x", parts=(Part(result=result),))
+    await model.complete(ModelRequest.of("q", tools=(LOOK,), following=(call, back)))
     await model.aclose()
     content = server.requests[0].body["messages"][-1]["content"][0]["content"]
     assert "(nothing)" in json.dumps(content)
@@ -164,9 +166,9 @@ async def test_tools_with_japanese_names_are_called_by_their_names(
         return Reply(calls=((name, {key: "札幌"}),))
 
     server.script = [call, say("晴れ")]
-    response = await response_of(model, ModelRequest(query="q", tools=(tool,)), stream=stream)
+    response = await response_of(model, ModelRequest.of("q", tools=(tool,)), stream=stream)
     assert [(c.name, c.arguments) for c in response.calls] == [("天気", {"都市": "札幌"})]
-    later = ModelRequest(query="q", tools=(tool,), messages=with_results(response))
+    later = ModelRequest.of("q", tools=(tool,), following=with_results(response))
     assert (await response_of(model, later, stream=stream)).text == "晴れ"
     await model.aclose()
     for request in server.requests:
@@ -218,7 +220,7 @@ async def test_compatible_server_without_a_key_receives_no_credentials(
     assert KEY not in str(server.requests[0].headers)
 
 
-FILES = PromptMessage(
+FILES = ChatMessage(
     role="user",
     author="user",
     parts=(
@@ -237,7 +239,7 @@ async def test_files_are_sent_if_the_provider_reads_them_and_named_otherwise(
     provider: str, server: ProviderServer
 ) -> None:
     model = model_of(provider, server)
-    await model.complete(ModelRequest(query="q", messages=(FILES,)))
+    await model.complete(ModelRequest.of("q", following=(FILES,)))
     await model.aclose()
     sent = server.requests[0].text
     for text in ("iVBORw==", "期限", "[a file a.zip, application/zip]"):

@@ -12,6 +12,7 @@ from acc import (
     Event,
     EventKind,
     FunctionTool,
+    ModelRequest,
     RunConfig,
     RunContext,
     Runner,
@@ -103,6 +104,16 @@ def results(result: RunResult) -> list[Any]:
     """Return the content of all tool results."""
     found = [event.result for event in events_of_kind(result, EventKind.TOOL_RESULT)]
     return [item.content for item in found if item is not None]
+
+
+def texts_of_other_agents(request: ModelRequest) -> list[str]:
+    """Return what other agents said in this turn before the model was asked."""
+    return [message.text for message in request.following if message.role == "assistant"]
+
+
+def history(request: ModelRequest) -> list[tuple[str, str]]:
+    """Return role and text of the messages of earlier turns."""
+    return [(message.role, message.text) for message in request.earlier]
 
 
 def payment_tool() -> tuple[FunctionTool, list[int]]:

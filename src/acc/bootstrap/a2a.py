@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acc.application.a2a.card_builder import PROTOCOL_VERSIONS, build_card, extended_skills
-from acc.application.a2a.push import PushDelivery
+from acc.application.a2a.intake import input_modes
 from acc.application.a2a.requests import ServerLimits
+from acc.application.a2a.webhook_retries import PushDelivery
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.callbacks import Plugin
 from acc.application.agents.dependencies import check_deps, required_deps
@@ -70,7 +71,7 @@ def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2ASe
     from acc.adapters.a2a.server.app import A2AServer
     from acc.adapters.a2a.server.dispatch import RPC_WIRES, StaticDocuments
     from acc.adapters.a2a.server.openapi import openapi_document
-    from acc.adapters.a2a.server.webhook import Webhook
+    from acc.adapters.a2a.server.webhook_request import WebhookSender
     from acc.adapters.a2a.wire.card_codec import write_public_card
     from acc.adapters.http.client import check_url, guarded_client
 
@@ -103,6 +104,7 @@ def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2ASe
         version=options.agent_version or version(),
         requires_auth=requires_auth,
         can_push=options.push,
+        input_modes=input_modes(agent, services),
         protocol_versions=options.protocol_versions,
     )
     sign_card = options.sign_card or (lambda card: card)
@@ -116,8 +118,8 @@ def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2ASe
             delivery = None
             if options.push:
                 client = await stack.enter_async_context(guarded_client(allow=options.allow))
-                webhook = Webhook(client, wires=RPC_WIRES, signer=options.signer)
-                delivery = PushDelivery(tasks=tasks, sender=webhook)
+                sender = WebhookSender(client, wires=RPC_WIRES, signer=options.signer)
+                delivery = PushDelivery(tasks=tasks, sender=sender)
             await stack.enter_async_context(serve.open(delivery))
             yield
 

@@ -1,6 +1,6 @@
 """Construction of runners and of the services that a run uses."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.callbacks import Plugin
 from acc.application.agents.validation import validate_names
+from acc.application.memory.baselines import DEFAULT_WINDOW_TOKENS
+from acc.application.memory.registry import check_agent_memory, is_acc
 from acc.application.runtime.agent_memory import MemoryCache
 from acc.application.runtime.run import Services
 from acc.application.runtime.runner import SessionRunner
 from acc.application.runtime.type_variables import AnyDepsT, AnyOutputT
 from acc.bootstrap.mcp import LazyMcpConnections
-from acc.bootstrap.memory import RULES, compressor_name, is_memory_name, make_memory, token_counter
+from acc.bootstrap.memory import RULES, compressor_name, make_memory, token_counter
 from acc.bootstrap.models import (
     check_cache,
     check_model_name,
@@ -22,9 +24,8 @@ from acc.bootstrap.models import (
     make_model,
 )
 from acc.bootstrap.settings import model_cache
-from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.content import Part
-from acc.domain.value_objects.endpoint import DownloadLimits, RemoteEndpoint, redact_secrets
+from acc.domain.value_objects.endpoint import DownloadLimits, RemoteEndpoint
 from acc.domain.value_objects.run import RunConfig
 from acc.ports.outbound.model_ports import LanguageModelPort
 from acc.ports.outbound.remote_ports import RemoteAgentPort
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from acc.ports.outbound.memory_ports import MemoryPort
 
 GraphFormat = Literal["mermaid", "svg"]
-#: The memories of agents; "oracle" exists only in evaluations.
-AGENT_MEMORIES = ("transcript", "retrieval", "acc")
 
 
 class Runner(SessionRunner[AnyDepsT, AnyOutputT]):
@@ -61,8 +60,7 @@ class Runner(SessionRunner[AnyDepsT, AnyOutputT]):
         plugins: Sequence[Plugin[AnyDepsT]] = (),
     ) -> None:
         if services is None and isinstance(agent, BaseAgent):
-            names = _Names(validate=check_model_name)
-            validate_names(agent, names, own_models=models or {})
+            check_names(agent, own_models=models or {})
         super().__init__(
             agent,
             app_name=app_name,
@@ -71,6 +69,11 @@ class Runner(SessionRunner[AnyDepsT, AnyOutputT]):
             deps=deps,
             plugins=plugins,
         )
+
+
+def check_names(agent: BaseAgent, *, own_models: Container[str] = ()) -> None:
+    """Raise InvalidInput if an agent of the tree names an unknown model or memory."""
+    validate_names(agent, _Names(validate=check_model_name), own_models=own_models)
 
 
 def check_models(agent: BaseAgent, *, accept_cached: bool = False) -> None:
@@ -99,8 +102,8 @@ class _Names:
         self.validate(name)
 
     def compressor_model(self, memory: str) -> str:
-        _check_agent_memory(memory)
-        compressor = compressor_name(memory) if memory.partition(":")[0] == "acc" else RULES
+        check_agent_memory(memory)
+        compressor = compressor_name(memory) if is_acc(memory) else RULES
         return "" if compressor == RULES else compressor
 
 
@@ -191,22 +194,14 @@ def make_stores(store: str | Path, clock: ClockPort) -> tuple[SessionStorePort, 
 def make_conversation_memory(
     name: str,
     *,
-    window: int = 4096,
+    window: int = DEFAULT_WINDOW_TOKENS,
     budget: int = 512,
     compressor: str = "",
     models: Callable[[str], LanguageModelPort] | None = None,
 ) -> "MemoryPort":
     """Return the memory of an agent by its name."""
-    _check_agent_memory(name)
+    check_agent_memory(name)
     return make_memory(name, window=window, budget=budget, compressor=compressor, models=models)
-
-
-def _check_agent_memory(name: str) -> None:
-    if name == "oracle" or not is_memory_name(name):
-        raise InvalidInput(
-            f"unknown memory {redact_secrets(name)!r}: choose one of "
-            f"{', '.join(AGENT_MEMORIES)}, or acc:MODEL"
-        )
 
 
 @lru_cache(maxsize=1)

@@ -1,7 +1,7 @@
 """Create the objects of an evaluation: agents, judges, episodes, executors and plans."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from multiprocessing.connection import Connection
@@ -21,7 +21,9 @@ from acc.application.use_cases.run_evaluation import RunEvaluationUseCase
 from acc.bootstrap import models
 from acc.bootstrap.evaluation_models import EvaluationSources, PooledModels
 from acc.bootstrap.memory import make_memory, token_counter, version
+from acc.bootstrap.settings import agent_token_reference, agent_token_variable
 from acc.domain.cost import CostCategory
+from acc.domain.value_objects.endpoint import RemoteEndpoint, loopback_allow_entries
 from acc.domain.value_objects.evaluation_run import (
     RULE_COMPRESSOR,
     CalibrationCase,
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from acc.application.evaluation.plan import EvaluationPlanner
     from acc.application.use_cases.calibrate_judge import CalibrateJudgeUseCase
     from acc.domain.value_objects.scenario import Scenario
+    from acc.ports.outbound.remote_ports import RemoteAgentPort
 
 #: The instruction of all built-in agents if a language model answers for them.
 AGENT_INSTRUCTION = (
@@ -54,6 +57,8 @@ AGENT_INSTRUCTION = (
     "it is lifted. If something was not said, say that you do not know it."
 )
 _PRELOADED_MODULE = "acc.preloaded"
+#: The agent timeout of the evaluation ends a turn earlier.
+_REMOTE_TIMEOUT_SECONDS = 3600.0
 
 
 def make_agent(
@@ -71,9 +76,7 @@ def make_agent(
     agent, a function that creates one, a class with `run_turn`, or a function from query to
     answer. `model` answers for agents that are a memory's name.
     """
-    factory = AgentFactory(
-        window=window, budget=budget, compressor=compressor, model=model, pool=None
-    )
+    factory = AgentFactory(window=window, budget=budget, compressor=compressor, model=model)
     return factory.create(name, kind)
 
 
@@ -85,8 +88,26 @@ class AgentFactory:
     budget: int
     compressor: str
     model: str
-    pool: ModelPool | None
+    pool: ModelPool | None = None
     allow: tuple[str, ...] = ()
+
+    @classmethod
+    def for_run(
+        cls,
+        configuration: EvaluationConfig,
+        *,
+        pool: ModelPool | None = None,
+        allow: tuple[str, ...] = (),
+    ) -> "AgentFactory":
+        """Return the factory with the sizes and models of a configuration."""
+        return cls(
+            window=configuration.window,
+            budget=configuration.budget,
+            compressor=configuration.compressor,
+            model=configuration.model,
+            pool=pool,
+            allow=allow,
+        )
 
     def create(self, name: str, kind: str) -> AgentRunnerPort:
         """Return an agent by its kind."""
@@ -121,8 +142,9 @@ class AgentFactory:
         """Return an agent tree with a session of its own and the memory sizes of the run."""
         from acc.adapters.evaluation.agents import RuntimeAgentRunner
         from acc.application.runtime.runner import SessionRunner
-        from acc.bootstrap.agents import make_conversation_memory, make_services
+        from acc.bootstrap.agents import check_names, make_conversation_memory, make_services
 
+        check_names(agent)
         services = make_services(allow=self.allow)
         compressors: Callable[[str], LanguageModelPort] = services.model
         if self.pool is not None:
@@ -142,14 +164,27 @@ class AgentFactory:
         )
         return RuntimeAgentRunner(agent_name=name, runner=runner)
 
+    def connect(self, name: str, url: str) -> "RemoteAgentPort":
+        """Return the client of a remote agent; its token is in ACC_TOKEN_<NAME> or ACC_TOKEN."""
+        from acc.bootstrap.a2a_client import make_remote
+
+        endpoint = RemoteEndpoint(
+            url=url,
+            token=agent_token_reference(name),
+            allow=loopback_allow_entries(url),
+            timeout=_REMOTE_TIMEOUT_SECONDS,
+        )
+        return make_remote(endpoint, allow=self.allow)
+
+    def token_variable(self, name: str) -> str:
+        """Return the environment variable with the token of a remote agent."""
+        return agent_token_variable(name)
+
     def _remote_agent(self, name: str, url: str) -> AgentRunnerPort:
-        """Return a remote agent; its token is in ACC_TOKEN_<NAME> or ACC_TOKEN."""
         from acc.adapters.evaluation.agents import RemoteAgentRunner
         from acc.adapters.system.clock import RandomIds
-        from acc.bootstrap.a2a_client import evaluated_endpoint, make_remote
 
-        remote = make_remote(evaluated_endpoint(name, url), allow=self.allow)
-        return RemoteAgentRunner(agent_name=name, remote=remote, ids=RandomIds())
+        return RemoteAgentRunner(agent_name=name, remote=self.connect(name, url), ids=RandomIds())
 
 
 def open_judge(
@@ -240,29 +275,21 @@ class DirectoryEpisodes:
         config = self.directory.configuration
         scenario = scenario_library().render(job.scenario.reference, job.seed)
         drives = config.judging is not None and config.judging.drives
-        with (
-            cost_file(self.directory, job).appending() as costs,
-            RecordedEpisode(self.directory.journal(job), scenario, driven=drives) as journal,
-        ):
-            pool = make_pool(job.name, self.resources, StoredCalls(costs, calls))
-            factory = AgentFactory(
-                window=config.window,
-                budget=config.budget,
-                compressor=config.compressor,
-                model=config.model,
-                pool=pool,
-                allow=self.resources.allow,
+        async with AsyncExitStack() as stack:
+            costs = stack.enter_context(cost_file(self.directory, job).appending())
+            journal = stack.enter_context(
+                RecordedEpisode(self.directory.journal(job), scenario, driven=drives)
             )
-            try:
-                yield Episode(
-                    agents=[factory.create(agent.name, agent.kind) for agent in config.agents],
-                    judge=make_blinded_judge(config, scenario, pool),
-                    queries=_queries(config, scenario, pool),
-                    journal=journal,
-                    models=pool,
-                )
-            finally:
-                await pool.aclose()
+            pool = make_pool(job.name, self.resources, StoredCalls(costs, calls))
+            stack.push_async_callback(pool.aclose)
+            factory = AgentFactory.for_run(config, pool=pool, allow=self.resources.allow)
+            yield Episode(
+                agents=[factory.create(agent.name, agent.kind) for agent in config.agents],
+                judge=make_blinded_judge(config, scenario, pool),
+                queries=_queries(config, scenario, pool),
+                journal=journal,
+                models=pool,
+            )
 
 
 def make_pool(episode: str, resources: ModelResources, calls: CallRecorderPort) -> ModelPool:

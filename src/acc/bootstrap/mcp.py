@@ -54,8 +54,7 @@ def make_mcp_connections(allow: Sequence[str] = ()) -> McpConnectionsPort:
 
 
 def _make_transport(endpoint: McpEndpoint, allow: Sequence[str]) -> "McpTransport":
-    from acc.bootstrap.a2a_client import resolve_token
-    from acc.bootstrap.settings import allowed_hosts, resolve_reference
+    from acc.bootstrap.settings import allowed_hosts, resolve_reference, resolve_token
 
     if endpoint.command:
         from acc.adapters.mcp.transports import StdioTransport
@@ -90,18 +89,15 @@ def make_mcp_server(agent: BaseAgent, options: McpServerOptions | None = None) -
         from acc.adapters.mcp.server import AgentMcpServer
     except ModuleNotFoundError as error:
         raise InvalidInput(_MISSING_PACKAGE.format(error.name)) from None
-    from acc.application.use_cases.serve_mcp import ServeMcpUseCase, detached_copy
+    from acc.application.use_cases.serve_mcp import ServeMcpUseCase, served_agents
     from acc.bootstrap.agents import Runner, check_models, make_services
 
     options = options or McpServerOptions()
     check_models(agent)
     services = make_services(store=options.store, allow=options.allow)
-    roots = [agent]
-    if options.sub_agents:
-        roots += [detached_copy(child) for child in agent.walk() if child is not agent]
     runners = {
         root.name: Runner(root, app_name=root.name, services=services, config=options.config)
-        for root in roots
+        for root in served_agents(agent, sub_agents=options.sub_agents)
     }
     return AgentMcpServer(ServeMcpUseCase(runners), name=agent.name, version=version())
 

@@ -1,22 +1,20 @@
 """Construct memories, their compressors and embedders, and the token counter."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from acc.application.memory.registry import compressor_of, create_memory
 from acc.bootstrap.settings import compressor_model, read_variable
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.endpoint import redact_secrets
 from acc.ports.outbound.memory_ports import CompressorPort, EvidenceStorePort, MemoryPort
 from acc.ports.outbound.model_ports import EmbedderPort, LanguageModelPort, TokenCounterPort
 
 if TYPE_CHECKING:
     from acc.application.memory.acc import AccMemory
-    from acc.application.memory.baselines import TranscriptMemory
     from acc.application.runtime.run import Services
 
-
-MEMORIES = ("transcript", "retrieval", "acc", "oracle")
 #: Name of the rule-based compressor.
 RULES = "rules"
 
@@ -155,21 +153,30 @@ def compressor_name(kind: str, default: str = "") -> str:
 
     Without a model in the name it is `default`, or else the one that the environment names.
     """
-    named = kind.partition(":")[2].strip()
-    return named or default or compressor_model()
+    return compressor_of(kind) or default or compressor_model()
 
 
-def is_memory_name(kind: str) -> bool:
-    """Return True if a name is the name of a memory; its model is not checked."""
-    return kind in MEMORIES or (kind.startswith("acc:") and bool(kind.partition(":")[2].strip()))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _MemoryParts:
+    """Implements MemoryParts."""
 
+    name: str
+    window: int
+    budget: int
+    compressor: str
+    models: Callable[[str], LanguageModelPort] | None
+    tokens: TokenCounterPort = LazyTokenCounter()
 
-@lru_cache(maxsize=1)
-def _transcript_memory() -> "type[TranscriptMemory]":
-    """Return the class of the default memory, cached for each session."""
-    from acc.application.memory.baselines import TranscriptMemory
+    def evidence(self) -> EvidenceStorePort:
+        from acc.adapters.memory.bm25 import Bm25EvidenceStore
 
-    return TranscriptMemory
+        return Bm25EvidenceStore()
+
+    def acc_memory(self) -> MemoryPort:
+        named = compressor_name(self.name, self.compressor)
+        if self.models is None or named == RULES:
+            return acc_memory(budget=self.budget, compressor=named)
+        return acc_memory(budget=self.budget, compressor=self.models(named))
 
 
 def make_memory(
@@ -185,21 +192,7 @@ def make_memory(
     `compressor` is the compressor of a plain `acc`; the default is ACC_COMPRESSOR_MODEL. `models`
     returns the model of a name.
     """
-    if kind == "transcript":
-        return _transcript_memory()(tokens=LazyTokenCounter(), window=window)
-    from acc.adapters.memory.bm25 import Bm25EvidenceStore
-    from acc.application.memory.baselines import OracleMemory, RetrievalMemory
-
-    if kind == "retrieval":
-        return RetrievalMemory(evidence=Bm25EvidenceStore(), tokens=token_counter())
-    if kind == "acc" or kind.startswith("acc:"):
-        named = compressor_name(kind, compressor)
-        if models is None or named == RULES:
-            return acc_memory(budget=budget, compressor=named)
-        return acc_memory(budget=budget, compressor=models(named))
-    if kind == "oracle":
-        return OracleMemory(tokens=token_counter())
-    raise InvalidInput(
-        f"unknown memory {redact_secrets(kind)!r}; expected one of "
-        f"{', '.join(MEMORIES)}, or acc:MODEL"
+    parts = _MemoryParts(
+        name=kind, window=window, budget=budget, compressor=compressor, models=models
     )
+    return create_memory(kind, parts)

@@ -1,17 +1,17 @@
 """Models by name. Client libraries are imported with the first request."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, fields
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any
 
 from acc.adapters.models.names import (
     LOCAL_INSTALL,
     ModelName,
     is_local_name,
     is_provider_name,
+    media_types,
     parse_local_name,
     parse_model_name,
     split_alternatives,
@@ -79,70 +79,61 @@ def make_model(name: str, *, cache: Path | None = None, sample: str = "") -> Lan
     return with_fallback(name, base_models(name), cache, sample)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelSettings:
-    """The settings of a provider's model; None leaves a setting to the provider.
-
-    `timeout` is the longest time in seconds without a byte. `attempts` includes the first one.
-    `max_wait` is the longest wait in seconds that a provider may ask for. `output` is how an answer
-    is made to match a schema: native, prompted, or auto. Limits apply within one process.
-    """
-
-    base_url: str = ""
-    api_key_env: str = ""
-    temperature: float | None = None
-    top_p: float | None = None
-    max_tokens: int | None = None
-    seed: int | None = None
-    thinking: str = ""
-    output: str = "auto"
-    timeout: float = 120.0
-    attempts: int = 4
-    max_wait: float = 60.0
-    concurrency: int | None = None
-    requests_per_minute: float | None = None
-    tokens_per_minute: float | None = None
-
-
-class ModelOptions(TypedDict, total=False):
-    """The fields of ModelSettings as arguments; None leaves a setting to the provider."""
-
-    base_url: str | None
-    api_key_env: str | None
-    temperature: float | None
-    top_p: float | None
-    max_tokens: int | None
-    seed: int | None
-    thinking: str | None
-    output: str | None
-    timeout: float | None
-    attempts: int | None
-    max_wait: float | None
-    concurrency: int | None
-    requests_per_minute: float | None
-    tokens_per_minute: float | None
-
-
 class ProviderModel:
     """A provider's model with settings: `ProviderModel("openai-chat:gpt-5.2", seed=7)`.
 
-    The settings are those of `ModelSettings`. The key is read from the environment, from
-    `api_key_env` if that is given. It is in nothing that can be printed or stored. `cache` is a
-    folder for answers. Client libraries are imported with the first request.
+    A setting that is None is taken from the name, and else has its default. `timeout` is the
+    longest time in seconds without a byte (120). `attempts` includes the first one (4). `max_wait`
+    is the longest wait in seconds that a provider may ask for (60). `output` is how an answer is
+    made to match a schema: native, prompted, or auto. Limits apply within one process.
+
+    The key is read from the environment, from `api_key_env` if that is given. It is in nothing that
+    can be printed or stored. `cache` is a folder for answers. Client libraries are imported with
+    the first request.
     """
 
     def __init__(
-        self, name: str, *, cache: str | Path | None = None, **settings: Unpack[ModelOptions]
+        self,
+        name: str,
+        *,
+        cache: str | Path | None = None,
+        base_url: str | None = None,
+        api_key_env: str | None = None,
+        temperature: float | None = None,
+        top_p: float | None = None,
+        max_tokens: int | None = None,
+        seed: int | None = None,
+        thinking: str | None = None,
+        output: str | None = None,
+        timeout: float | None = None,
+        attempts: int | None = None,
+        max_wait: float | None = None,
+        concurrency: int | None = None,
+        requests_per_minute: float | None = None,
+        tokens_per_minute: float | None = None,
     ) -> None:
-        unknown = sorted(settings.keys() - {item.name for item in fields(ModelSettings)})
-        if unknown:
-            raise InvalidInput(f"{name} has no setting {', '.join(unknown)}")
+        settings = {
+            "base_url": base_url,
+            "api_key_env": api_key_env,
+            "temperature": temperature,
+            "top_p": top_p,
+            "max_tokens": max_tokens,
+            "seed": seed,
+            "thinking": thinking,
+            "output": output,
+            "timeout": timeout,
+            "attempts": attempts,
+            "max_wait": max_wait,
+            "concurrency": concurrency,
+            "requests_per_minute": requests_per_minute,
+            "tokens_per_minute": tokens_per_minute,
+        }
         if not isinstance(name, str) or _runs_here(name):
             raise InvalidInput(
                 f"{name!r} is not a provider's model: write PROVIDER:MODEL, for example "
                 "openai:gpt-5.2. The models embedded and local are given to an agent by name."
             )
-        self.model_name = _parse(name, **settings)
+        self.model_name = _parse(name, settings)
         self._cache = None if cache is None else Path(cache)
         self._model: LanguageModelPort | None = None
 
@@ -150,6 +141,11 @@ class ProviderModel:
     def name(self) -> str:
         """Return the model's name."""
         return self.model_name.name
+
+    @property
+    def input_types(self) -> tuple[str, ...]:
+        """Return the media types of files that the model accepts."""
+        return media_types(self.model_name.provider)
 
     async def complete(self, prompt: ModelRequest) -> ModelResponse:
         """Return the response to a request."""
@@ -203,10 +199,11 @@ def names_of(name: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _parse(name: str, **settings: Any) -> ModelName:
+def _parse(name: str, settings: "Mapping[str, object] | None" = None) -> ModelName:
     if not is_provider_name(name):
         raise InvalidInput(unknown_model(name))
-    return parse_model_name(name, read_variable=read_variable, **settings)
+    given = {key: value for key, value in (settings or {}).items() if value is not None}
+    return parse_model_name(name, read_variable=read_variable, **given)
 
 
 def plain_name(name: str) -> str:

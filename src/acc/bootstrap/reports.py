@@ -4,13 +4,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from acc.application.evaluation.plan import RecordedRun
+from acc.application.evaluation.results import EvaluationResults
 from acc.domain.cost import Accounts
 from acc.domain.gates import Gate
 from acc.domain.value_objects.evaluation_run import EvaluationConfig
 
 if TYPE_CHECKING:
     from acc.adapters.reports.run_directory import EvaluationDirectory
-    from acc.adapters.reports.writer import RunResults
 
 
 def create_run(path: Path, configuration: EvaluationConfig) -> "EvaluationDirectory":
@@ -27,6 +28,13 @@ def open_run(path: Path) -> "EvaluationDirectory":
     return EvaluationDirectory.open(path)
 
 
+def recorded_run(path: Path, configuration: EvaluationConfig) -> RecordedRun:
+    """Return what is recorded in a directory, which may not exist yet."""
+    from acc.adapters.reports import results
+
+    return results.recorded_run(path, configuration)
+
+
 def recorded_cost(directory: "EvaluationDirectory") -> Accounts:
     """Return the recorded cost of a run."""
     from acc.adapters.reports.costs import load_costs
@@ -40,7 +48,7 @@ def write_results(
     gates: Sequence[Gate] | None = None,
     errors: Mapping[str, str] | None = None,
     detail: int = 10,
-) -> "RunResults":
+) -> EvaluationResults:
     """Write summary, records and report of a run, and return them."""
     from acc.adapters.reports import writer
 

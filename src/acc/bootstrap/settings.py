@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 
 from acc.domain.errors import InvalidInput
+from acc.domain.value_objects.endpoint import is_sendable
 
 #: Hosts and networks that may be called although they are not public, separated by commas.
 ALLOW = "ACC_ALLOW"
@@ -50,6 +51,17 @@ def resolve_reference(reference: str) -> str:
     if not value:
         raise InvalidInput(f"the environment variable {name!r} is not set or empty; set it")
     return value
+
+
+def resolve_token(reference: str) -> str:
+    """Return a bearer token, from the environment for "env:NAME"; the error hides its value."""
+    token = resolve_reference(reference)
+    if not is_sendable(token):
+        is_reference = reference.startswith(REFERENCE_PREFIX)
+        name = reference.removeprefix(REFERENCE_PREFIX)
+        source = f"the environment variable {name}" if is_reference else "token"
+        raise InvalidInput(f"{source} must contain printable ASCII without spaces")
+    return token
 
 
 def allowed_hosts() -> tuple[str, ...]:

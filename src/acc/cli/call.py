@@ -24,9 +24,9 @@ from acc.application.agents.remote_content import (
     message_text,
     status_text,
 )
-from acc.bootstrap.a2a_client import make_remote, new_id
+from acc.bootstrap.a2a_client import make_allow_list, make_remote, new_id
 from acc.cli.approval import answer_to, arguments_of, can_ask
-from acc.cli.event_view import console_on, shown, write_json
+from acc.cli.event_view import make_console, safe_text, write_json
 from acc.cli.output import print_error
 from acc.cli.session import WAITING
 from acc.domain.errors import AddressRefused, InvalidInput, StorageFailed, Unauthenticated
@@ -59,6 +59,16 @@ Allow = Annotated[
     ),
 ]
 TokenEnv = Annotated[str, Parameter(help="Environment variable with the bearer token.")]
+
+
+def check_allow(entries: Sequence[str]) -> None:
+    """Raise InvalidInput for an invalid entry of --allow."""
+    if not entries:
+        return  # the HTTP library may not be installed
+    try:
+        make_allow_list(entries)
+    except InvalidInput as error:
+        raise InvalidInput(f"--allow: {error}") from None
 
 
 @Parameter(name="*", group="Message", show_default=False)
@@ -141,9 +151,12 @@ class CallOptions:
     stream: Annotated[
         bool, Parameter(help="Print the answer while it is streamed.", negative="no-stream")
     ] = True
-    timeout: Annotated[float, Parameter(help="Seconds to wait for the result. [default: 600]")] = (
-        600.0
-    )
+    timeout: Annotated[
+        float,
+        Parameter(
+            help="Seconds to wait for the result; then the remote task is canceled. [default: 600]"
+        ),
+    ] = 600.0
     allow: Allow = ()
     json: Annotated[
         bool,
@@ -224,8 +237,8 @@ class _Call:
         self._options = options
         self._loop = loop
         self._out = out
-        self._console = console_on(out)
-        self._notes = console_on(sys.stderr)
+        self._console = make_console(out)
+        self._notes = make_console(sys.stderr)
         self._is_interactive = can_ask(out) and not options.json
         self._folder = None if options.out is None else ArtifactFolder(options.out)
         self._printed = ""
@@ -269,7 +282,7 @@ class _Call:
             text = "" if message is None else text_of(message.parts)
             if update.status.state is TaskState.WORKING and text:
                 self._end_line()
-                self._notes.print(shown(f"  {text}", "dim"))
+                self._notes.print(safe_text(f"  {text}", "dim"))
         elif update.artifact.artifact_id == "answer" and self._out.isatty():
             self._print_chunk(text_of(update.artifact.parts), is_new=not update.append)
 
@@ -277,7 +290,7 @@ class _Call:
         if is_new:
             self._end_line()
         self._printed += text
-        self._console.print(shown(text), end="")
+        self._console.print(safe_text(text), end="")
         self._out.flush()
 
     def _end_line(self) -> None:
@@ -318,9 +331,9 @@ class _Call:
         else:
             self._print_result(result, text, state)
             for artifact in artifacts:
-                self._notes.print(shown(f"  {describe_artifact(artifact)}", "dim"))
+                self._notes.print(safe_text(f"  {describe_artifact(artifact)}", "dim"))
             for path in saved:
-                self._notes.print(shown(f"  saved {path}", "dim"))
+                self._notes.print(safe_text(f"  saved {path}", "dim"))
         if state in INTERRUPTED:
             return WAITING
         return 0 if state is TaskState.COMPLETED else 1
@@ -330,21 +343,21 @@ class _Call:
         self._end_line()
         if state is TaskState.COMPLETED:
             if text and not is_printed:
-                self._console.print(shown(text))
+                self._console.print(safe_text(text))
         elif isinstance(result, Task) and state in INTERRUPTED:
             self._print_requests(result)
         else:
             print_error(f"error: the remote task is {state}{f': {text}' if text else ''}")
         if self._out.isatty() and result.context_id:
-            self._notes.print(shown(f"  to continue: --context {result.context_id}", "dim"))
+            self._notes.print(safe_text(f"  to continue: --context {result.context_id}", "dim"))
 
     def _print_requests(self, task: Task) -> None:
         print_error("the task needs input:")
         for one in input_requests(task):
-            self._notes.print(shown(f"? {one.message}", "bold yellow"))
+            self._notes.print(safe_text(f"? {one.message}", "bold yellow"))
             if one.tool:
                 arguments = msgspec.json.encode(one.arguments).decode()
-                self._notes.print(shown(f"  {one.tool} {arguments}"))
+                self._notes.print(safe_text(f"  {one.tool} {arguments}"))
         head = ["acc", "call", self._endpoint.url, "--task", task.id]
         if self._endpoint.token.startswith("env:"):
             head += ["--token-env", self._endpoint.token.removeprefix("env:")]
@@ -354,7 +367,7 @@ class _Call:
             ["--approve", *([] if needs_no_value else value)],
             ["--deny", "--reason", "WHY"],
         ):
-            self._notes.print(shown(f"  {shlex.join([*head, *line])}"))
+            self._notes.print(safe_text(f"  {shlex.join([*head, *line])}"))
 
     def _write_result(
         self, result: Task | Message, text: str, state: TaskState, saved: Sequence[Path]

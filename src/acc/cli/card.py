@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 from cyclopts import Parameter
@@ -13,14 +13,11 @@ from rich.text import Text
 
 from acc.bootstrap.a2a_client import inspect_card
 from acc.cli.call import Allow, TokenEnv, Url, token_advice
-from acc.cli.event_view import console_on, shown
+from acc.cli.event_view import make_console, safe_text
 from acc.cli.output import print_json
 from acc.domain.errors import AddressRefused, Unauthenticated
-from acc.domain.value_objects.agent_card import AgentCard
+from acc.domain.value_objects.agent_card import AgentCard, CardReport
 from acc.domain.value_objects.endpoint import RemoteEndpoint, loopback_allow_entries
-
-if TYPE_CHECKING:
-    from acc.adapters.a2a.client.card_validation import CardReport
 
 _STYLES = {"error": "bold red", "warning": "yellow"}
 
@@ -60,11 +57,11 @@ def card(
     if json:
         print_json(msgspec.json.format(msgspec.json.encode(_to_json_data(report)), indent=2))
     else:
-        _print_report(report, console_on(sys.stdout), has_key=key is not None)
+        _print_report(report, make_console(sys.stdout), has_key=key is not None)
     return 0 if report.is_valid else 1
 
 
-def _to_json_data(report: "CardReport") -> dict[str, Any]:
+def _to_json_data(report: CardReport) -> dict[str, Any]:
     try:
         document = msgspec.json.decode(report.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -78,33 +75,33 @@ def _to_json_data(report: "CardReport") -> dict[str, Any]:
     }
 
 
-def _print_report(report: "CardReport", output: Console, *, has_key: bool) -> None:
+def _print_report(report: CardReport, output: Console, *, has_key: bool) -> None:
     if report.card is not None:
         output.print(_table(report.card, report.url))
     if report.signed_by is not None:
-        output.print(shown(f"signed by key {report.signed_by}", "green"))
+        output.print(safe_text(f"signed by key {report.signed_by}", "green"))
     elif report.card is not None and report.card.signatures and not has_key:
-        output.print(shown("signed; pass --key FILE to verify the signature", "dim"))
+        output.print(safe_text("signed; pass --key FILE to verify the signature", "dim"))
     for finding in report.findings:
         field = finding.field or "the card"
         output.print(
-            shown(f"{finding.severity:<8} ", _STYLES[finding.severity])
-            + shown(f"{field} {finding.text}; {finding.fix}")
+            safe_text(f"{finding.severity:<8} ", _STYLES[finding.severity])
+            + safe_text(f"{field} {finding.text}; {finding.fix}")
         )
     if report.is_valid:
-        output.print(shown("the card is valid", "green"))
+        output.print(safe_text("the card is valid", "green"))
     else:
         errors = sum(finding.severity == "error" for finding in report.findings)
-        output.print(shown(f"{errors} error{'s' if errors != 1 else ''}", "bold red"))
+        output.print(safe_text(f"{errors} error{'s' if errors != 1 else ''}", "bold red"))
 
 
 def _table(card: AgentCard, url: str) -> Table:
     table = Table.grid(padding=(0, 2))
 
     def row(title: str, text: Text | str) -> None:
-        table.add_row(Text(title, "dim"), text if isinstance(text, Text) else shown(text))
+        table.add_row(Text(title, "dim"), text if isinstance(text, Text) else safe_text(text))
 
-    row("agent", shown(card.name, "bold") + shown(f" {card.version}", "dim"))
+    row("agent", safe_text(card.name, "bold") + safe_text(f" {card.version}", "dim"))
     row("", card.description)
     row("card", url)
     if card.provider is not None:
@@ -127,7 +124,10 @@ def _table(card: AgentCard, url: str) -> Table:
     for extension in card.extensions:
         row("extension", f"{extension.uri}{' (required)' if extension.required else ''}")
     for number, skill in enumerate(card.skills):
-        row("" if number else "skills", shown(skill.id, "bold") + shown(f"  {skill.description}"))
+        row(
+            "" if number else "skills",
+            safe_text(skill.id, "bold") + safe_text(f"  {skill.description}"),
+        )
     return table
 
 

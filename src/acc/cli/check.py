@@ -33,11 +33,12 @@ def check(
         bool, Parameter(help="Print the report as JSON.", negative=(), show_default=False)
     ] = False,
 ) -> int:
-    """Check an agent tree against eight rules of multi-agent design, without running it.
+    """Check an agent tree against nine rules of multi-agent design, without running it.
 
     The rules: single responsibility, clear descriptions, bounded loops, isolated branches,
-    consistent state keys, matching schemas, terminating transfers, and approval of high-privilege
-    actions. Exits with 1 if there is a problem; warnings do not change the status.
+    consistent state keys, matching schemas, terminating transfers, approval of high-privilege
+    actions, and existing memories. Exits with 1 if there is a problem; warnings do not change the
+    status.
 
     Example: acc check shop.agents:root
     """

@@ -17,8 +17,8 @@ from acc.application.doctor.findings import CheckStatus
 from acc.application.doctor.server import Target, is_absolute_url
 from acc.application.use_cases.diagnose_server import CheckResult, Diagnosis
 from acc.bootstrap.a2a import make_doctor
-from acc.bootstrap.a2a_client import resolve_token
-from acc.cli.event_view import console_on, one_line, shown
+from acc.bootstrap.settings import resolve_token
+from acc.cli.event_view import make_console, one_line, safe_text
 from acc.cli.output import error_console, print_error, print_json
 from acc.domain.errors import AddressRefused, InvalidInput, RemoteFailed
 from acc.domain.value_objects.endpoint import is_loopback_url
@@ -160,13 +160,13 @@ def _update_status(status: Status | None, text: str) -> None:
 
 
 def _print_diagnosis(diagnosis: Diagnosis) -> None:
-    output = console_on(sys.stdout)
+    output = make_console(sys.stdout)
     name = f"{one_line(diagnosis.agent)}, " if diagnosis.agent else ""
     interface = f", over {diagnosis.interface}" if diagnosis.interface else ""
-    output.print(shown(f"{name}{diagnosis.fallback_url or diagnosis.url}{interface}", "bold"))
+    output.print(safe_text(f"{name}{diagnosis.fallback_url or diagnosis.url}{interface}", "bold"))
     if diagnosis.fallback_url:
         output.print(
-            shown(f"{diagnosis.url} has no card; the card of {diagnosis.fallback_url} is used")
+            safe_text(f"{diagnosis.url} has no card; the card of {diagnosis.fallback_url} is used")
         )
     area = None
     for result in diagnosis.results:
@@ -187,9 +187,9 @@ def _print_diagnosis(diagnosis: Diagnosis) -> None:
 def _print_result(output: Console, result: CheckResult) -> None:
     mark, style = _MARKS[result.status]
     output.print(
-        shown(f"  {mark} ", style)
-        + shown(result.title)
-        + shown(f"  {result.title_ja}  {result.id}", "dim")
+        safe_text(f"  {mark} ", style)
+        + safe_text(result.title)
+        + safe_text(f"  {result.title_ja}  {result.id}", "dim")
     )
     _paragraph(
         output,
@@ -203,6 +203,6 @@ def _print_result(output: Console, result: CheckResult) -> None:
 def _paragraph(output: Console, text: str, style: str) -> None:
     """Print text with a margin; wrap lines only on a terminal."""
     if output.is_terminal and output.width > 4 * _MARGIN:
-        output.print(Padding(shown(text, style), (0, 0, 0, _MARGIN)), soft_wrap=False)
+        output.print(Padding(safe_text(text, style), (0, 0, 0, _MARGIN)), soft_wrap=False)
     else:
-        output.print(shown(f"{'':<{_MARGIN}}{text}", style))
+        output.print(safe_text(f"{'':<{_MARGIN}}{text}", style))

@@ -1,31 +1,34 @@
 """`acc eval`, `acc report` and `acc compare`."""
 
+import asyncio
 import os
+import signal
 import sys
-from collections.abc import Mapping
-from contextlib import closing, redirect_stdout
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 from cyclopts import Parameter
 
-from acc.adapters.evaluation.workers import sigterm_as_interrupt
-from acc.adapters.reports.results import (
-    GATE_METRICS,
+from acc.application.evaluation import cost
+from acc.application.evaluation.configuration import EvaluationRequest, JudgeOptions, run_name
+from acc.application.evaluation.plan import RemainingEpisodes, remaining_episodes
+from acc.application.evaluation.readiness import check_agents_ready
+from acc.application.evaluation.results import (
+    EvaluationResults,
     claimless_notes,
     describe_policy,
     fallback_notes,
 )
-from acc.application.evaluation import cost
-from acc.application.evaluation.configuration import EvaluationRequest, JudgeOptions, run_name
-from acc.application.evaluation.plan import Plan, RecordedRun
-from acc.application.use_cases.run_evaluation import EvaluationOutcome
+from acc.application.use_cases.run_evaluation import EvaluationOutcome, RunEvaluationUseCase
 from acc.bootstrap import evaluation, reports
-from acc.bootstrap.a2a_client import check_allow_list, check_remote_agents
 from acc.bootstrap.memory import compressor_name
 from acc.bootstrap.settings import agent_model, model_cache
+from acc.cli.call import check_allow
 from acc.cli.eval_view import (
     COST_LIMIT_STATUS,
     ProgressView,
@@ -38,14 +41,9 @@ from acc.cli.eval_view import (
 )
 from acc.cli.event_view import safe_text
 from acc.cli.output import console, print_error, print_json
-from acc.domain.cost import Price
 from acc.domain.errors import InvalidInput
 from acc.domain.gates import Gate
-from acc.domain.value_objects.evaluation_run import EpisodeJob, EvaluationConfig
-
-if TYPE_CHECKING:
-    from acc.adapters.reports.run_directory import EvaluationDirectory
-    from acc.adapters.reports.writer import RunResults
+from acc.domain.value_objects.evaluation_run import EvaluationConfig
 
 _TABLE_METRICS = ("outcome", "hallucination", "drift", "memory_tokens")
 
@@ -224,41 +222,45 @@ def run(*, options: EvaluationOptions = _EVALUATION, how: RunOptions = _RUN) -> 
     gates = _parse_gates(how, configuration)
     path = how.out or default_directory(configuration)
     cost.check_cost_limit(how.max_cost)
+    recorded = reports.recorded_run(path, configuration)
     if how.dry_run:
-        print_plan(_plan(configuration, path, prices), limit=how.max_cost, as_json=how.json)
+        planner = evaluation.make_planner(configuration)
+        plan = planner.plan(configuration, recorded=recorded, prices=prices)
+        print_plan(plan, limit=how.max_cost, as_json=how.json)
         return 0
     cost.check_prices_known(how.max_cost, used, prices, sources)
     cost.check_models_ready(used, how.cache or model_cache(), sources)
-    check_allow_list(how.allow)
-    if not path.exists():
-        check_remote_agents(configuration.agents, allow=how.allow)
+    check_allow(how.allow)
+    remaining = remaining_episodes(configuration, recorded, evaluation.scenario_library())
+    if remaining.jobs:
+        agents = evaluation.AgentFactory.for_run(configuration, allow=how.allow)
+        with redirect_stdout(sys.stderr):
+            asyncio.run(check_agents_ready(configuration.agents, agents))
+    unmetered = cost.unmetered_participants(configuration, sources)
+    if note := cost.cost_limit_note(how.max_cost, unmetered):
+        print_error(note)
     directory = reports.create_run(path, configuration)
     with directory.locked():
-        outcome, interrupted = _run_episodes(directory, how, prices)
+        tracker = cost.CostTracker(accounts=reports.recorded_cost(directory), limit=how.max_cost)
+        workers = how.workers or min(os.cpu_count() or 1, max(1, len(remaining.jobs) // 2))
+        run_evaluation = evaluation.make_evaluation(
+            directory,
+            workers=min(workers, len(remaining.jobs)),
+            resources=cost.ModelResources(cache=how.cache, prices=prices, allow=how.allow),
+            cost=tracker,
+        )
+        view = ProgressView(
+            [agent.name for agent in configuration.agents],
+            turns=remaining.turns,
+            done=remaining.recorded,
+            quiet=how.quiet or (how.json and not sys.stderr.isatty()),
+            cost=tracker,
+        )
+        outcome, interrupted = _run_episodes(run_evaluation, remaining, view)
         if not how.quiet and sys.stderr.isatty():
             print_error("writing the report")
         results = reports.write_results(directory, gates=gates, errors=outcome.errors)
-    if how.json:
-        print_json(msgspec.json.format(msgspec.json.encode(results.summary), indent=2))
-    elif not how.quiet:
-        _print_results(results)
-    _print_failures(results, table_printed=not (how.json or how.quiet))
-    for name, error in outcome.errors.items():
-        print_error(f"episode {name} ended: {error}")
-    if outcome.aborted:
-        print_error(
-            "the last turn was not recorded: fix the error and repeat the command to continue"
-        )
-    if interrupted:
-        print_error(
-            f"stopped; recorded turns are in {directory.path}: repeat the command to continue"
-        )
-        return 130
-    if outcome.cost_limit:
-        print_error(f"{outcome.cost_limit}; repeat the command with a higher limit to continue")
-        return COST_LIMIT_STATUS
-    has_failed = outcome.errors or any(result.failed for result in results.gates)
-    return 1 if has_failed or not _has_scores(results) else 0
+    return _report_outcome(results, outcome, how, interrupted=interrupted)
 
 
 def configure(options: EvaluationOptions) -> EvaluationConfig:
@@ -291,18 +293,6 @@ def default_directory(configuration: EvaluationConfig) -> Path:
     return Path("runs") / run_name(configuration)
 
 
-def _plan(configuration: EvaluationConfig, path: Path, prices: Mapping[str, Price]) -> Plan:
-    recorded = RecordedRun(turns={})
-    if (path / "run.json").exists():
-        directory = reports.create_run(path, configuration)
-        recorded = RecordedRun(
-            turns={job.name: len(directory.lines(job)) for job in directory.jobs()},
-            cost=reports.recorded_cost(directory).total.known_cost,
-        )
-    planner = evaluation.make_planner(configuration)
-    return planner.plan(configuration, recorded=recorded, prices=prices)
-
-
 def _parse_gates(how: RunOptions, configuration: EvaluationConfig) -> list[Gate]:
     if how.workers is not None and how.workers < 1:
         raise InvalidInput(f"--workers must be at least 1, got {how.workers}")
@@ -310,42 +300,18 @@ def _parse_gates(how: RunOptions, configuration: EvaluationConfig) -> list[Gate]
         raise InvalidInput("--out must be the name of a directory")
     gates = [Gate.parse(text) for text in how.fail_if]
     for gate in gates:
-        gate.check_names({agent.name: agent for agent in configuration.agents}, GATE_METRICS)
+        gate.check_names([agent.name for agent in configuration.agents])
     return gates
 
 
 def _run_episodes(
-    directory: "EvaluationDirectory", how: RunOptions, prices: Mapping[str, Price]
+    run_evaluation: RunEvaluationUseCase, remaining: RemainingEpisodes, view: ProgressView
 ) -> tuple[EvaluationOutcome, bool]:
-    """Run the episodes that are not complete; return the outcome and whether it was interrupted."""
-    configuration = directory.configuration
-    planned = {job: _count_turns(job, configuration.turns) for job in directory.jobs()}
-    recorded = {job: len(directory.lines(job)) for job in planned}
-    unmetered = cost.unmetered_participants(configuration, evaluation.evaluation_sources())
-    if note := cost.cost_limit_note(how.max_cost, unmetered):
-        print_error(note)
-    incomplete = [job for job in planned if recorded[job] < planned[job]]
-    if incomplete:
-        check_remote_agents(configuration.agents, allow=how.allow)
-    workers = how.workers or min(os.cpu_count() or 1, max(1, len(incomplete) // 2))
-    tracker = cost.CostTracker(accounts=reports.recorded_cost(directory), limit=how.max_cost)
-    view = ProgressView(
-        [agent.name for agent in configuration.agents],
-        turns=sum(planned.values()),
-        done=sum(recorded.values()),
-        quiet=how.quiet or (how.json and not sys.stderr.isatty()),
-        cost=tracker,
-    )
-    run_evaluation = evaluation.make_evaluation(
-        directory,
-        workers=min(workers, len(incomplete)),
-        resources=cost.ModelResources(cache=how.cache, prices=prices, allow=how.allow),
-        cost=tracker,
-    )
+    """Run the remaining episodes; return the outcome and whether it was interrupted."""
     # The output of agents is not the output of the command.
-    with view, redirect_stdout(sys.stderr), sigterm_as_interrupt():
+    with view, redirect_stdout(sys.stderr), _sigterm_as_interrupt():
         try:
-            with closing(run_evaluation.run(incomplete)) as events:
+            with closing(run_evaluation.run(remaining.jobs)) as events:
                 for event in events:
                     view.update(event)
         except KeyboardInterrupt:
@@ -353,19 +319,55 @@ def _run_episodes(
     return run_evaluation.outcome, False
 
 
-def _count_turns(job: EpisodeJob, limit: int | None) -> int:
-    count = len(evaluation.scenario_library().template(job.scenario.reference).turns)
-    return min(count, limit) if limit else count
+@contextmanager
+def _sigterm_as_interrupt() -> Iterator[None]:
+    """Handle SIGTERM as Ctrl-C, so that terminating the process loses no recorded turn."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
 
 
-def _has_scores(results: "RunResults") -> bool:
+def _report_outcome(
+    results: EvaluationResults, outcome: EvaluationOutcome, how: RunOptions, *, interrupted: bool
+) -> int:
+    """Print results, failures and why the run ended; return the exit status."""
+    if how.json:
+        print_json(msgspec.json.format(msgspec.json.encode(results.summary), indent=2))
+    elif not how.quiet:
+        _print_results(results)
+    _print_failures(results, table_printed=not (how.json or how.quiet))
+    for name, error in outcome.errors.items():
+        print_error(f"episode {name} ended: {error}")
+    if outcome.aborted:
+        print_error(
+            "the last turn was not recorded: fix the error and repeat the command to continue"
+        )
+    if interrupted:
+        print_error(
+            f"stopped; recorded turns are in {results.report.parent}; "
+            "repeat the command to continue"
+        )
+        return 130
+    if outcome.cost_limit:
+        print_error(f"{outcome.cost_limit}; repeat the command with a higher limit to continue")
+        return COST_LIMIT_STATUS
+    has_failed = outcome.errors or any(result.failed for result in results.gates)
+    return 1 if has_failed or not _has_scores(results) else 0
+
+
+def _has_scores(results: EvaluationResults) -> bool:
     if any(agent["scored"] for agent in results.summary["agents"].values()):
         return True
     print_error("no turn of any agent has a score")
     return False
 
 
-def _print_failures(results: "RunResults", *, table_printed: bool) -> None:
+def _print_failures(results: EvaluationResults, *, table_printed: bool) -> None:
     """Print failed gates and agents with failed turns; agents only if the table was not safe_text.
 
     An agent whose turns all failed is always printed.
@@ -382,7 +384,7 @@ def _print_failures(results: "RunResults", *, table_printed: bool) -> None:
             print_error(safe_text(message).plain)
 
 
-def _print_results(results: "RunResults") -> None:
+def _print_results(results: EvaluationResults) -> None:
     output = console()
     summary = results.summary
     episodes = summary["episodes"]

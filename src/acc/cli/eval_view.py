@@ -17,9 +17,9 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from acc.adapters.reports.costs import account_from_fields
 from acc.application.evaluation.cost import CostTracker
 from acc.application.evaluation.plan import Estimate, Plan, PlannedCost
+from acc.application.evaluation.results import RATES, account_from_fields, metric_text
 from acc.cli.output import console, error_console, print_json
 from acc.domain.cost import Account, Accounts, CostCategory, dollars, spender
 from acc.domain.metrics import metric
@@ -136,7 +136,7 @@ class ProgressView:
 
     def _mean(self, agent: str, name: str) -> str:
         total, count = self._sums[agent][name]
-        return "-" if not count else format_metric(name, total / count)
+        return "-" if not count else metric_text(name, total / count)
 
     def _print_line(self) -> None:
         self._last_line = time.monotonic()
@@ -353,8 +353,7 @@ def result_table(summary: Mapping[str, Any]) -> Table:
         table.add_column("flagged", justify="right", style="red")
     for agent, measures in summary["agents"].items():
         cells = [
-            format_metric(name, measures[name]["mean"] if measures[name] else None)
-            for name in names
+            metric_text(name, measures[name]["mean"] if measures[name] else None) for name in names
         ]
         if measures["last_memory_tokens"] and not measures["memory_tokens"]:
             # Tokens were reported, but no turn has a score.
@@ -407,7 +406,7 @@ def paired_table(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 def format_difference(name: str, value: float) -> str:
     """Return a signed difference; rates are in percentage points."""
-    if name in {"hallucination", "drift"}:
+    if name in RATES:
         return f"{100 * value:+.1f} pp"
     return f"{value:+,.0f}" if name.endswith("memory_tokens") else f"{value:+.2f}"
 
@@ -422,8 +421,8 @@ def comparison_table(rows: Sequence[Mapping[str, Any]], first: str, second: str)
         cells = [
             row["agent"],
             _TITLES[name],
-            format_metric(name, row["first"]),
-            format_metric(name, row["second"]),
+            metric_text(name, row["first"]),
+            metric_text(name, row["second"]),
         ]
         if "difference" in row:
             low, high = format_difference(name, row["low"]), format_difference(name, row["high"])
@@ -432,15 +431,6 @@ def comparison_table(rows: Sequence[Mapping[str, Any]], first: str, second: str)
             cells += ["-", "no turns in common"]
         table.add_row(*cells, style="" if row.get("clear") else "dim")
     return table
-
-
-def format_metric(name: str, value: float | None) -> str:
-    """Return the value of a metric with its unit."""
-    if value is None:
-        return "not reported" if name.endswith("memory_tokens") else "-"
-    if name in {"hallucination", "drift"}:
-        return f"{100 * value:.1f} %"
-    return f"{value:,.0f}" if name.endswith("memory_tokens") else f"{value:.2f}"
 
 
 def _table() -> Table:

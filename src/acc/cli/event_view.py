@@ -42,6 +42,7 @@ _DETAIL_KINDS = frozenset(
         EventKind.DRAFT,
         EventKind.STATE,
         EventKind.MEMORY,
+        EventKind.MODEL_REQUEST,
         EventKind.INPUT,
         EventKind.INPUT_REQUIRED,
         EventKind.PARTIAL_OUTPUT,
@@ -187,8 +188,8 @@ def describe(event: Event) -> str:
             return f"unusable: {one_line(detail.get('fault') or event.text)}"
         case EventKind.ARTIFACT:
             return f"saves {detail.get('name')}, version {detail.get('version')}"
-        case EventKind.MEMORY:
-            return f"memory of {detail.get('tokens')} tokens"
+        case EventKind.MEMORY | EventKind.MODEL_REQUEST:
+            return _describe_model_input(event)
     if event.result is not None:
         prefix = "failed: " if event.result.is_error else ""
         return f"{event.result.name} → {prefix}{one_line(event.result.content)}"
@@ -197,6 +198,12 @@ def describe(event: Event) -> str:
     if event.answer is not None:
         return f"{event.answer.verdict.value} {event.answer.request_id}"
     return event.status.value if event.status is not None else one_line(event.text)
+
+
+def _describe_model_input(event: Event) -> str:
+    if event.kind is EventKind.MEMORY:
+        return f"memory of {event.detail.get('tokens')} tokens"
+    return f"model call of {event.detail.get('seconds', 0):.3f} s"
 
 
 def _describe_route(detail: Mapping[str, Any]) -> str:
@@ -246,6 +253,36 @@ def show_memory(console: Console, events: Sequence[Event], *, trace: bool) -> No
             console.print(safe_text(f"  {line}"))
         if trace:
             _show_trace(console, detail)
+
+
+def show_prompts(console: Console, events: Sequence[Event]) -> None:
+    """Print the exact request of each model call, its duration and its usage."""
+    requests = [event for event in events if event.kind is EventKind.MODEL_REQUEST]
+    for number, event in enumerate(requests, start=1):
+        detail, usage = event.detail, event.usage or Usage()
+        cost = "unknown" if usage.cost is None else f"${usage.cost:.6f}"
+        heading = (
+            f"  {detail['seconds']:.3f} s, {usage.input_tokens:,} tokens in "
+            f"({usage.cached_tokens:,} cached), {usage.output_tokens:,} out, cost {cost}"
+        )
+        title = safe_text(f"model call {number} of {event.author}", style="bold cyan")
+        console.print(title + safe_text(heading, style="dim"))
+        for name in ("instruction", "memory"):
+            if detail.get(name):
+                console.print(safe_text(f"  [{name}] {detail[name]}", style="dim"))
+        for message in detail["messages"]:
+            author = message.get("author", "")
+            label = (
+                message["role"]
+                if author in ("", message["role"])
+                else (f"{message['role']}, {author}")
+            )
+            for part in message["parts"]:
+                content = part.get("text") or msgspec.json.encode(part).decode()
+                console.print(safe_text(f"  [{label}] {content}"))
+        tools = ", ".join(tool["name"] for tool in detail.get("tools", ()))
+        if tools:
+            console.print(safe_text(f"  [tools] {tools}", style="dim"))
 
 
 def _show_trace(console: Console, detail: Mapping[str, Any]) -> None:
@@ -352,7 +389,3 @@ def write_json(stream: TextIO, line: Mapping[str, Any]) -> None:
     stream.write(msgspec.json.encode(line).decode())
     stream.write("\n")
     stream.flush()
-
-
-shown = safe_text
-console_on = make_console

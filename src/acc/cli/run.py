@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, TextIO
 
 from cyclopts import Parameter
@@ -23,6 +23,7 @@ from acc.cli.event_view import (
     compact,
     make_console,
     show_memory,
+    show_prompts,
     show_usage,
     write_json,
 )
@@ -71,6 +72,14 @@ class OutputOptions:
             negative=(),
         ),
     ] = False
+    show_prompts: Annotated[
+        bool,
+        Parameter(
+            help="Record the exact request of each model call, without secrets, and print it with "
+            "duration, tokens and cost.",
+            negative=(),
+        ),
+    ] = False
 
 
 @Parameter(name="*", group="Answer a run that waits for input", show_default=False)
@@ -95,7 +104,7 @@ class AnswerOptions:
     ] = None
     reason: Annotated[str, Parameter(help="Reason for --deny.")] = ""
     resume: Annotated[
-        bool, Parameter(help="Resume a run that was interrupted after its answer.", negative=())
+        bool, Parameter(help="Resume a run whose process was interrupted.", negative=())
     ] = False
     abandon: Annotated[
         bool, Parameter(help="Abandon the run that waits for input.", negative=())
@@ -162,7 +171,9 @@ def run(
     stdout = sys.stdout
     # Text that the agent's module prints is not output of the command.
     with asyncio.Runner() as loop, redirect_stdout(sys.stderr):
-        agent_session = AgentSession(load_agent(agent), agent, session, loop)
+        agent_session = AgentSession(
+            load_agent(agent), agent, session, loop, record_prompts=output.show_prompts
+        )
         try:
             return _RunCommand(agent_session, output, stdout).run(message, answer)
         finally:
@@ -206,7 +217,7 @@ class _RunCommand:
         except KeyboardInterrupt:
             self._printer.reset()
             if self._output.json:
-                turn = TurnOutcome(status=RunStatus.CANCELED, events=self._events)
+                turn = TurnOutcome(status=RunStatus.CANCELED, events=tuple(self._events))
                 self._session.write_result(self._stdout, turn, ())
             print_error("canceled")
             return 130
@@ -238,7 +249,7 @@ class _RunCommand:
             except InvalidInput as error:
                 print_error(f"error: {error}")
                 continue
-            turn.events[:0] = earlier
+            turn = replace(turn, events=(*earlier, *turn.events))
         return self._finish(turn)
 
     def show(self, event: Event) -> None:
@@ -257,6 +268,8 @@ class _RunCommand:
         else:
             if output.ccs or output.memory:
                 show_memory(self._console, turn.events, trace=output.memory)
+            if output.show_prompts:
+                show_prompts(self._console, turn.events)
             if output.events or output.memory:
                 last = turn.last_status_event
                 show_usage(self._console, last.usage if last else None)

@@ -7,7 +7,6 @@ import msgspec
 from cyclopts import App, Parameter
 from rich.table import Table
 
-from acc.adapters.evaluation import scenarios as scenario_files
 from acc.bootstrap.evaluation import scenario_library
 from acc.cli.output import console, print_error, print_json
 from acc.domain.errors import InvalidInput, StorageFailed
@@ -20,7 +19,7 @@ _Json = Annotated[bool, Parameter(help="Print as JSON.", negative=())]
 @app.command(name="list")
 def list_scenarios(*, json: _Json = False) -> int:
     """List the shipped scenarios."""
-    templates = [scenario_files.load_template(name) for name in scenario_files.shipped_ids()]
+    templates = scenario_library().shipped()
     if json:
         rows = [
             {
@@ -84,9 +83,10 @@ def validate(*files: str) -> int:
         files: .toml files or ids of shipped scenarios. [default: all shipped scenarios]
     """
     status = 0
-    for reference in files or scenario_files.shipped_ids():
+    library = scenario_library()
+    for reference in files or [template.id for template in library.shipped()]:
         try:
-            template = scenario_library().template(reference)
+            template = library.template(reference)
         except InvalidInput as error:
             print_error(f"error: {error}")
             status = 2
@@ -100,11 +100,12 @@ def new(name: str, /, *, folder: Path = Path()) -> int:
     """Write a small example scenario.
 
     Args:
-        name: The id of the scenario; the file is NAME.toml.
+        name: The id of the scenario; the file is NAME.toml. The suffix may be given.
         folder: The folder of the file.
     """
-    text = scenario_files.starter_text(name)
-    path = folder / f"{name}.toml"
+    scenario_id = name.removesuffix(".toml")
+    text = scenario_library().starter_text(scenario_id)
+    path = folder / f"{scenario_id}.toml"
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)

@@ -24,9 +24,9 @@ from acc.bootstrap.a2a import (
     serve_forever,
     token_verifier,
 )
-from acc.bootstrap.a2a_client import check_allow_list
 from acc.bootstrap.agents import load_agent
 from acc.bootstrap.mcp import McpServerOptions, serve_mcp_over_http, serve_mcp_over_stdio
+from acc.cli.call import check_allow
 from acc.cli.output import console
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.endpoint import check_remote_url
@@ -188,7 +188,7 @@ def serve(
     server_limits = limits.to_server_limits()
     signing = _select_signing(access)
     sign_card = None if access.sign_card is None else card_signer(access.sign_card)
-    check_allow_list(access.allow)
+    check_allow(access.allow)
     if address.public_url:
         _check_public_url(address.public_url)
     _check_host(address.host, is_protected=requires_auth or access.unprotected)
@@ -265,7 +265,7 @@ def mcp(
     A call contains a message and optionally the id of the session to continue. Requests for
     approval are sent through the client if it supports elicitation.
     """
-    check_allow_list(allow)
+    check_allow(allow)
     if port is not None and not http:
         raise InvalidInput("--port requires --http")
     with redirect_stdout(stderr):  # standard output is used by the protocol

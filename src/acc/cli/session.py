@@ -5,7 +5,7 @@ import shlex
 import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, Protocol, TextIO, cast
 
 from cyclopts import Parameter
@@ -68,9 +68,13 @@ class SessionOptions:
         """Return True if the session outlives the command."""
         return self.store not in _IN_MEMORY
 
-    def run_config(self) -> RunConfig:
+    def run_config(self, *, record_prompts: bool = False) -> RunConfig:
         """Return the limits of a run."""
-        return RunConfig(timeout=self.timeout, max_llm_calls=self.max_llm_calls)
+        return RunConfig(
+            timeout=self.timeout,
+            max_llm_calls=self.max_llm_calls,
+            record_prompts=record_prompts,
+        )
 
     def should_stream(self, output: TextIO) -> bool:
         """Return True if text is printed while it is generated."""
@@ -94,13 +98,13 @@ class EventView(Protocol):
         ...
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TurnOutcome:
     """Events and result of a turn."""
 
-    status: RunStatus = RunStatus.FAILED
+    status: RunStatus
     text: str = ""
-    events: list[Event] = field(default_factory=list)
+    events: tuple[Event, ...] = ()
     error: AccError | None = None
 
     @property
@@ -118,7 +122,13 @@ class AgentSession:
     """One session with an agent; all turns run on one event loop."""
 
     def __init__(
-        self, agent: BaseAgent, reference: str, options: SessionOptions, loop: asyncio.Runner
+        self,
+        agent: BaseAgent,
+        reference: str,
+        options: SessionOptions,
+        loop: asyncio.Runner,
+        *,
+        record_prompts: bool = False,
     ) -> None:
         self.agent = agent
         self.options = options
@@ -126,7 +136,10 @@ class AgentSession:
         self._loop = loop
         self._ids: dict[str, Any] = {"user_id": options.user, "session_id": options.session}
         self._runner = Runner(
-            agent, app_name=options.app, store=options.store, config=options.run_config()
+            agent,
+            app_name=options.app,
+            store=options.store,
+            config=options.run_config(record_prompts=record_prompts),
         )
         if options.verbose:
             log_runs(sys.stderr)
@@ -152,21 +165,22 @@ class AgentSession:
     async def _run_turn(
         self, view: EventView, message: str | None, answers: Sequence[InputAnswer]
     ) -> TurnOutcome:
-        turn = TurnOutcome()
+        shown: list[Event] = []
+        failure: AccError | None = None
         try:
             stream = self._runner.stream(**self._ids, message=message, answers=answers)
             async with aclosing(cast("AsyncGenerator[Event]", stream)) as events:
                 async for event in events:
-                    turn.events.append(event)
+                    shown.append(event)
                     view.show(event)
         except AccError as error:
-            if not turn.events:
+            if not shown:
                 raise
-            turn.error = error
-        last = turn.last_status_event
-        if last is not None and last.status is not None:
-            turn.status, turn.text = last.status, last.text
-        return turn
+            failure = error
+        end = next((event for event in reversed(shown) if event.status is not None), None)
+        if end is None or end.status is None:
+            return TurnOutcome(status=RunStatus.FAILED, events=tuple(shown), error=failure)
+        return TurnOutcome(status=end.status, text=end.text, events=tuple(shown), error=failure)
 
     def pending(self) -> tuple[InputRequest, ...]:
         """Return the pending requests of the session."""

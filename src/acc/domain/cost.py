@@ -75,6 +75,20 @@ class Account:
         self.unpriced += 1
         self.cost = _known_cost(self)
 
+    def include(self, other: "Account") -> None:
+        """Add the calls of another account."""
+        self.calls += other.calls
+        self.from_cache += other.from_cache
+        self.failed += other.failed
+        self.unpriced += other.unpriced
+        self.input_tokens += other.input_tokens
+        self.output_tokens += other.output_tokens
+        self.cached_tokens += other.cached_tokens
+        self.models += [model for model in other.models if model not in self.models]
+        if other.cost is not None:
+            self.cost = (self.cost or 0.0) + other.cost
+        self.cost = _known_cost(self)
+
     @property
     def known_cost(self) -> float:
         """Return the known cost in US dollars."""
@@ -106,7 +120,12 @@ class Accounts:
     def of(self, category: CostCategory) -> Account | None:
         """Return the sum of one category, or None if there was no call."""
         accounts = [account for (key, _), account in self.by_spender.items() if key is category]
-        return _sum(accounts) if accounts else None
+        if not accounts:
+            return None
+        total = Account()
+        for account in accounts:
+            total.include(account)
+        return total
 
     def rows(self, agents: Iterable[str] = ()) -> list[tuple[CostCategory, str, Account]]:
         """Return the accounts grouped by agent, with the judge last.
@@ -182,23 +201,6 @@ def dollars(amount: float) -> str:
 
 def _count_calls(calls: int) -> str:
     return f"{calls:,} call" if calls == 1 else f"{calls:,} calls"
-
-
-def _sum(accounts: Iterable[Account]) -> Account:
-    total = Account()
-    for one in accounts:
-        total.calls += one.calls
-        total.from_cache += one.from_cache
-        total.failed += one.failed
-        total.unpriced += one.unpriced
-        total.input_tokens += one.input_tokens
-        total.output_tokens += one.output_tokens
-        total.cached_tokens += one.cached_tokens
-        total.models += [model for model in one.models if model not in total.models]
-        if one.cost is not None:
-            total.cost = (total.cost or 0.0) + one.cost
-    total.cost = _known_cost(total)
-    return total
 
 
 def _known_cost(account: Account) -> float | None:

@@ -2,10 +2,11 @@
 
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from acc.domain.errors import InvalidGate
+from acc.domain.metrics import METRIC_NAMES
 
 _OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
     "<=": operator.le,
@@ -18,6 +19,16 @@ _OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
 _SIDE = r"([\w-]+\.[a-z_]+|[-+]?\d+(?:\.\d+)?(?:e-?\d+)?)"
 _GATE = re.compile(rf"^\s*{_SIDE}\s*(<=|>=|==|!=|<|>)\s*{_SIDE}\s*$")
 
+#: What a gate can refer to for an agent.
+GATE_METRICS = (
+    *METRIC_NAMES,
+    "last_memory_tokens",
+    "scored",
+    "failed",
+    "unscored",
+    "fallbacks",
+    "flagged",
+)
 Measures = Mapping[str, Mapping[str, float | None]]
 
 
@@ -50,7 +61,7 @@ class Gate:
             )
         return cls(text=text.strip(), left=match[1], sign=match[2], right=match[3])
 
-    def check_names(self, agents: Mapping[str, object], metrics: tuple[str, ...]) -> None:
+    def check_names(self, agents: Collection[str]) -> None:
         """Raise InvalidGate if the gate refers to an unknown agent or metric."""
         for side in (self.left, self.right):
             if _number(side) is not None:
@@ -59,9 +70,10 @@ class Gate:
             if agent not in agents:
                 known = ", ".join(agents)
                 raise InvalidGate(f"gate {self.text!r}: unknown agent {agent!r}; agents: {known}")
-            if metric not in metrics:
+            if metric not in GATE_METRICS:
                 raise InvalidGate(
-                    f"gate {self.text!r}: unknown metric {metric!r}; metrics: {', '.join(metrics)}"
+                    f"gate {self.text!r}: unknown metric {metric!r}; "
+                    f"metrics: {', '.join(GATE_METRICS)}"
                 )
 
     def evaluate(self, measures: Measures) -> GateResult:

@@ -145,8 +145,8 @@ def call(name: str, /, **arguments: Any) -> ToolCall:
 
 
 def last_result(prompt: ModelRequest) -> Any:
-    """Return the content of the last tool result in a prompt, for use in a script."""
-    parts = (part for message in reversed(prompt.messages) for part in reversed(message.parts))
+    """Return the content of the last tool result in this turn, for use in a script."""
+    parts = (part for message in reversed(prompt.following) for part in reversed(message.parts))
     result = next((part.result for part in parts if part.result is not None), None)
     if result is None:
         raise AssertionError(f"the prompt has no tool result: {prompt!r}")

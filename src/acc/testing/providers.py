@@ -38,9 +38,9 @@ _MAX_BODY_BYTES = 64 * 1024 * 1024
 _PHRASES = {200: "OK", 400: "Bad Request", 404: "Not Found", 429: "Too Many Requests"}
 
 
-def say(text: str, **options: Any) -> Reply:
-    """Return a reply with text."""
-    return Reply(text=text, **options)
+def say(text: str) -> Reply:
+    """Return a reply with text; for more than text construct a `Reply`."""
+    return Reply(text=text)
 
 
 def use(name: str, /, **arguments: Any) -> Reply:

@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 
 from acc.adapters.a2a.client.card_validation import (
-    CardReport,
-    Severity,
     inspect_card,
     unsigned_fields,
     validate_card,
@@ -17,6 +15,7 @@ from acc.adapters.a2a.wire.card_codec import card_content, read_card, write_publ
 from acc.application.a2a.card_builder import build_card
 from acc.application.agents.llm import LlmAgent
 from acc.domain.errors import Unauthenticated
+from acc.domain.value_objects.agent_card import CardReport, CardSeverity
 
 URL = "https://agents.example.com"
 
@@ -98,7 +97,7 @@ def test_each_field_of_interface_and_skill_is_validated() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"\xff", b"[]", b"[" * 5000, b"{}"])
 def test_document_that_is_not_a_card_is_invalid(body: bytes) -> None:
-    assert any(finding.severity is Severity.ERROR for finding in validate_card(body))
+    assert any(finding.severity is CardSeverity.ERROR for finding in validate_card(body))
 
 
 CARD: dict[str, Any] = {

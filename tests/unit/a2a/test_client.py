@@ -368,9 +368,16 @@ async def test_timeout_cancels_remote_task() -> None:
     async with remote_server(
         stream({"task": task("WORKING")}, then="silence"), result(task("CANCELED"))
     ) as server:
-        with pytest.raises(RemoteFailed, match=r"did not finish within 0\.3 seconds"):
+        with pytest.raises(RemoteFailed, match=r"within 0\.3 seconds; its task \S+ was canceled"):
             await server.client(timeout=0.3).send(message())
     assert server.methods[-1] == "CancelTask"
+
+
+async def test_timeout_names_task_that_could_not_be_canceled() -> None:
+    refused = rpc_error(-32002)
+    async with remote_server(stream({"task": task("WORKING")}, then="silence"), refused) as server:
+        with pytest.raises(RemoteFailed, match=r"its task \S+ could not be canceled"):
+            await server.client(timeout=0.3).send(message())
 
 
 async def test_failing_listener_cancels_remote_task() -> None:

@@ -27,7 +27,6 @@ from acc.application.a2a.requests import (
     PushCreateRequest,
     PushRequest,
     TaskRequest,
-    user_of,
 )
 from acc.application.use_cases.serve_a2a import ServeA2AUseCase
 from acc.domain.errors import (
@@ -40,7 +39,7 @@ from acc.domain.errors import (
     TaskNotFound,
     Unauthenticated,
 )
-from acc.domain.value_objects.principal import ANONYMOUS, Principal
+from acc.domain.value_objects.principal import ANONYMOUS, Owner, Principal
 from acc.domain.value_objects.task import TaskQuery, TaskState
 
 Verb = Callable[[ServeA2AUseCase, Principal, str], Awaitable[object]]
@@ -111,9 +110,9 @@ async def test_tenants_are_isolated(
 
 def test_user_ids_of_callers_are_unique() -> None:
     callers = [("", "a/b/c"), ("a", "b/c"), ("a/b", "c"), ("a%2Fb", "c"), ("", "c"), ("", "a")]
-    users = {user_of(Principal(tenant=tenant, caller=caller)) for tenant, caller in callers}
+    users = {Owner(tenant, caller).user_id for tenant, caller in callers}
     assert len(users) == len(callers)
-    assert user_of(ANN) == "ann"
+    assert ANN.owner.user_id == "ann"
 
 
 async def test_anonymous_caller_cannot_list_tasks(

@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from agent_support import WHO, Does, Writes, events_of_kind, messages, says, turn
+from agent_support import (
+    WHO,
+    Does,
+    Writes,
+    events_of_kind,
+    messages,
+    says,
+    texts_of_other_agents,
+    turn,
+)
 
 from acc import (
     Agent,
@@ -36,8 +45,8 @@ def redacting(*script: Any, **fields: Any) -> Agent:
     )
 
 
-def received_by(model: ScriptedModel) -> list[str | None]:
-    return [part.text for one in model.requests[0].messages for part in one.parts]
+def received_by(model: ScriptedModel) -> list[str]:
+    return texts_of_other_agents(model.requests[0])
 
 
 async def test_replaced_answer_is_not_visible() -> None:

@@ -46,7 +46,7 @@ def _tool(name: str, child: BaseAgent) -> BaseAgent:
 
 
 def _last_result(prompt: ModelRequest) -> str:
-    result = prompt.messages[-1].parts[0].result
+    result = prompt.following[-1].parts[0].result
     assert result is not None
     return str(result.content)
 

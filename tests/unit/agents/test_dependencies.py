@@ -210,4 +210,22 @@ async def test_tool_context_has_messages_usage_and_ids_under_both_names() -> Non
     )
     await Runner(agent).run(**WHO, message="go")
     assert seen[0].call_id == "call-1"
-    assert list(seen[0].messages) == list(requests[0].messages)
+    assert seen[0].messages == requests[0].messages
+    assert [message.text for message in seen[0].messages] == ["go"]
+
+
+async def test_tool_of_a_resumed_run_sees_the_messages_of_the_turn() -> None:
+    seen: list[list[str]] = []
+
+    @tool(confirm=True)
+    async def look(ctx: ToolContext) -> str:
+        """Look."""
+        seen.append([message.role for message in ctx.messages])
+        return "x"
+
+    script = ScriptedModel(call("look"), call("look"), "done")
+    runner = Runner(Agent(name="a", model=script, tools=[look]))
+    result = await runner.run(**WHO, message="go")
+    while result.requests:
+        result = await runner.resume(**WHO, answers=approve(result.requests[0].id))
+    assert seen == [["user"], ["user", "assistant", "tool"]]

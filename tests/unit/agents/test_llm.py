@@ -141,8 +141,8 @@ async def test_invalid_answer_is_corrected_with_the_error() -> None:
     agent = Agent(name="a", model=model, output_schema=Ticket, output_key="ticket", memory=None)
     result = await turn(agent)
     assert result.state == {"ticket": {"title": "Fire", "urgency": "low"}}
-    actual = model.requests[2].messages
-    assert [message.role for message in actual] == ["agent", "user", "agent", "user"]
+    actual = model.requests[2].following
+    assert [message.role for message in actual] == ["assistant", "user", "assistant", "user"]
     assert actual[0].text == bad
     assert "JSON that matches the schema: Invalid enum value 'extreme'" in actual[1].text
     faults = events_of_kind(result, EventKind.FAULT)
@@ -165,7 +165,7 @@ async def test_empty_answer_is_requested_again() -> None:
     model = ScriptedModel("  ", "", "there")
     result = await turn(Agent(name="a", model=model, memory=None))
     assert result.text == "there"
-    assert [m.text for m in model.requests[2].messages] == [
+    assert [m.text for m in model.requests[2].following] == [
         "  ",
         "That cannot be used: the answer is empty. Answer again.",
         "That cannot be used: the answer is empty. Answer again.",
@@ -277,7 +277,7 @@ async def test_before_model_callback_may_answer() -> None:
 
 async def test_model_callbacks_may_replace_prompt_and_answer() -> None:
     async def redact(ctx: RunContext, prompt: ModelRequest) -> ModelRequest:
-        return ModelRequest(query=prompt.query.replace("4711", "****"))
+        return ModelRequest.of(prompt.query.replace("4711", "****"))
 
     async def polite(ctx: RunContext, answer: ModelResponse) -> ModelResponse:
         ctx.state["raw"] = answer.text

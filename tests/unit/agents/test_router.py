@@ -206,7 +206,7 @@ async def test_ambiguous_model_choice_is_requested_again() -> None:
     result = await turn(desk(by="model", model=model))
     assert result.text == "travel"
     assert result.usage.llm_calls == 3
-    assert [m.text for m in model.requests[2].messages] == [
+    assert [m.text for m in model.requests[2].following] == [
         "billing or travel",
         "Reply with exactly one of: billing, travel.",
         "travelling",

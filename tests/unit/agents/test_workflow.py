@@ -5,7 +5,17 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from agent_support import Does, Writes, counts, escalates, events_of_kind, messages, says, turn
+from agent_support import (
+    Does,
+    Writes,
+    counts,
+    escalates,
+    events_of_kind,
+    messages,
+    says,
+    texts_of_other_agents,
+    turn,
+)
 
 from acc import (
     Agent,
@@ -63,9 +73,10 @@ async def test_step_receives_messages_of_earlier_steps() -> None:
     await turn(SequentialAgent(name="s", sub_agents=steps), "the question")
     prompt = model.requests[0]
     assert prompt.query == "the question"
-    assert [(m.role, m.author, m.text) for m in prompt.messages] == [
-        ("agent", "a", "first"),
-        ("agent", "b", "second"),
+    assert [(m.role, m.author, m.text) for m in prompt.following] == [
+        ("assistant", "a", "first"),
+        ("assistant", "b", "second"),
+        ("user", "runtime", "The previous messages are from other agents: a, b. You are c."),
     ]
 
 
@@ -253,7 +264,7 @@ async def test_branch_messages_are_visible_after_merge() -> None:
     agents = [Agent(name=n, model=m, memory=None) for n, m in zip("abc", models, strict=True)]
     both = ParallelAgent(name="p", sub_agents=agents[:2])
     await turn(SequentialAgent(name="s", sub_agents=[says("first"), both, agents[2]]))
-    received = [[message.text for message in model.requests[0].messages] for model in models]
+    received = [texts_of_other_agents(model.requests[0]) for model in models]
     assert received == [["first"], ["first"], ["first", "from a", "from b"]]
 
 

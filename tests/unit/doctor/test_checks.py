@@ -375,6 +375,8 @@ ANSWERS: list[tuple[str, CheckStatus, str, dict[str, Any]]] = [
         {"/": answer(200, {"result": 1})},
     ),
     ("deep-nesting", FAIL, "it results in HTTP 500", {"/": answer(500, b"")}),
+    ("deep-nesting", FAIL, "it was accepted", {"/": answer(200, {"result": 1})}),
+    ("deep-nesting", SKIPPED, "rejected the credentials (HTTP 401)", {"/": answer(401, b"")}),
     (
         "deep-nesting",
         WARN,
@@ -553,6 +555,11 @@ async def test_malformed_errors_are_read(body: bytes) -> None:
 async def test_http_rejects_invalid_json_with_status() -> None:
     for check in ("broken-json", "wrong-params", "deep-nesting"):
         assert (await run_check(check, ScriptedServer(HTTP))).status is OK
+
+
+async def test_http_rejection_of_credentials_is_no_rejection_of_input() -> None:
+    server = ScriptedServer(HTTP, **{"/message:send": answer(403, b"")})
+    assert (await run_check("broken-json", server)).status is SKIPPED
 
 
 async def test_unsupported_interface_is_mentioned() -> None:

@@ -8,8 +8,8 @@ import msgspec
 
 from acc.adapters.embedded_model.model import EmbeddedModel
 from acc.application.tools.function_tool import FunctionTool
-from acc.domain.value_objects.content import Part, ToolCall, ToolResult
-from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, PromptMessage, ToolSpec
+from acc.domain.value_objects.content import ChatMessage, Part, ToolCall, ToolResult
+from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, ToolSpec
 
 
 def specs(*functions: Callable[..., Any] | FunctionTool) -> tuple[ToolSpec, ...]:
@@ -17,7 +17,7 @@ def specs(*functions: Callable[..., Any] | FunctionTool) -> tuple[ToolSpec, ...]
 
 
 async def ask(query: str, **fields: Any) -> ModelResponse:
-    return await EmbeddedModel().complete(ModelRequest(query=query, **fields))
+    return await EmbeddedModel().complete(ModelRequest.of(query, **fields))
 
 
 def called_tool(answer: ModelResponse) -> tuple[str, dict[str, Any]] | None:
@@ -30,18 +30,18 @@ def called_tool(answer: ModelResponse) -> tuple[str, dict[str, Any]] | None:
 
 def tool_exchange(
     name: str, content: Any, *, is_error: bool = False, **arguments: Any
-) -> tuple[PromptMessage, PromptMessage]:
+) -> tuple[ChatMessage, ChatMessage]:
     """Return the messages of a tool call and its result."""
     call = ToolCall(id=f"c-{name}", name=name, arguments=arguments)
     result = ToolResult(call_id=call.id, name=name, content=content, is_error=is_error)
     return (
-        PromptMessage(role="agent", author="me", parts=(Part(call=call),)),
-        PromptMessage(role="tool", author=name, parts=(Part(result=result),)),
+        ChatMessage(role="assistant", author="me", parts=(Part(call=call),)),
+        ChatMessage(role="tool", author=name, parts=(Part(result=result),)),
     )
 
 
-def agent_message(author: str, text: str) -> PromptMessage:
-    return PromptMessage(role="agent", author=author, parts=(Part(text=text),))
+def agent_message(author: str, text: str) -> ChatMessage:
+    return ChatMessage(role="assistant", author=author, parts=(Part(text=text),))
 
 
 def transfer(**described: str) -> ToolSpec:

@@ -20,7 +20,7 @@ user: 受注エラー率は13%です。ベンダーチケット番号はVT-73810
 
 
 async def ask(query: str, memory: str = FACTS) -> str:
-    return (await EmbeddedModel().complete(ModelRequest(query=query, memory=memory))).text
+    return (await EmbeddedModel().complete(ModelRequest.of(query, memory=memory))).text
 
 
 @pytest.mark.parametrize(
@@ -177,6 +177,6 @@ async def test_answer_without_question_is_acknowledgement() -> None:
 
 @given(st.text(max_size=400), st.text(max_size=400))
 async def test_any_prompt_gives_deterministic_answer(query: str, memory: str) -> None:
-    first = await EmbeddedModel().complete(ModelRequest(query=query, memory=memory))
+    first = await EmbeddedModel().complete(ModelRequest.of(query, memory=memory))
     assert first
-    assert first == await EmbeddedModel().complete(ModelRequest(query=query, memory=memory))
+    assert first == await EmbeddedModel().complete(ModelRequest.of(query, memory=memory))

@@ -12,8 +12,8 @@ from acc.adapters.embedded_model.tools import describe_results
 from acc.application.agents.llm import LlmAgent
 from acc.application.tools.function_tool import exit_loop
 from acc.application.tools.tool import AgentTool
-from acc.domain.value_objects.content import Part, ToolCall, ToolResult
-from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, PromptMessage, ToolSpec
+from acc.domain.value_objects.content import ChatMessage, Part, ToolCall, ToolResult
+from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, ToolSpec
 
 
 def validate_email(email: str) -> dict[str, Any]:
@@ -254,7 +254,7 @@ async def test_answer_contains_result_data() -> None:
     answer = await ask(
         "Is ann@example.org valid?",
         tools=ENGLISH,
-        messages=tool_exchange(
+        following=tool_exchange(
             "validate_email", {"is_valid": True, "domain": "example.org"}, email="ann@example.org"
         ),
     )
@@ -267,7 +267,7 @@ async def test_text_result_is_the_answer() -> None:
     answer = await ask(
         "What is the weather in Paris?",
         tools=specs(current_weather, weather_forecast),
-        messages=tool_exchange("current_weather", "Sunny, 21 degrees.", city="Paris"),
+        following=tool_exchange("current_weather", "Sunny, 21 degrees.", city="Paris"),
     )
     assert answer.text == "Sunny, 21 degrees."
 
@@ -276,7 +276,7 @@ async def test_answer_has_language_of_query() -> None:
     answer = await ask(
         "注文番号 B-77 の配送状況を教えてください。",
         tools=JAPANESE,
-        messages=tool_exchange(
+        following=tool_exchange(
             "track_parcel", {"status": "denied", "reason": ""}, is_error=True, order_id="B-77"
         ),
     )
@@ -289,7 +289,7 @@ async def test_answer_reports_errors_and_denials() -> None:
     failed = await ask(
         "Refund order A-1, amount: 30",
         tools=ENGLISH,
-        messages=tool_exchange(
+        following=tool_exchange(
             "refund_order",
             {"error": "refund_order failed: ValueError: no such order"},
             is_error=True,
@@ -302,7 +302,7 @@ async def test_answer_reports_errors_and_denials() -> None:
     denied = await ask(
         "Refund order A-1, amount: 30",
         tools=ENGLISH,
-        messages=tool_exchange(
+        following=tool_exchange(
             "refund_order",
             {"status": "denied", "reason": "too late in the month"},
             is_error=True,
@@ -329,12 +329,12 @@ async def test_next_tool_uses_previous_result() -> None:
     first = tool_exchange(
         "find_order", {"order_id": "A-7", "amount": 45}, customer_email="ann@example.org"
     )
-    assert called_tool(await ask(query, tools=tools, messages=first)) == (
+    assert called_tool(await ask(query, tools=tools, following=first)) == (
         "refund_order",
         {"order_id": "A-7", "amount": 45},
     )
     second = tool_exchange("refund_order", {"refunded": True}, order_id="A-7", amount=45)
-    last = await ask(query, tools=tools, messages=(*first, *second))
+    last = await ask(query, tools=tools, following=(*first, *second))
     assert last.calls == ()
     assert "refunded: true" in last.text
 
@@ -345,7 +345,7 @@ async def test_tools_are_called_in_order_of_instruction() -> None:
     first = await ask("Start.", instruction=instruction, tools=tools)
     assert called_tool(first) == ("validate_email", {"email": "x@example.com"})
     after = tool_exchange("validate_email", {"is_valid": True}, email="x@example.com")
-    second = await ask("Start.", instruction=instruction, tools=tools, messages=after)
+    second = await ask("Start.", instruction=instruction, tools=tools, following=after)
     assert called_tool(second) == ("server_time", {})
 
 
@@ -404,14 +404,14 @@ async def test_no_transfer_back_to_transferring_agent() -> None:
     desks = transfer(
         desk="Answers questions about invoices first.", support="Solves technical problems."
     )
-    handed = PromptMessage(
-        role="agent",
+    handed = ChatMessage(
+        role="assistant",
         author="desk",
         parts=(
             Part(call=ToolCall(id="1", name="transfer_to_agent", arguments={"agent_name": "x"})),
         ),
     )
-    answer = await ask("A question about invoices.", tools=(desks,), messages=(handed,))
+    answer = await ask("A question about invoices.", tools=(desks,), following=(handed,))
     assert answer.calls == ()
 
 
@@ -419,7 +419,7 @@ async def test_result_of_transfer_is_the_answer() -> None:
     answer = await ask(
         "There is a mistake in my invoice.",
         tools=(DESKS,),
-        messages=tool_exchange(
+        following=tool_exchange(
             "transfer_to_agent", "The invoice has been corrected.", agent_name="billing"
         ),
     )
@@ -449,7 +449,7 @@ async def test_exit_loop_is_called_if_last_message_meets_condition(
         "Write a poem.",
         instruction=instruction,
         tools=(exit_loop.spec,),
-        messages=(agent_message("writer", last),),
+        following=(agent_message("writer", last),),
     )
     assert called_tool(answer) == (("exit_loop", {}) if ends else None)
 
@@ -462,7 +462,7 @@ async def test_answer_uses_newest_message_of_other_agents() -> None:
         agent_message("a", "The harbour opens at 8:00."),
         agent_message("b", "The harbour opens at 9:00 now."),
     )
-    answer = await ask("When does the harbour open?", messages=words)
+    answer = await ask("When does the harbour open?", following=words)
     assert answer.text == "The harbour opens at 9:00 now."
 
 
@@ -471,7 +471,7 @@ async def test_request_without_question_returns_newest_message() -> None:
         agent_message("a", "Draft one."),
         agent_message("b", "The trip takes two days and goes by train."),
     )
-    answer = await ask("Plan a trip to the coast.", messages=words)
+    answer = await ask("Plan a trip to the coast.", following=words)
     assert answer.text == "The trip takes two days and goes by train."
 
 
@@ -480,7 +480,7 @@ async def test_rules_apply_to_results() -> None:
         "What is the weather in Paris?",
         instruction='End every answer with "Desk out."',
         tools=specs(current_weather),
-        messages=tool_exchange("current_weather", "Sunny.", city="Paris"),
+        following=tool_exchange("current_weather", "Sunny.", city="Paris"),
     )
     assert answer.text == "Sunny.\nDesk out."
 
@@ -496,7 +496,7 @@ async def test_rules_apply_to_results() -> None:
     ],
 )
 async def test_stream_yields_pieces_then_complete_response(query: str, memory: str) -> None:
-    prompt = ModelRequest(query=query, memory=memory)
+    prompt = ModelRequest.of(query, memory=memory)
     pieces = [piece async for piece in EmbeddedModel().stream(prompt)]
     last = pieces.pop()
     assert isinstance(last, ModelResponse)
@@ -510,11 +510,11 @@ WORDS = st.text(max_size=120)
 
 @given(WORDS, WORDS, WORDS)
 async def test_any_prompt_gives_deterministic_answer(query: str, words: str, result: str) -> None:
-    prompt = ModelRequest(
+    prompt = ModelRequest.of(
         query=query,
         instruction=words,
         tools=(*ENGLISH, *JAPANESE, DESKS, exit_loop.spec),
-        messages=(agent_message("a", words), *tool_exchange("add", {"x": result})),
+        following=(agent_message("a", words), *tool_exchange("add", {"x": result})),
     )
     first = await EmbeddedModel().complete(prompt)
     assert first == await EmbeddedModel().complete(prompt)
@@ -576,6 +576,6 @@ async def test_no_call_after_failed_call() -> None:
     answer = await ask(
         "Who built the tower? Look it up.",
         tools=specs(look_up),
-        messages=tool_exchange("other", {"error": "other failed: gone"}, is_error=True),
+        following=tool_exchange("other", {"error": "other failed: gone"}, is_error=True),
     )
     assert answer.text == "Other failed: gone."

@@ -204,7 +204,7 @@ async def test_conditional_tool_is_called_if_result_meets_condition() -> None:
         {"email": "a@b.example", "plan": "free"},
     )
     m = tool_exchange("create_account", {"account": "open"}, email="a@b.example", plan="free")
-    assert called_tool(await ask(q, tools=t, instruction=ins, messages=m)) == (
+    assert called_tool(await ask(q, tools=t, instruction=ins, following=m)) == (
         "send_message",
         {"recipient": "ops", "message": "opened"},
     )
@@ -215,7 +215,7 @@ async def test_conditional_tool_is_called_if_result_meets_condition() -> None:
         email="a@b.example",
         plan="free",
     )
-    r = await ask(q, tools=t, instruction=ins, messages=m)
+    r = await ask(q, tools=t, instruction=ins, following=m)
     assert not r.calls
     assert "taken" in r.text
 

@@ -68,7 +68,7 @@ async def test_schema_is_filled_from_memory_and_results() -> None:
     found = await ask_for_object(
         "Summarise the order.",
         Order,
-        messages=tool_exchange("find_order", {"order_id": "Q-1", "amount": 7}),
+        following=tool_exchange("find_order", {"order_id": "Q-1", "amount": 7}),
     )
     assert found == {"order_id": "Q-1", "amount": 7}
 

@@ -67,7 +67,8 @@ class Moody:
             raise ConnectionError("the line is dead")
         if "sleep" in prompt.query:
             await asyncio.sleep(60)
-        return ModelResponse(text=f"{prompt.memory.count('user: ')} earlier, now: {prompt.query}")
+        users = sum(message.role == "user" for message in prompt.earlier)
+        return ModelResponse(text=f"{users} earlier, now: {prompt.query}")
 
 
 mood = Moody()

@@ -93,12 +93,12 @@ async def test_function_from_query_to_answer_is_an_agent() -> None:
     assert replies.response_text == "heard: Hello."
 
 
-async def test_failed_turn_does_not_affect_the_next_turn() -> None:
+async def test_turn_after_failed_turns_continues_the_conversation() -> None:
     replies = await answers(python_agent("moody"), "one", "break", "sleep", "four")
     assert [bool(response.error) for response in replies] == [False, True, True, False]
     assert replies[1].error == "model_failed: /moody: ConnectionError: the line is dead"
     assert "no answer within" in replies[2].error
-    assert replies[3].response_text == "1 earlier, now: four", "failed turns are not remembered"
+    assert replies[3].response_text == "3 earlier, now: four"
 
 
 async def test_run_that_requires_input_is_a_failed_turn() -> None:

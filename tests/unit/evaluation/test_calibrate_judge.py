@@ -266,16 +266,16 @@ def test_file_and_folder_of_examples_are_loaded(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("case = 3", "Expected `array`"),
+        ("case = 3", "case: must be a list, not an integer"),
         ("[[case]\n", "Expected"),
         (_GOOD.replace("supported", "kept"), "verdict must be one of"),
         (
             _GOOD.replace("supported", "perhaps"),
             "mine.1: verdict must be one of supported, contradicted, unsupported, got 'perhaps'",
         ),
-        (_GOOD.replace('"supported"', "3"), "Expected `str`, got `int`"),
+        (_GOOD.replace('"supported"', "3"), "must be a string, not an integer"),
         (_GOOD.replace("How full?", ""), "question must not be empty"),
-        (_GOOD.replace("kind =", "sort ="), "unknown field"),
+        (_GOOD.replace("kind =", "sort ="), "sort: is not a known field"),
         (
             _GOOD.replace('evidence = "The disk is full"', 'evidence = "x"'),
             "not part of the context",

@@ -90,7 +90,7 @@ class PooledAgent(ScriptedAgent):
 
     async def run_turn(self, query, canonical_memory):  # type: ignore[no-untyped-def]
         model = self._bad if query.turn_id >= self._fails_from else self._good
-        await model.complete(ModelRequest(query=query.query))
+        await model.complete(ModelRequest.of(query.query))
         return await super().run_turn(query, canonical_memory)
 
 

@@ -69,5 +69,7 @@ async def test_model_sees_only_the_memory_view_and_the_query() -> None:
         response = await runner.run_turn(query, secret)
     assert response.response_text == "second"
     assert [prompt.query for prompt in model.requests] == ["The lead is Bo.", "Who leads?"]
-    assert model.requests[1].memory == "user: The lead is Bo.\n\nassistant: first\n"
+    earlier = [(message.role, message.text) for message in model.requests[1].earlier]
+    assert earlier == [("user", "The lead is Bo."), ("assistant", "first")]
+    assert model.requests[1].memory == ""
     assert "judge" not in str(model.requests)

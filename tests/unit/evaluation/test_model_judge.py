@@ -118,7 +118,7 @@ async def test_invented_quote_is_reported_to_the_model_for_repair() -> None:
         query_of("The disk is full."), {}, answers("It is on.")
     )
     assert result.evaluations[0].hallucination.unsupported_claims == 1
-    again = [prompt for prompt in model.requests if prompt.messages]
+    again = [prompt for prompt in model.requests if prompt.following]
     assert len(again) == 1
     assert "does not occur" in again[0].messages[-1].text
 
@@ -331,7 +331,7 @@ async def test_model_timeout_leaves_the_turn_unscored() -> None:
 async def test_waiting_for_rate_limits_is_no_timeout() -> None:
     limiter = RateLimiter(RateLimits(requests_per_minute=120))
     for _ in range(120):
-        async with limiter.slot(ModelRequest(query="used up")):
+        async with limiter.slot(ModelRequest.of("used up")):
             pass
     update = '{"facts": [], "superseded": [], "constraints": [], "lifted": []}'
     model = LimitedModel(ScriptedModel(update), limiter)  # the next may go out in 500 ms
@@ -363,7 +363,7 @@ async def test_number_of_repairs_is_limited() -> None:
     model = ScriptedModel("no", repeat=True)
     await judge_of(model).evaluate_turn(query_of("Hello?"), {}, ())
     assert len(model.requests) == 3
-    assert [len(prompt.messages) for prompt in model.requests] == [0, 2, 4]
+    assert [len(prompt.following) for prompt in model.requests] == [0, 2, 4]
 
 
 async def test_same_turn_sends_the_same_requests() -> None:

@@ -9,7 +9,7 @@ from acc.domain.errors import InvalidInput, ModelFailed, StorageFailed
 from acc.ports.outbound.model_ports import ModelRequest, ModelResponse
 from acc.testing import ScriptedModel
 
-PROMPT = ModelRequest(query="q")
+PROMPT = ModelRequest.of("q")
 
 
 def pool(calls: RecordedCalls | None = None) -> tuple[ModelPool, SimpleModelFactory]:

@@ -36,10 +36,23 @@ from acc.application.use_cases.check_agents import check_agents
 
 def test_single_agent_has_no_findings() -> None:
     report = check_agents(agent("solo"))
-    assert [r.severity for r in report.rules] == [OK, *[NOT_APPLICABLE] * 7]
+    assert [r.severity for r in report.rules] == [OK, *[NOT_APPLICABLE] * 7, OK]
     assert (report.agent, report.agents, report.severity) == ("solo", 1, OK)
     assert report.count(WARNING) == 0
     assert all(r.title and r.title_ja for r in report.rules)
+
+
+@pytest.mark.parametrize("memory", ["elephant", "oracle", "acc:", "記憶"])
+def test_unknown_memory_is_a_problem(memory: str) -> None:
+    root = sequence(agent("first"), agent("second", memory=memory))
+    assert findings(root, "memories") == [("problem", ("second",), f"unknown memory {memory!r}")]
+    (finding,) = rule(root, "memories").findings
+    assert finding.fix == "choose one of transcript, retrieval, acc, or acc:MODEL"
+
+
+@pytest.mark.parametrize("memory", ["transcript", "retrieval", "acc", "acc:openai:gpt-5.2"])
+def test_known_memory_is_accepted(memory: str) -> None:
+    assert rule(agent("solo", memory=memory), "memories").severity is OK
 
 
 def test_responsibility_rule_needs_llm_agents() -> None:

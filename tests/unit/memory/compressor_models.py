@@ -10,7 +10,7 @@ from acc.adapters.memory.qualifier import RuleQualifier
 from acc.adapters.memory.rule_compressor import RuleCompressor
 from acc.application.memory.acc import AccMemory
 from acc.bootstrap.memory import token_counter
-from acc.domain.value_objects.memory import Decision, TurnSignal, TurnTrace
+from acc.domain.value_objects.memory import ConversationTurn, TurnSignal, TurnTrace
 from acc.ports.outbound.model_ports import LanguageModelPort, ModelRequest
 
 
@@ -85,7 +85,7 @@ async def run_turn(memory: AccMemory, text: str, *, turn_id: int = 1, **options:
     """Run one turn and return its trace."""
     signal = TurnSignal(turn_id=turn_id, text=text, **options)
     trace = (await memory.view(signal)).trace
-    await memory.record(signal, Decision(turn_id=turn_id, text="Noted."))
+    await memory.record(ConversationTurn.of(turn_id, text, "Noted."))
     assert trace is not None
     return trace
 

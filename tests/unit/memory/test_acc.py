@@ -6,8 +6,23 @@ from acc.application.memory.acc import AccMemory, extract_evidence
 from acc.bootstrap.memory import acc_memory
 from acc.domain.ccs import parse_text, render_state
 from acc.domain.errors import InvalidInput
+from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.ccs import CompressedCognitiveState
-from acc.domain.value_objects.memory import Decision, RejectionReason, Source, TurnSignal, TurnTrace
+from acc.domain.value_objects.content import ChatMessage, Part, ToolCall, ToolResult
+from acc.domain.value_objects.memory import (
+    ConversationTurn,
+    RejectionReason,
+    Source,
+    TurnSignal,
+    TurnTrace,
+)
+
+
+def user_turn(signal: TurnSignal, answer: str) -> ConversationTurn:
+    """Return a turn whose message has the author of the signal."""
+    turn = ConversationTurn.of(signal.turn_id, signal.text, answer)
+    turn_text, *rest = turn.messages
+    return replace(turn, messages=(replace(turn_text, author=signal.author), *rest))
 
 
 async def run_turn(
@@ -17,7 +32,7 @@ async def run_turn(
     for turn_id, text in enumerate(texts, start=first):
         signal = TurnSignal(turn_id=turn_id, text=text, author=author)
         trace = (await memory.view(signal)).trace
-        await memory.record(signal, Decision(turn_id=turn_id, text=answer))
+        await memory.record(user_turn(signal, answer))
     assert trace is not None
     return trace
 
@@ -272,12 +287,47 @@ async def test_committed_state_stays_within_budget_and_reports_dropped_items() -
             f"The owner of web-{turn} is Team {turn}. ホスト{turn}の上限は{turn}件です。"
         )
         view = await memory.view(TurnSignal(turn_id=turn, text=text))
-        await memory.record(TurnSignal(turn_id=turn, text=text), Decision(turn_id=turn, text="ok"))
+        await memory.record(ConversationTurn.of(turn, text, "ok"))
         assert view.tokens <= 160
         assert view.trace is not None
         dropped += len(view.trace.dropped)
-        assert parse_text(view.text) == memory.state
+        assert parse_text(str(view.detail["ccs"])) == memory.state
+        # The view has the last exchange too, for which less of the state may be shown.
+        assert set(parse_text(view.text).constraints) <= set(memory.state.constraints)
+        if turn > 1:
+            assert [message.role for message in view.messages] == ["user", "assistant"]
     assert dropped > 100
+
+
+async def test_view_has_the_last_exchange_with_its_tool_calls() -> None:
+    memory = acc_memory()
+    await run_turn(memory, "Show me two hotels.", answer="Noted.")
+    turn = ConversationTurn.of(2, "In Kyoto.", "1. Ume 2. Kaede")
+    call = ToolCall(id="c1", name="hotels", arguments={"city": "Kyoto"})
+    result = ToolResult(call_id="c1", name="hotels", content=["Ume", "Kaede"])
+    first, last = turn.messages
+    exchange = (
+        first,
+        ChatMessage(role="assistant", author="a", parts=(Part(call=call),)),
+        ChatMessage(role="tool", author="hotels", parts=(Part(result=result),)),
+        last,
+    )
+    await memory.record(replace(turn, messages=exchange))
+    view = await memory.view(TurnSignal(turn_id=3, text="Take the second one."))
+    assert view.messages == exchange
+    assert "Kaede" not in view.text
+    assert view.tokens <= 512
+
+
+async def test_long_exchange_is_shortened_within_the_budget() -> None:
+    memory = acc_memory(budget=256)
+    rules_of_user = " ".join(f"Never restart host web-{n}." for n in range(30))
+    await run_turn(memory, rules_of_user, answer="word " * 3_000)
+    view = await memory.view(TurnSignal(turn_id=2, text="Shorter."))
+    assert [message.role for message in view.messages] == ["user", "assistant"]
+    assert "characters left out" in view.messages[1].text
+    assert view.tokens <= 256
+    assert "Never restart host web-" in view.text
 
 
 async def test_evidence_of_one_turn_is_bounded() -> None:
@@ -314,7 +364,7 @@ async def test_hostile_text_gives_valid_state() -> None:
     nasty = ["\x00\x1b[31m", "\u202eevil\u202c", "\ud800", "a" * 200_000, "|<>\\" * 50, "」" * 999]
     for turn, text in enumerate(nasty, start=1):
         view = await memory.view(TurnSignal(turn_id=turn, text=text))
-        await memory.record(TurnSignal(turn_id=turn, text=text), Decision(turn_id=turn, text=text))
+        await memory.record(ConversationTurn.of(turn, text, text))
         assert view.tokens <= 512
         assert parse_text(view.text) == memory.state
 

@@ -1,47 +1,92 @@
 """Transcript, retrieval and oracle memories."""
 
+from itertools import pairwise
+
 import pytest
 
 from acc.adapters.memory.bm25 import Bm25EvidenceStore
 from acc.application.memory.baselines import OracleMemory, RetrievalMemory, TranscriptMemory
-from acc.bootstrap.memory import MEMORIES, make_memory
+from acc.application.memory.messages import MESSAGE_TOKENS
+from acc.application.memory.registry import MEMORIES
+from acc.bootstrap.memory import make_memory
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.memory import Decision, TurnSignal
-from acc.ports.outbound.memory_ports import CanonicalReaderPort, MemoryPort
+from acc.domain.value_objects.base import replace
+from acc.domain.value_objects.content import ChatMessage, Part, ToolCall, ToolResult
+from acc.domain.value_objects.memory import ConversationTurn, TurnSignal
+from acc.ports.outbound.memory_ports import CanonicalReaderPort, MemoryPort, MemoryView
 from acc.testing import WordCounter
 
 
 async def record_turns(memory: MemoryPort, *texts: str) -> None:
     for turn_id, text in enumerate(texts, start=1):
-        signal = TurnSignal(turn_id=turn_id, text=text)
-        await memory.view(signal)
-        await memory.record(signal, Decision(turn_id=turn_id, text=f"answer {turn_id}"))
+        await memory.view(TurnSignal(turn_id=turn_id, text=text))
+        await memory.record(ConversationTurn.of(turn_id, text, f"answer {turn_id}"))
 
 
-async def test_transcript_replays_all_entries_that_fit() -> None:
+def shown(view: MemoryView) -> list[tuple[str, str]]:
+    return [(message.role, message.text) for message in view.messages]
+
+
+async def test_transcript_replays_all_messages_that_fit() -> None:
     memory = TranscriptMemory(tokens=WordCounter(), window=100)
     await record_turns(memory, "first words", "second words")
     view = await memory.view(TurnSignal(turn_id=3, text="third"))
-    assert view.text.split("\n") == [
-        "user: first words",
-        "",
-        "assistant: answer 1",
-        "",
-        "user: second words",
-        "",
-        "assistant: answer 2",
-        "",
+    assert shown(view) == [
+        ("user", "first words"),
+        ("assistant", "answer 1"),
+        ("user", "second words"),
+        ("assistant", "answer 2"),
     ]
-    assert view.tokens == 12
+    assert view.text == ""
+    assert view.tokens == 4 * (MESSAGE_TOKENS + 2)
 
 
 async def test_transcript_is_truncated_oldest_first_to_fit_query() -> None:
-    memory = TranscriptMemory(tokens=WordCounter(), window=10)
+    memory = TranscriptMemory(tokens=WordCounter(), window=20)
     await record_turns(memory, "first words", "second words")
     view = await memory.view(TurnSignal(turn_id=3, text="one two three four"))
-    assert view.text.startswith("user: second")
-    assert view.tokens + 4 <= 10
-    assert (await memory.view(TurnSignal(turn_id=4, text="w " * 50))).text == ""
+    assert shown(view) == [("user", "second words"), ("assistant", "answer 2")]
+    assert view.tokens + 4 <= 20
+    assert (await memory.view(TurnSignal(turn_id=3, text="w " * 50))).messages == ()
+    # A long query does not remove what a short one has room for.
+    assert await memory.view(TurnSignal(turn_id=3, text="one two three four")) == view
+
+
+async def test_full_transcript_drops_several_turns_at_once() -> None:
+    memory = TranscriptMemory(tokens=WordCounter(), window=200)
+    starts: list[str] = []
+    for turn_id in range(1, 61):
+        view = await memory.view(TurnSignal(turn_id=turn_id, text="some words"))
+        assert view.tokens <= 200
+        starts.append(view.messages[0].text if view.messages else "")
+        await memory.record(ConversationTurn.of(turn_id, f"query {turn_id}", "an answer"))
+    changes = sum(one != other for one, other in pairwise(starts))
+    assert 1 < changes <= 60 // 5
+
+
+async def test_transcript_does_not_depend_on_views_of_earlier_turns() -> None:
+    memories = [TranscriptMemory(tokens=WordCounter(), window=40) for _ in range(2)]
+    for turn_id in range(1, 30):
+        text = "word " * (turn_id % 7 + 1) if turn_id != 17 else "word " * 90
+        signal = TurnSignal(turn_id=turn_id, text=text)
+        await memories[0].view(signal)
+        for memory in memories:
+            await memory.record(ConversationTurn.of(turn_id, text, f"answer {turn_id}"))
+    last = TurnSignal(turn_id=30, text="the last one")
+    views = [await memory.view(last) for memory in memories]
+    assert views[0] == views[1]
+    assert views[0].messages
+
+
+async def test_turn_larger_than_the_window_is_shortened() -> None:
+    memory = TranscriptMemory(tokens=WordCounter(), window=60)
+    await record_turns(memory, f"begin {'word ' * 300}end")
+    view = await memory.view(TurnSignal(turn_id=2, text="again"))
+    user, answer = view.messages
+    assert user.text.startswith("begin ") and user.text.endswith("end")
+    assert "characters left out" in user.text
+    assert answer.text == "answer 1"
+    assert view.tokens <= 60
 
 
 def test_transcript_with_empty_window_is_rejected() -> None:
@@ -54,10 +99,26 @@ async def test_retrieval_returns_five_most_similar_in_order() -> None:
     texts = [f"The budget of project {n} is {n} EUR." for n in range(1, 20)]
     await record_turns(memory, *texts, "The cafeteria serves soup.")
     view = await memory.view(TurnSignal(turn_id=30, text="What is the budget of project 7?"))
-    lines = [line for line in view.text.split("\n") if line]
-    assert len(lines) == 5
-    assert "user: The budget of project 7 is 7 EUR." in lines
-    assert not any("soup" in line for line in lines)
+    assert len(view.messages) == 5
+    assert ("user", "The budget of project 7 is 7 EUR.") in shown(view)
+    assert not any("soup" in message.text for message in view.messages)
+    texts = [text for text in texts if ("user", text) in shown(view)]
+    assert [message.text for message in view.messages if message.role == "user"] == texts
+
+
+async def test_retrieval_returns_a_result_with_its_call() -> None:
+    memory = RetrievalMemory(evidence=Bm25EvidenceStore(), tokens=WordCounter(), top=1)
+    turn = ConversationTurn.of(1, "Look it up.", "I did.")
+    call = ToolCall(id="c1", name="find_room", arguments={"name": "Lark"})
+    result = ToolResult(call_id="c1", name="find_room", content={"room": "Lark", "floor": 3})
+    exchange = (
+        ChatMessage(role="assistant", author="a", parts=(Part(call=call),)),
+        ChatMessage(role="tool", author="find_room", parts=(Part(result=result),)),
+    )
+    first, last = turn.messages
+    await memory.record(replace(turn, messages=(first, *exchange, last)))
+    view = await memory.view(TurnSignal(turn_id=2, text="On which floor is room Lark?"))
+    assert view.messages == exchange
 
 
 async def test_empty_transcript_does_not_count_tokens() -> None:
@@ -66,7 +127,7 @@ async def test_empty_transcript_does_not_count_tokens() -> None:
             raise AssertionError(f"counted {text!r}")
 
     view = await TranscriptMemory(tokens=NoCounter()).view(TurnSignal(turn_id=1, text="Hello"))
-    assert (view.text, view.tokens) == ("", 0)
+    assert view == MemoryView(tokens=0)
 
 
 async def test_oracle_returns_current_facts_and_constraints() -> None:

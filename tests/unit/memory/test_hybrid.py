@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from compressor_models import state_response
 
-from acc import Agent, Decision, MemoryView, Runner, TurnSignal, acc_memory
+from acc import Agent, ConversationTurn, MemoryView, Runner, TurnSignal, acc_memory
 from acc.adapters.memory.hybrid import HybridEvidenceStore
 from acc.application.memory.acc import AccMemory
 from acc.bootstrap import agents, models
@@ -152,7 +152,7 @@ async def test_custom_memory_is_not_closed_by_runner() -> None:
             assert self.is_open
             return MemoryView(text="", tokens=0)
 
-        async def record(self, signal: TurnSignal, decision: Decision) -> None:
+        async def record(self, turn: ConversationTurn) -> None:
             assert self.is_open
 
         async def aclose(self) -> None:

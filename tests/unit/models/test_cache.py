@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from acc.adapters.models.cache import CachedModel, check_folder
 from acc.application.runtime.deadlines import PausableTimeout
 from acc.domain.errors import InvalidInput, ModelFailed
-from acc.domain.value_objects.content import Part, ToolCall, ToolResult, Usage
-from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, PromptMessage, ToolSpec
+from acc.domain.value_objects.content import ChatMessage, Part, ToolCall, ToolResult, Usage
+from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, ToolSpec
 from acc.testing import ScriptedModel
 
 ANSWER = ModelResponse(
@@ -24,7 +24,7 @@ ANSWER = ModelResponse(
     calls=(ToolCall(id="c", name="look", arguments={"x": [1, "二"]}),),
     usage=Usage(input_tokens=5, output_tokens=3, cached_tokens=1, cost=0.25, priced_calls=1),
 )
-PROMPT = ModelRequest(query="q", memory="m", instruction="i")
+PROMPT = ModelRequest.of("q", memory="m", instruction="i")
 
 
 def cached(inner: ScriptedModel, folder: Path, **named: object) -> CachedModel:
@@ -53,27 +53,27 @@ async def test_streamed_response_is_cached(tmp_path: Path) -> None:
     first = [piece async for piece in model.stream(PROMPT)]
     assert first[:2] == ["a ", "b"]
     assert (await model.complete(PROMPT)).text == "a b"
-    other = ModelRequest(query="other")
+    other = ModelRequest.of("other")
     assert len([piece async for piece in model.stream(other)]) == 1
     assert len([piece async for piece in model.stream(other)]) == 1
     assert len(inner.requests) == 2
 
 
 VARIANTS = [
-    ModelRequest(query="q2", memory="m", instruction="i"),
-    ModelRequest(query="q", memory="m2", instruction="i"),
-    ModelRequest(query="q", memory="m", instruction="i2"),
-    ModelRequest(query="qm", instruction="i"),
-    ModelRequest(query="q", memory="m", instruction="i", output_schema={"type": "object"}),
-    ModelRequest(
+    ModelRequest.of("q2", memory="m", instruction="i"),
+    ModelRequest.of("q", memory="m2", instruction="i"),
+    ModelRequest.of("q", memory="m", instruction="i2"),
+    ModelRequest.of("qm", instruction="i"),
+    ModelRequest.of("q", memory="m", instruction="i", output_schema={"type": "object"}),
+    ModelRequest.of(
         query="q", memory="m", instruction="i", tools=(ToolSpec(name="t", description="d"),)
     ),
-    ModelRequest(
+    ModelRequest.of(
         query="q",
         memory="m",
         instruction="i",
-        messages=(
-            PromptMessage(
+        following=(
+            ChatMessage(
                 role="tool",
                 author="t",
                 parts=(Part(result=ToolResult(call_id="c", name="t", content={"a": 1})),),
@@ -103,8 +103,8 @@ async def test_identity_and_sample_separate_requests(tmp_path: Path) -> None:
 
 async def test_unpaired_surrogate_has_the_key_of_a_question_mark(tmp_path: Path) -> None:
     model = cached(ScriptedModel("one"), tmp_path)
-    assert (await model.complete(ModelRequest(query="q\ud800"))).text == "one"
-    assert (await model.complete(ModelRequest(query="q?"))).from_cache
+    assert (await model.complete(ModelRequest.of("q\ud800"))).text == "one"
+    assert (await model.complete(ModelRequest.of("q?"))).from_cache
 
 
 def with_fields(*names: str) -> dict[str, object]:
@@ -113,10 +113,10 @@ def with_fields(*names: str) -> dict[str, object]:
 
 async def test_order_of_schema_properties_is_part_of_the_key(tmp_path: Path) -> None:
     model = cached(ScriptedModel("one", "two", "three", "four"), tmp_path)
-    prompts = [ModelRequest(query="q", output_schema=with_fields(*names)) for names in ("ab", "ba")]
+    prompts = [ModelRequest.of("q", output_schema=with_fields(*names)) for names in ("ab", "ba")]
     for names in ("ab", "ba"):
         spec = ToolSpec(name="t", description="d", parameters=with_fields(*names))
-        prompts.append(ModelRequest(query="q", tools=(spec,)))
+        prompts.append(ModelRequest.of("q", tools=(spec,)))
     for from_cache in (False, True):
         found = [await model.complete(prompt) for prompt in prompts]
         assert [answer.text for answer in found] == ["one", "two", "three", "four"]
@@ -169,10 +169,10 @@ async def test_entry_of_another_request_is_ignored(tmp_path: Path) -> None:
     model = cached(inner, tmp_path)
     await model.complete(PROMPT)
     (first,) = files(tmp_path)
-    await model.complete(ModelRequest(query="other"))
+    await model.complete(ModelRequest.of("other"))
     (second,) = (path for path in files(tmp_path) if path != first)
     second.write_bytes(first.read_bytes())
-    assert (await model.complete(ModelRequest(query="other"))).text == "three"
+    assert (await model.complete(ModelRequest.of("other"))).text == "three"
 
 
 async def test_response_is_returned_if_the_folder_cannot_be_written(
@@ -256,7 +256,7 @@ async def test_concurrent_equal_requests_share_one_call(tmp_path: Path) -> None:
     model = cached_varying(inner, tmp_path)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(model.complete(PROMPT)) for _ in range(3)]
-        other = group.create_task(model.complete(ModelRequest(query="other")))
+        other = group.create_task(model.complete(ModelRequest.of("other")))
         await yield_to_loop()
         inner.may.set()
     first, *others = [task.result() for task in tasks]
@@ -386,7 +386,7 @@ async def main() -> None:
     for number in range(200):
         inner = ScriptedModel("answer " * 2000)
         model = CachedModel(inner, Path(sys.argv[1]), identity={}, name="a", sample=str(number % 5))
-        assert (await model.complete(ModelRequest(query="q"))).text == "answer " * 2000
+        assert (await model.complete(ModelRequest.of("q"))).text == "answer " * 2000
 
 asyncio.run(main())
 """
@@ -401,4 +401,4 @@ def test_processes_can_share_a_folder(tmp_path: Path) -> None:
         msgspec.json.decode(path.read_bytes())
     inner = ScriptedModel()
     model = CachedModel(inner, tmp_path, identity={}, name="a", sample="3")
-    assert asyncio.run(model.complete(ModelRequest(query="q"))).text.startswith("answer")
+    assert asyncio.run(model.complete(ModelRequest.of("q"))).text.startswith("answer")

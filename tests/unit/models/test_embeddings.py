@@ -20,7 +20,7 @@ from acc.adapters.models.names import COMPATIBLE_KEY
 from acc.bootstrap.memory import make_embedder
 from acc.bootstrap.settings import read_variable
 from acc.domain.errors import InvalidInput, ModelFailed
-from acc.domain.value_objects.memory import Decision, Evidence, TurnSignal
+from acc.domain.value_objects.memory import ConversationTurn, Evidence, TurnSignal
 
 KEY = "sk-secret-0123456789"
 
@@ -267,7 +267,7 @@ async def test_memory_recalls_by_words_while_the_server_fails() -> None:
         memory = acc_memory(embeddings=embedder)
         signal = TurnSignal(turn_id=1, text="The lead is Bo.")
         await memory.view(signal)
-        await memory.record(signal, Decision(turn_id=1, text="Noted."))
+        await memory.record(ConversationTurn.of(1, signal.text, "Noted."))
         assert server.asked == []
         view = await memory.view(TurnSignal(turn_id=2, text="Who is the lead?"))
         assert view.trace is not None
@@ -285,7 +285,7 @@ async def test_one_turn_makes_one_request() -> None:
             text = " ".join(f"Item i-{turn}-{n} costs {n} EUR." for n in range(8))
             signal = TurnSignal(turn_id=turn, text=f"{text} What costs item i-1-3?")
             await memory.view(signal)
-            await memory.record(signal, Decision(turn_id=turn, text="Noted."))
+            await memory.record(ConversationTurn.of(turn, signal.text, "Noted."))
         assert len(server.asked) == 4
 
 
@@ -309,7 +309,7 @@ async def test_memory_recalls_by_meaning() -> None:
     for turn, text in enumerate(texts, start=1):
         signal = TurnSignal(turn_id=turn, text=text)
         await memory.view(signal)
-        await memory.record(signal, Decision(turn_id=turn, text=""))
+        await memory.record(ConversationTurn.of(turn, text, ""))
     for turn in range(20, 26):  # the state drops it
         await memory.view(TurnSignal(turn_id=turn, text=f"Room r-{turn} is on floor {turn}."))
     memory.restore({**memory.snapshot(), "relational_map": []})

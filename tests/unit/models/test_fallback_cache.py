@@ -9,7 +9,7 @@ from acc.bootstrap.models import make_model
 from acc.ports.outbound.model_ports import LanguageModelPort, ModelRequest
 from acc.testing.providers import ProviderServer, fail, say
 
-PROMPT = ModelRequest(query="How many beds are free?", memory="1: Two beds are free.")
+PROMPT = ModelRequest.of("How many beds are free?", memory="1: Two beds are free.")
 
 
 async def answer(model: LanguageModelPort) -> str:

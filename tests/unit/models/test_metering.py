@@ -10,7 +10,7 @@ from acc.domain.errors import ModelFailed
 from acc.domain.value_objects.content import Usage
 from acc.ports.outbound.model_ports import LanguageModelPort, ModelRequest, ModelResponse
 
-PROMPT = ModelRequest(query="?")
+PROMPT = ModelRequest.of("?")
 RESPONSE = ModelResponse(
     text="yes", usage=Usage(input_tokens=1_000, output_tokens=200, cached_tokens=5)
 )

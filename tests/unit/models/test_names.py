@@ -141,10 +141,8 @@ def test_model_name_may_contain_an_at_sign(model: str) -> None:
         ({"top_p": True}, "top_p of openai:m must be a number, got True"),
         ({"attempts": "3"}, "attempts of openai:m must be a whole number, got '3'"),
         ({"attempts": 2.5}, "attempts of openai:m must be a whole number, got 2.5"),
-        ({"attempts": None}, "attempts of openai:m must be a whole number, got None"),
         ({"concurrency": 1.5}, "concurrency of openai:m must be a whole number, got 1.5"),
         ({"concurrency": True}, "concurrency of openai:m must be a whole number, got True"),
-        ({"timeout": None}, "timeout of openai:m must be a number, got None"),
         ({"thinking": True}, "thinking of openai:m must be text, got True"),
         ({"thinking": 5}, "thinking of openai:m must be text, got 5"),
         ({"base_url": 5}, "base_url of openai:m must be text, got 5"),
@@ -157,12 +155,17 @@ def test_setting_of_wrong_type_is_rejected(settings: Any, message: str) -> None:
     assert str(variables.value) == message
 
 
-def test_none_leaves_a_setting_to_the_provider() -> None:
-    left: Any = {"temperature": None, "max_tokens": None, "concurrency": None, "thinking": None}
+def test_none_takes_a_setting_from_the_name() -> None:
     variables = ProviderModel(
-        "openai:m", **left, timeout=3, api_key_env=None, output=None
+        "openai:m?temperature=0.5&attempts=2",
+        temperature=None,
+        attempts=None,
+        thinking=None,
+        timeout=3,
+        api_key_env=None,
+        output=None,
     ).model_name
-    assert variables == parse_model_name("openai:m?timeout=3")
+    assert variables == parse_model_name("openai:m?temperature=0.5&attempts=2&timeout=3")
 
 
 @pytest.mark.parametrize(
@@ -325,7 +328,7 @@ def test_provider_model_shows_settings_but_no_key(monkeypatch: pytest.MonkeyPatc
     assert "canary" not in repr(model.model_name)
     moved = ProviderModel("openai-compatible:m?seed=2", base_url="http://127.0.0.1:1/v1")
     assert (moved.model_name.base_url, moved.model_name.seed) == ("http://127.0.0.1:1/v1", 2)
-    with pytest.raises(InvalidInput, match="has no setting api_key"):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'api_key'"):
         ProviderModel("openai:gpt-5.2", api_key="canary")  # type: ignore[call-arg]
     with pytest.raises(InvalidInput, match="no model 'embedded2'"):
         ProviderModel("embedded2")

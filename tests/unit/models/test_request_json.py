@@ -10,8 +10,8 @@ from acc.adapters.models.request_json import (
     to_text,
     without_surrogates,
 )
-from acc.domain.value_objects.content import Part, ToolCall, ToolResult, text_part
-from acc.ports.outbound.model_ports import ModelRequest, PromptMessage, ToolSpec
+from acc.domain.value_objects.content import ChatMessage, Part, ToolCall, ToolResult, text_part
+from acc.ports.outbound.model_ports import ModelRequest, ToolSpec
 
 SURROGATE = "caf\udce9"
 
@@ -37,7 +37,7 @@ def test_sorted_json_does_not_depend_on_key_order() -> None:
 
 
 def test_request_is_copied_only_if_it_has_unpaired_surrogates() -> None:
-    prompt = ModelRequest(query="q", tools=(ToolSpec(name="t", description="d"),))
+    prompt = ModelRequest.of("q", tools=(ToolSpec(name="t", description="d"),))
     assert without_surrogates(prompt) is prompt
     original = (
         Part(text=SURROGATE),
@@ -46,15 +46,15 @@ def test_request_is_copied_only_if_it_has_unpaired_surrogates() -> None:
         Part(result=ToolResult(call_id="c", name="t", content=[SURROGATE])),
         Part(is_null=True),
     )
-    odd = ModelRequest(
+    odd = ModelRequest.of(
         query=SURROGATE,
         tools=prompt.tools,
-        messages=(PromptMessage(role="agent", author="a", parts=original),),
+        following=(ChatMessage(role="assistant", author="a", parts=original),),
     )
     found = without_surrogates(odd)
     assert found.query == "caf?"
     assert found.tools == prompt.tools
-    parts = found.messages[0].parts
+    parts = found.following[0].parts
     assert (parts[0].text, parts[1], parts[4]) == ("caf?", original[1], original[4])
     assert parts[2].call is not None and parts[2].call.arguments == {"x": "caf?"}
     assert parts[3].result is not None and parts[3].result.content == ["caf?"]

@@ -10,7 +10,7 @@ from acc.domain.errors import ModelFailed
 from acc.ports.outbound.model_ports import ModelRequest, ModelResponse
 from acc.testing import ScriptedModel
 
-PROMPT = ModelRequest(query="q")
+PROMPT = ModelRequest.of("q")
 
 
 def failed(

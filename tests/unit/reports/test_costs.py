@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from acc.adapters.reports.costs import CostFile, account_from_fields, cost_fields
+from acc.adapters.reports.costs import CostFile
 from acc.adapters.reports.page_data import cost_rows, unmetered
+from acc.application.evaluation.results import account_from_fields, cost_fields
 from acc.domain.cost import Accounts, CostCategory, ModelCall
 from acc.domain.errors import RunDamaged, StorageFailed
 
@@ -14,7 +15,7 @@ CALL = ModelCall(category=CostCategory.AGENT, agent="acc", model="m", input_toke
 
 
 def test_file_is_created_by_first_call_and_read_back(tmp_path: Path) -> None:
-    file = CostFile(tmp_path / "spending" / "one.jsonl")
+    file = CostFile(tmp_path / "costs" / "one.jsonl")
     with file.appending():
         pass
     assert not file.path.parent.exists()
@@ -28,7 +29,7 @@ def test_file_is_created_by_first_call_and_read_back(tmp_path: Path) -> None:
 
 
 def test_truncated_last_line_is_removed_and_other_damage_raises(tmp_path: Path) -> None:
-    file = CostFile(tmp_path / "spending" / "one.jsonl")
+    file = CostFile(tmp_path / "costs" / "one.jsonl")
     with file.appending() as record:
         record.append(CALL)
     whole = file.path.read_bytes()
@@ -43,8 +44,8 @@ def test_truncated_last_line_is_removed_and_other_damage_raises(tmp_path: Path) 
 
 
 def test_file_that_cannot_be_written_raises(tmp_path: Path) -> None:
-    (tmp_path / "spending").write_text("in the way")
-    file = CostFile(tmp_path / "spending" / "one.jsonl")
+    (tmp_path / "costs").write_text("in the way")
+    file = CostFile(tmp_path / "costs" / "one.jsonl")
     with pytest.raises((StorageFailed, RunDamaged)), file.appending() as record:
         record.append(CALL)
 

@@ -4,7 +4,7 @@ import pytest
 
 from acc.adapters.reports.junit import junit_xml
 from acc.adapters.reports.page_data import list_warnings
-from acc.adapters.reports.results import Agreement, describe_policy
+from acc.adapters.reports.results import Agreement
 from acc.adapters.reports.turn_records import (
     AgentRecord,
     TurnRecord,
@@ -12,6 +12,7 @@ from acc.adapters.reports.turn_records import (
     encode_turn,
     evaluation_record,
 )
+from acc.application.evaluation.results import describe_policy
 from acc.cli.eval_view import agreement_lines
 from acc.domain.gates import Gate
 from acc.domain.value_objects.evaluation import JudgeVotes, OutcomeScores, TurnStatus
@@ -114,9 +115,21 @@ def test_unscored_turns_are_warnings_in_the_page_and_skipped_in_junit() -> None:
     assert "skipped" not in junit_xml(summary, (), {"acc": 0}).decode()
 
 
+def policy(*kinds: str, judge: str = "rubric", model: str = "embedded") -> str:
+    agents = [{"name": kind.partition(":")[0], "kind": kind} for kind in kinds]
+    return describe_policy({"configuration": {"judge": judge, "model": model, "agents": agents}})
+
+
 @pytest.mark.parametrize(
     ("judge", "words"),
     [("rubric", "claims nothing about any language model"), ("model:x", "--judge model:x")],
 )
 def test_policy_text_depends_on_the_judge(judge: str, words: str) -> None:
-    assert words in describe_policy({"configuration": {"judge": judge}})
+    assert words in policy("acc", judge=judge)
+
+
+@pytest.mark.parametrize("judge", ["rubric", "model:x"])
+def test_policy_text_names_the_embedded_model_only_for_built_in_agents(judge: str) -> None:
+    assert "mbedded model" not in policy("a2a:http://x", "python:m:f", judge=judge)
+    assert "answered with the embedded model" in policy("acc", "a2a:http://x", judge=judge)
+    assert "answered with openai:x" in policy("acc", "a2a:http://x", judge=judge, model="openai:x")

@@ -10,9 +10,9 @@ import pytest
 
 from acc.adapters.reports import page
 from acc.adapters.reports.charts import build_charts
-from acc.adapters.reports.costs import cost_fields
 from acc.adapters.reports.results import summarize, tally_turns
 from acc.adapters.reports.run_directory import EvaluationDirectory
+from acc.application.evaluation.results import cost_fields
 from acc.bootstrap import evaluation as bootstrap
 from acc.cli.eval import EvaluationOptions, configure
 from acc.domain.cost import Accounts, CostCategory, ModelCall

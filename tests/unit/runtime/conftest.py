@@ -2,7 +2,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from runner_harness import STORAGES, Storage
+from runner_harness import STORAGES, Crash, Storage
 
 
 @pytest.fixture(params=sorted(STORAGES))
@@ -10,3 +10,10 @@ async def storage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
     made = STORAGES[request.param](tmp_path)
     yield made
     await made.sessions.aclose()
+
+
+@pytest.fixture
+async def crash(storage: Storage, tmp_path: Path) -> AsyncIterator[Crash]:
+    made = Crash(storage, tmp_path)
+    yield made
+    await made.close()

@@ -1,6 +1,8 @@
 """Harness for runner tests: both kinds of stores, a frozen clock and a payment tool."""
 
 import asyncio
+import copy
+import sqlite3
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -89,6 +91,42 @@ def sqlite(folder: Path) -> Storage:
 
 
 STORAGES: dict[str, Callable[[Path], Storage]] = {"memory": in_memory, "sqlite": sqlite}
+
+
+class Crash:
+    """Copies the store at the moment of a simulated crash; `harness` opens the copy."""
+
+    def __init__(self, storage: Storage, folder: Path) -> None:
+        self._storage = storage
+        self._folder = folder
+        self.snapshots: list[Storage] = []
+
+    def now(self) -> None:
+        storage = self._storage
+        if isinstance(storage.sessions, InMemorySessionStore):
+            sessions, artifacts, clock = copy.deepcopy(
+                (storage.sessions, storage.artifacts, storage.clock)
+            )
+            found = Storage(sessions, artifacts, clock)
+        else:
+            folder = self._folder / f"crash{len(self.snapshots)}"
+            folder.mkdir()
+            here = sqlite3.connect(self._folder / "acc.db")
+            there = sqlite3.connect(folder / "acc.db")
+            here.backup(there)
+            here.close()
+            there.close()
+            found = sqlite(folder)
+        # This process holds the lease and is alive, so the lease must expire.
+        found.clock.time = storage.clock.time + 31
+        self.snapshots.append(found)
+
+    def harness(self, agent: BaseAgent, **config: Any) -> RunnerHarness:
+        return self.snapshots[-1].harness(agent, **config)
+
+    async def close(self) -> None:
+        for snapshot in self.snapshots:
+            await snapshot.sessions.aclose()
 
 
 @dataclass

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from agent_support import history
 from runner_harness import PaymentTool, RunnerHarness, Storage, check_record, scripted_agent
 
 from acc import (
     BaseAgent,
-    Decision,
+    ConversationTurn,
     LoopAgent,
     ParallelAgent,
     RunContext,
@@ -22,6 +23,7 @@ from acc import (
     approve,
     exit_loop,
 )
+from acc.application.memory.messages import part_text
 from acc.application.runtime.run import Run
 from acc.domain.errors import AgentFailed, InvalidInput, ModelFailed
 from acc.ports.outbound.memory_ports import MemoryView
@@ -42,8 +44,8 @@ MEMORIES: dict[str, Any] = {
 }
 
 
-def prompts_of(model: ScriptedModel) -> list[tuple[str, str, int]]:
-    return [(p.query, p.memory, len(p.messages)) for p in model.requests]
+def prompts_of(model: ScriptedModel) -> list[tuple[str, Any]]:
+    return [(p.memory, p.messages) for p in model.requests]
 
 
 async def talk(
@@ -175,7 +177,7 @@ async def test_prompt_memory_is_the_same_after_restart(
         prompts.append(prompts_of(model))
     assert prompts[1] == prompts[0]
     if memory == "transcript":
-        assert "Bo" in prompts[0][-1][1]
+        assert "Bo" in str(prompts[0][-1])
 
 
 @pytest.mark.parametrize("memory", sorted(MEMORIES))
@@ -202,15 +204,13 @@ async def test_agents_remember_when_their_memories_evict_each_other(
     harness = storage.harness(SequentialAgent(name="root", sub_agents=agents), most=1)
     await harness.say("one")
     await harness.say("two")
-    assert [m.requests[1].memory for m in models] == [
-        "user: one\n\nassistant: a\n",
-        "user: one\n\nassistant: c\n",
-    ]
+    for model in models:
+        assert history(model.requests[1]) == [("user", "one"), ("assistant", "c")]
 
 
 @pytest.mark.parametrize("restart", [False, True])
 @pytest.mark.parametrize("memory", ["transcript", "retrieval"])
-async def test_failed_turn_is_not_recorded_in_memory(
+async def test_failed_turn_is_recorded_in_memory(
     storage: Storage, memory: str, restart: bool
 ) -> None:
     model = ScriptedModel("a", ValueError("down"), "b", "c")
@@ -222,9 +222,9 @@ async def test_failed_turn_is_not_recorded_in_memory(
     harness = harness.restarted() if restart else harness
     await harness.say("I like milk")
     await harness.say("Is it tea, coffee or milk?")
-    assert "coffee" not in model.requests[-1].memory
-    assert "tea" in model.requests[-1].memory
-    assert "milk" in model.requests[-1].memory
+    received = [message.text for message in model.requests[-1].earlier if message.role == "user"]
+    assert received == ["I like tea", "I like coffee", "I like milk"]
+    assert "down" not in str(model.requests[-1])
 
 
 async def test_custom_memory_records_each_turn_once(
@@ -242,11 +242,13 @@ async def test_custom_memory_records_each_turn_once(
     beside.runner.services.memory_cache = harness.runner.services.memory_cache
     await beside.say("elsewhere", session="s2")
     await harness.say("four")
-    assert model.requests[-1].memory.split("\n\n") == [
-        "user: one",
-        "assistant: a",
-        "user: three",
-        "assistant: b\n",
+    assert history(model.requests[-1]) == [
+        ("user", "one"),
+        ("assistant", "a"),
+        ("user", "two"),
+        ("assistant", "(This turn failed without an answer (model_failed).)"),
+        ("user", "three"),
+        ("assistant", "b"),
     ]
 
 
@@ -271,11 +273,13 @@ class Words:
     async def view(self, signal: TurnSignal) -> MemoryView:
         return MemoryView(text=" ".join(self.words), tokens=len(self.words))
 
-    async def record(self, signal: TurnSignal, decision: Decision) -> None:
+    async def record(self, turn: ConversationTurn) -> None:
         await asyncio.sleep(0)
         if len(self.words) == Words.fail_at:
             raise OSError("memory is full")
-        self.words.append(signal.text)
+        for message in turn.messages:
+            if message.role != "assistant":
+                self.words += [part_text(part) for part in message.parts]
 
 
 async def test_memory_class_is_accepted_as_factory(storage: Storage) -> None:
@@ -300,7 +304,7 @@ async def test_memory_is_rebuilt_after_failed_catch_up(
         await again.say("four")
     monkeypatch.setattr(Words, "fail_at", -1)
     await again.say("five")
-    assert model.requests[-1].memory == "one two three"
+    assert model.requests[-1].memory == "one two three four"
     check_record(await harness.events())
 
 
@@ -333,7 +337,7 @@ async def test_failing_memory_does_not_affect_other_memories(
     assert (await harness.say("one")).text == "b"
     monkeypatch.setattr(Words, "fail_at", -1)
     assert (await harness.say("two")).text == "d"
-    assert "user: one" in second.requests[-1].memory
+    assert ("user", "one") in history(second.requests[-1])
 
 
 async def test_memory_is_rebuilt_after_cancellation_during_record(
@@ -342,7 +346,7 @@ async def test_memory_is_rebuilt_after_cancellation_during_record(
     model = ScriptedModel("a", "b")
     harness = storage.harness(scripted_agent(model, memory=Words))
 
-    async def stop(self: Words, signal: TurnSignal, decision: Decision) -> None:
+    async def stop(self: Words, turn: ConversationTurn) -> None:
         self.words.append("half")
         raise asyncio.CancelledError
 
@@ -361,7 +365,7 @@ async def test_memory_is_empty_after_session_is_deleted(storage: Storage) -> Non
     await harness.say("my secret is 42")
     await storage.sessions.delete(harness.runner._key("ann", "s1"))
     await harness.say("what do you know?")
-    assert model.requests[-1].memory == ""
+    assert (model.requests[-1].memory, model.requests[-1].earlier) == ("", ())
 
 
 @pytest.mark.parametrize("memory", sorted(MEMORIES))
@@ -384,7 +388,9 @@ async def test_memory_after_abandoned_run_equals_memory_after_restart(
         await harness.say("What is my name?", session=session)
         prompts.append(prompts_of(model))
     assert prompts[0] == prompts[1]
-    assert "Bo" in prompts[0][-1][1] or memory in ("acc", "retrieval")
+    assert "Bo" in str(prompts[0][-1]) or memory != "transcript"
+    assert "Pay the bill" in str(prompts[0][-1]) or memory == "retrieval"
+    assert "canceled before an answer" in str(prompts[0][-1]) or memory == "retrieval"
 
 
 async def test_memory_after_failed_branch_equals_memory_after_restart(

@@ -5,6 +5,7 @@ import logging
 from typing import Any
 
 import pytest
+from agent_support import texts_of_other_agents
 from runner_harness import USER, PaymentTool, Storage, check_record, scripted_agent
 
 from acc import (
@@ -19,10 +20,11 @@ from acc import (
     TurnSignal,
     approve,
 )
+from acc.application.memory.messages import part_text
 from acc.domain.errors import AgentFailed, StateNotGranted
 from acc.domain.value_objects.ccs import CompressedCognitiveState
 from acc.domain.value_objects.event import Event, EventKind
-from acc.domain.value_objects.memory import Decision, TurnTrace
+from acc.domain.value_objects.memory import ConversationTurn, TurnTrace
 from acc.domain.value_objects.run import CallContext
 from acc.ports.outbound.memory_ports import MemoryView
 from acc.testing import ScriptedModel, call
@@ -163,7 +165,7 @@ async def test_agent_without_history_gets_no_messages_but_its_answer_is_visible(
     agents = [scripted_agent(m, name=n) for m, n in zip(models, ("a", "b", "c"), strict=True)]
     tree = SequentialAgent(name="root", sub_agents=agents, grants={"b": Grant(history=False)})
     done = await storage.harness(tree).say("go")
-    received = [[message.text for message in model.requests[0].messages] for model in models]
+    received = [texts_of_other_agents(model.requests[0]) for model in models]
     assert received == [[], [], ["first", "second"]]
     assert (done.answered_by, done.text) == ("c", "third")
 
@@ -298,8 +300,8 @@ class TraceOnlyMemory:
         )
         return MemoryView(text="|".join(self.stored_items), tokens=1, trace=trace)
 
-    async def record(self, signal: TurnSignal, decision: Decision) -> None:
-        self.stored_items.append(signal.text)
+    async def record(self, turn: ConversationTurn) -> None:
+        self.stored_items += [part_text(part) for m in turn.messages for part in m.parts]
 
 
 async def test_memory_with_trace_but_without_snapshot_is_rebuilt(storage: Storage) -> None:
@@ -313,9 +315,11 @@ async def test_memory_with_trace_but_without_snapshot_is_rebuilt(storage: Storag
     (request,) = (await harness.say("pay")).requests
     await harness.restarted().answer(approve(request.id))
     await harness.restarted().say("and now?")
-    assert model.requests[-1].memory == "pay|pens: 3; cups: 2|[7]|paid 5"
+    assert model.requests[-1].memory == (
+        'pay|look {}|look {"at":7}|{"pens":3,"cups":2}|[7]|pay {"amount":5}|paid 5|paid'
+    )
     recorded = [event.detail for event in await harness.events() if event.kind is EventKind.MEMORY]
-    assert len(recorded) == 4
+    assert len(recorded) == 3  # before the pause, after it and in the second turn
     assert all("snapshot" not in detail for detail in recorded)
 
 

@@ -4,12 +4,12 @@ import re
 from typing import Any
 
 import pytest
-from agent_support import WHO, events_of_kind, turn
+from agent_support import WHO, events_of_kind, history, turn
 
 from acc import (
     Agent,
     AgentFailed,
-    Decision,
+    ConversationTurn,
     EventKind,
     InvalidTree,
     MemoryView,
@@ -20,6 +20,7 @@ from acc import (
     make_memory,
     tool,
 )
+from acc.application.memory.messages import part_text
 from acc.application.runtime.agent_memory import MemoryChoice, MemoryName
 from acc.domain.errors import InvalidInput
 from acc.testing import ScriptedModel, call
@@ -34,17 +35,19 @@ class NoteMemory:
     async def view(self, signal: TurnSignal) -> MemoryView:
         return MemoryView(text="\n".join(self.notes), tokens=len(self.notes))
 
-    async def record(self, signal: TurnSignal, decision: Decision) -> None:
-        self.notes += [f"{signal.author}: {signal.text}", f"answer: {decision.text}"]
+    async def record(self, turn: ConversationTurn) -> None:
+        for message in turn.messages:
+            texts = "; ".join(part_text(part) for part in message.parts)
+            self.notes.append(f"{message.author}: {texts}")
 
 
 async def memory_in_prompts(memory: MemoryChoice | None, *messages: str) -> list[str]:
-    """Return the memory part of each prompt of a session with these messages."""
+    """Return what each prompt of a session has from earlier turns."""
     model = ScriptedModel("noted", repeat=True)
     runner = Runner(Agent(name="a", model=model, memory=memory))
     for message in messages:
         await runner.run(**WHO, message=message)
-    return [prompt.memory for prompt in model.requests]
+    return ["\n".join((p.memory, *(m.text for m in p.earlier))) for p in model.requests]
 
 
 async def test_transcript_is_the_default_memory() -> None:
@@ -52,10 +55,11 @@ async def test_transcript_is_the_default_memory() -> None:
     runner = Runner(Agent(name="a", model=model))
     for message in ("one", "two"):
         await runner.run(**WHO, message=message)
-    assert [prompt.memory.split("\n\n") for prompt in model.requests] == [
-        [""],
-        ["user: one", "assistant: noted\n"],
+    assert [history(prompt) for prompt in model.requests] == [
+        [],
+        [("user", "one"), ("assistant", "noted")],
     ]
+    assert [prompt.memory for prompt in model.requests] == ["", ""]
 
 
 class TextMemory(NoteMemory):
@@ -115,7 +119,7 @@ async def test_memory_factory_is_called_per_session(
     runner = Runner(Agent(name="a", model=model, memory=factory))
     for session, message in [("s1", "one"), ("s2", "other"), ("s1", "two")]:
         await runner.run(user_id="ann", session_id=session, message=message)
-    assert [prompt.memory for prompt in model.requests] == ["", "", "user: one\nanswer: noted"]
+    assert [prompt.memory for prompt in model.requests] == ["", "", "user: one\na: noted"]
 
 
 async def test_memory_receives_tool_results() -> None:
@@ -129,9 +133,9 @@ async def test_memory_receives_tool_results() -> None:
     await turn(Agent(name="a", model=model, tools=[weather], memory=memory), "Weather in Rome?")
     assert memory.notes == [
         "user: Weather in Rome?",
-        "answer: ",
-        "weather: city: Rome; sky: grey",
-        "answer: It is grey.",
+        'a: weather {"city":"Rome"}',
+        'weather: {"city":"Rome","sky":"grey"}',
+        "a: It is grey.",
     ]
 
 
@@ -146,9 +150,9 @@ async def test_memory_catches_up_with_skipped_turns() -> None:
         await runner.run(**WHO, message=message)
     assert models["a"].requests[-1].memory.split("\n") == [
         "user: for a",
-        "answer: from a",
+        "a: from a",
         "user: for b",
-        "answer: from b",
+        "b: from b",
     ]
 
 
@@ -170,7 +174,6 @@ async def test_each_agent_has_its_own_memory() -> None:
     runner = Runner(SequentialAgent(name="s", sub_agents=agents))
     for message in ("one", "two"):
         await runner.run(**WHO, message=message)
-    assert [model.requests[1].memory for model in models] == [
-        "user: one\n\nassistant: a\n",
-        "user: one\n\nassistant: b\n",
-    ]
+    # Both have the answer that the user received.
+    for model in models:
+        assert history(model.requests[1]) == [("user", "one"), ("assistant", "b")]

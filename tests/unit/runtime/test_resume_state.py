@@ -318,7 +318,7 @@ class _PayingModel:
     """Model that requests two payments and a note, then answers."""
 
     async def complete(self, prompt: Any) -> Any:
-        if any(part.result for message in prompt.messages for part in message.parts):
+        if any(part.result for message in prompt.following for part in message.parts):
             return await ScriptedModel("paid").complete(prompt)
         n = int(prompt.query)
         calls = [call("pay", n=n), call("note", n=n + 1), call("pay", n=n + 2)]

@@ -3,64 +3,17 @@
 A crash is a copy of the store, taken in the middle of a run and opened as another process would.
 """
 
-import copy
-import sqlite3
-from pathlib import Path
 from typing import Any
 
 import pytest
-from runner_harness import PaymentTool, RunnerHarness, Storage, check_record, scripted_agent, sqlite
+from runner_harness import Crash, PaymentTool, Storage, check_record, scripted_agent
 
 from acc import BaseAgent, RunContext, RunStatus, SequentialAgent, ToolContext, approve, deny, tool
-from acc.adapters.storage.in_memory import InMemorySessionStore
-from acc.domain.errors import InvalidInput, NothingPending, SessionWaiting
+from acc.domain.errors import InvalidInput, SessionWaiting
 from acc.domain.value_objects.event import EventKind
 from acc.testing import ScriptedModel, call
 
 PAY = call("pay", amount=5)
-
-
-class Crash:
-    """Copies the store at the moment of a simulated crash; `harness` opens the copy."""
-
-    def __init__(self, storage: Storage, folder: Path) -> None:
-        self._storage = storage
-        self._folder = folder
-        self.snapshots: list[Storage] = []
-
-    def now(self) -> None:
-        storage = self._storage
-        if isinstance(storage.sessions, InMemorySessionStore):
-            sessions, artifacts, clock = copy.deepcopy(
-                (storage.sessions, storage.artifacts, storage.clock)
-            )
-            found = Storage(sessions, artifacts, clock)
-        else:
-            folder = self._folder / f"crash{len(self.snapshots)}"
-            folder.mkdir()
-            here = sqlite3.connect(self._folder / "acc.db")
-            there = sqlite3.connect(folder / "acc.db")
-            here.backup(there)
-            here.close()
-            there.close()
-            found = sqlite(folder)
-        # This process holds the lease and is alive, so the lease must expire.
-        found.clock.time = storage.clock.time + 31
-        self.snapshots.append(found)
-
-    def harness(self, agent: BaseAgent, **config: Any) -> RunnerHarness:
-        return self.snapshots[-1].harness(agent, **config)
-
-    async def close(self) -> None:
-        for snapshot in self.snapshots:
-            await snapshot.sessions.aclose()
-
-
-@pytest.fixture
-async def crash(storage: Storage, tmp_path: Path) -> Any:
-    made = Crash(storage, tmp_path)
-    yield made
-    await made.close()
 
 
 async def test_next_message_closes_run_of_killed_process(storage: Storage, crash: Crash) -> None:
@@ -75,8 +28,6 @@ async def test_next_message_closes_run_of_killed_process(storage: Storage, crash
         EventKind.MESSAGE,
         EventKind.TOOL_CALLS,
     ]
-    with pytest.raises(NothingPending, match="working"):
-        await harness.answer()
     assert (await harness.say("are you there?")).text == "hello"
     assert await harness.ends() == [RunStatus.FAILED, RunStatus.COMPLETED]
     closed = next(event for event in await harness.events() if event.status is RunStatus.FAILED)
@@ -84,6 +35,33 @@ async def test_next_message_closes_run_of_killed_process(storage: Storage, crash
         "the process was interrupted",
         {"code": "interrupted"},
     )
+    check_record(await harness.events())
+
+
+@pytest.mark.parametrize("idempotent", [False, True])
+async def test_resume_continues_run_of_killed_process(
+    storage: Storage, crash: Crash, idempotent: bool
+) -> None:
+    started: list[str] = []
+
+    @tool(idempotent=idempotent)
+    def crashing() -> str:
+        """Look."""
+        started.append("")
+        crash.now()
+        return "done"
+
+    model = ScriptedModel(call("crashing"), "before", "after")
+    tree = scripted_agent(model, crashing)
+    await storage.harness(tree).say("go")
+    harness = crash.harness(tree)
+    done = await harness.answer()
+    assert (done.status, done.text) == (RunStatus.COMPLETED, "after")
+    (result,) = [result for m in model.requests[-1].following for result in m.results]
+    assert len(started) == (2 if idempotent else 1)
+    assert result.is_error is not idempotent
+    assert idempotent or "unknown" in result.content["error"]
+    assert await harness.ends() == [RunStatus.COMPLETED]
     check_record(await harness.events())
 
 

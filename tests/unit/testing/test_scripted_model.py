@@ -26,7 +26,7 @@ async def test_scripted_model_accepts_async_function() -> None:
         return f"heard {prompt.query}"
 
     model = ScriptedModel(answer)
-    assert (await model.complete(ModelRequest(query="you"))).text == "heard you"
+    assert (await model.complete(ModelRequest.of("you"))).text == "heard you"
 
 
 @pytest.mark.parametrize("odd", [5, None, ["words"], {"text": "words"}, object()])
@@ -35,9 +35,9 @@ async def test_scripted_model_rejects_invalid_entries(odd: Any) -> None:
         ScriptedModel("fine", odd)
     model = ScriptedModel(lambda prompt: odd)
     with pytest.raises(TypeError, match=r"scripted response must be .* got "):
-        await model.complete(ModelRequest(query="?"))
+        await model.complete(ModelRequest.of("?"))
 
 
 def test_last_result_fails_without_tool_call() -> None:
     with pytest.raises(AssertionError, match="no tool result"):
-        last_result(ModelRequest(query="?"))
+        last_result(ModelRequest.of("?"))

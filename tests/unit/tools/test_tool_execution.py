@@ -41,7 +41,7 @@ async def test_results_have_the_order_of_calls() -> None:
     result = await turn(Agent(name="a", model=model, tools=[wait], memory=None))
     actual = [m.parts[0].result for m in model.requests[1].messages if m.role == "tool"]
     assert [(r.call_id, r.content) for r in actual if r] == [("call-1", 0.02), ("call-2", 0.0)]
-    assert model.requests[1].messages[0].role == "agent"
+    assert model.requests[1].following[0].role == "assistant"
     assert results(result) == [0.0, 0.02]
     assert result.usage.tool_calls == 2
 

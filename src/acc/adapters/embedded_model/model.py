@@ -18,8 +18,10 @@ from acc.adapters.embedded_model.tools import (
     TurnHistory,
     choose_call,
     describe_results,
+    message_texts,
     turn_history,
 )
+from acc.application.memory.messages import part_text
 from acc.domain.format_rules import is_question, is_revocation, read_rule, revokes, violation
 from acc.domain.language import (
     contains_text,
@@ -33,6 +35,7 @@ from acc.domain.language import (
 )
 from acc.domain.statements import frame
 from acc.domain.value_objects.base import replace
+from acc.domain.value_objects.content import user_message
 from acc.domain.value_objects.format_rule import (
     EXCLUSIVE_KINDS,
     NUMERIC_KINDS,
@@ -109,12 +112,17 @@ _NOTHING = {False: "Nothing to report.", True: "特になし。"}
 class EmbeddedModel:
     """Language model that answers from its prompt alone, in English and Japanese."""
 
+    input_types: tuple[str, ...] = ()
+
     async def complete(self, prompt: ModelRequest) -> ModelResponse:
         """Return a tool call, or an answer in the required format."""
-        query = omit_middle(prompt.query)
-        if query is not prompt.query:
-            prompt = replace(prompt, query=query)
-        history = turn_history(prompt.messages)
+        parts = prompt.messages[prompt.query_index].parts
+        query = omit_middle("\n".join(part_text(part) for part in parts))
+        if query != prompt.query:
+            index = prompt.query_index
+            messages = (*prompt.earlier, user_message(query), *prompt.following)
+            prompt = replace(prompt, messages=messages, query_index=index)
+        history = turn_history(prompt.following)
         call = choose_call(prompt, history)
         if call is not None:
             return ModelResponse(calls=(call,))
@@ -135,8 +143,9 @@ def _answer(prompt: ModelRequest, history: TurnHistory) -> str:
     content = _PromptContent()
     for sentence in sentences(prompt.instruction):
         content.add(sentence)
-    for sentence in _memory_statements(prompt.memory):
-        content.add(sentence)
+    for text in (prompt.memory, *message_texts(prompt.earlier)):
+        for sentence in _memory_statements(text):
+            content.add(sentence)
     agent_sentences = [s for text in history.agent_texts for s in sentences(text)]
     for sentence in agent_sentences:
         content.add(sentence)

@@ -7,7 +7,12 @@ from typing import Any
 
 from acc.adapters.embedded_model.fields import Sources, quotations, read_object
 from acc.adapters.embedded_model.schemas import accepts, empty_value, resolve_schema
-from acc.adapters.embedded_model.tools import AGENT_LIST_ITEM, TurnHistory, best_described
+from acc.adapters.embedded_model.tools import (
+    AGENT_LIST_ITEM,
+    TurnHistory,
+    best_described,
+    message_texts,
+)
 from acc.domain.language import contains_text
 from acc.domain.text import normalize_text
 from acc.ports.outbound.model_ports import ModelRequest
@@ -61,8 +66,8 @@ def _object(
     history: TurnHistory,
     answer: str,
 ) -> dict[str, Any]:
-    memory = "\n".join(reversed(prompt.memory.split("\n")))
-    texts = (*history.texts, memory, prompt.instruction)
+    lines = "\n".join((prompt.memory, *message_texts(prompt.earlier))).split("\n")
+    texts = (*history.texts, "\n".join(reversed(lines)), prompt.instruction)
     sources = Sources(query=prompt.query, data=history.data, texts=texts)
     extracted = read_object(schema, sources, root=root)
     values = dict(extracted.values)

@@ -15,8 +15,8 @@ from acc.adapters.embedded_model.fields import Sources, quotations, read_object
 from acc.domain.format_rules import is_question
 from acc.domain.language import contains_text, is_negated, sentences, term_list, terms
 from acc.domain.text import normalize_text
-from acc.domain.value_objects.content import ToolCall, ToolResult
-from acc.ports.outbound.model_ports import ModelRequest, PromptMessage, ToolSpec
+from acc.domain.value_objects.content import CORRECTION_AUTHOR, ChatMessage, ToolCall, ToolResult
+from acc.ports.outbound.model_ports import ModelRequest, ToolSpec
 
 _MAX_ITEMS = 8
 _MAX_VALUE_LENGTH = 400
@@ -149,13 +149,22 @@ class TurnHistory:
         return (*reversed(results), *reversed(self.agent_texts))
 
 
-def turn_history(messages: Sequence[PromptMessage]) -> TurnHistory:
+def message_texts(messages: Sequence[ChatMessage]) -> list[str]:
+    """Return the texts of messages, with tool results as lines."""
+    texts: list[str] = []
+    for message in messages:
+        results = (line for result in message.results for line in _content_lines(result.content))
+        texts += [text for text in (message.text, *results) if text.strip()]
+    return texts
+
+
+def turn_history(messages: Sequence[ChatMessage]) -> TurnHistory:
     """Return the history of a turn without answers that were returned for correction."""
     history = TurnHistory()
     for index, message in enumerate(messages):
         following = messages[index + 1] if index + 1 < len(messages) else None
-        returned = following is not None and following.role == "user"
-        if message.role == "agent" and message.text.strip() and not returned:
+        returned = following is not None and following.author == CORRECTION_AUTHOR
+        if message.role == "assistant" and message.text.strip() and not returned:
             history.agent_texts.append(message.text)
         for part in message.parts:
             if part.call is not None:

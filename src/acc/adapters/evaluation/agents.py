@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -20,7 +20,7 @@ from acc.application.agents.remote_content import (
     message_text,
     status_text,
 )
-from acc.application.runtime.context import RunResult
+from acc.application.runtime.result import RunResult
 from acc.application.runtime.runner import SessionRunner
 from acc.domain.ccs import parse_text, to_payload
 from acc.domain.errors import AccError, InvalidInput, ModelFailed
@@ -31,7 +31,7 @@ from acc.domain.value_objects.live_evaluation import (
     AgentTurnResponse,
     EvaluationTurnQuery,
 )
-from acc.domain.value_objects.memory import Decision, TurnSignal
+from acc.domain.value_objects.memory import ConversationTurn, TurnSignal
 from acc.domain.value_objects.run import RunConfig, RunStatus
 from acc.domain.value_objects.task import INTERRUPTED, Message, Role, Task, TaskState
 from acc.ports.outbound.live_evaluation_ports import AgentRunnerPort
@@ -71,10 +71,12 @@ class MemoryAgentRunner:
         self, query: EvaluationTurnQuery, canonical_memory: Mapping[str, object]
     ) -> AgentTurnResponse:
         """Answer one turn from the memory's view and the query."""
-        signal, view = await self._view(query, canonical_memory)
-        prompt = ModelRequest(query=query.query, memory=view.text, instruction=self._instruction)
+        view = await self._view(query, canonical_memory)
+        prompt = ModelRequest.of(
+            query.query, memory=view.text, earlier=view.messages, instruction=self._instruction
+        )
         answer = (await self._model.complete(prompt)).text
-        await self._memory.record(signal, Decision(turn_id=query.turn_id, text=answer))
+        await self._memory.record(ConversationTurn.of(query.turn_id, query.query, answer))
         return AgentTurnResponse(
             agent_name=self._agent_name,
             response_text=answer,
@@ -92,24 +94,21 @@ class MemoryAgentRunner:
 
         A recorded state is restored; after a failed turn the state is computed again.
         """
-        signal = TurnSignal(turn_id=query.turn_id, text=query.query)
         recorded = response.trace.get("ccs")
         if isinstance(self._memory, RestorableMemoryPort) and isinstance(recorded, str):
             self._memory.restore(to_payload(parse_text(recorded)))
         else:
             await self._view(query, canonical_memory)
         if not response.error:
-            await self._memory.record(
-                signal, Decision(turn_id=query.turn_id, text=response.response_text)
-            )
+            answer = response.response_text
+            await self._memory.record(ConversationTurn.of(query.turn_id, query.query, answer))
 
     async def _view(
         self, query: EvaluationTurnQuery, canonical_memory: Mapping[str, object]
-    ) -> tuple[TurnSignal, MemoryView]:
+    ) -> MemoryView:
         if isinstance(self._memory, CanonicalReaderPort):
             self._memory.read_canonical(canonical_memory)
-        signal = TurnSignal(turn_id=query.turn_id, text=query.query)
-        return signal, await self._memory.view(signal)
+        return await self._memory.view(TurnSignal(turn_id=query.turn_id, text=query.query))
 
 
 _USER_ID = "evaluation"
@@ -158,17 +157,23 @@ class RuntimeAgentRunner:
         """Restore the session after a recorded turn."""
         runner, agent = self._runner, self._runner.agent
         config = runner.config
+        timeout = asyncio.timeout(None)
         if type(agent) is LlmAgent and _is_plain(agent):
-            recorded = replace(agent, model=_RecordedModel(response))
+            recorded = replace(agent, model=_RecordedModel(response, timeout))
             services = replace(runner.services, wrap_model=None)  # no model is called
             runner = SessionRunner(
                 recorded, app_name=runner.app_name, services=services, config=config
             )
         elif response.error.startswith(TIMEOUT_ERROR):
-            config = replace(
-                config, stubs=dict.fromkeys((one.name for one in agent.walk_all()), _fail)
-            )
-        await self._turn(runner, query, config)
+
+            async def time_out(context: object) -> str:
+                return await _time_out(timeout)
+
+            names = (one.name for one in agent.walk_all())
+            config = replace(config, stubs=dict.fromkeys(names, time_out))
+        with suppress(TimeoutError):  # recorded as in the first run
+            async with timeout:
+                await self._turn(runner, query, config)
 
     async def _turn(
         self, runner: SessionRunner, query: EvaluationTurnQuery, config: RunConfig | None = None
@@ -199,19 +204,28 @@ class RuntimeAgentRunner:
 
 
 class _RecordedModel:
-    """Returns the recorded answer."""
+    """Returns the recorded answer, or fails as recorded: later turns show the failure."""
 
-    def __init__(self, response: AgentTurnResponse) -> None:
+    def __init__(self, response: AgentTurnResponse, timeout: asyncio.Timeout) -> None:
         self._response = response
+        self._timeout = timeout
 
     async def complete(self, prompt: ModelRequest) -> ModelResponse:
-        if self._response.error:
-            raise ModelFailed(self._response.error)
+        error = self._response.error
+        if error.startswith(TIMEOUT_ERROR):
+            await _time_out(self._timeout)
+        if error:
+            failure = ModelFailed(error)
+            failure.code = error.partition(":")[0]
+            raise failure
         return ModelResponse(text=self._response.response_text)
 
 
-def _fail(context: object) -> str:
-    raise ModelFailed("the recorded turn timed out")
+async def _time_out(running: asyncio.Timeout) -> NoReturn:
+    """Cancel the turn that is replayed."""
+    running.reschedule(0)
+    await asyncio.Event().wait()
+    raise AssertionError("the timeout has passed")
 
 
 def _is_plain(agent: LlmAgent) -> bool:
@@ -390,7 +404,24 @@ def make_runner(
     answer = getattr(target, "run_turn", None)
     if answer is None and not callable(target):
         raise InvalidInput(f"{reference!r} must be an agent, a function, or a class with run_turn")
+    if answer is None:
+        _check_signature(target, ("query",), f"{reference!r} must accept the query")
+    else:
+        _check_signature(
+            answer,
+            ("query", {}),
+            f"run_turn of {reference!r} must accept query and canonical_memory",
+        )
     return PythonAgentRunner(agent_name, target, takes_turn=answer is not None)
+
+
+def _check_signature(function: Any, arguments: tuple[object, ...], expected: str) -> None:
+    try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError as error:
+        raise InvalidInput(f"{expected}, but its signature does not: {error}") from None
+    except ValueError:  # a built-in function without a signature
+        return
 
 
 def _creates_agents(target: object) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from acc.adapters.system.decode_errors import field_error_of
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.evaluation_run import (
     CLAIM_LABELS,
@@ -85,7 +86,10 @@ def _cases(name: str, text: str) -> Iterable[CalibrationCase]:
         raise InvalidInput(
             f"{name} is not valid TOML: {error}; docs/calibration.md describes the format"
         ) from error
-    except (msgspec.ValidationError, ValueError) as error:
+    except msgspec.ValidationError as error:
+        field, text = field_error_of(error)
+        raise InvalidInput(f"{name}: {field}: {text}" if field else f"{name}: {text}") from error
+    except ValueError as error:
         raise InvalidInput(f"{name}: {error}") from error
 
 

@@ -13,12 +13,11 @@ import msgspec
 from acc.application.evaluation.plan import PromptSizes
 from acc.application.runtime.deadlines import PausableTimeout
 from acc.domain.errors import AccError, ModelFailed, ModelOutputInvalid
-from acc.domain.value_objects.content import text_part
+from acc.domain.value_objects.content import CORRECTION_AUTHOR, ChatMessage, text_part
 from acc.ports.outbound.model_ports import (
     LanguageModelPort,
     ModelRequest,
     ModelResponse,
-    PromptMessage,
     TokenCounterPort,
 )
 
@@ -400,13 +399,13 @@ class SchemaAsker:
 
     async def ask(self, question: Question, schema: type[T], check: Callable[[T], str]) -> T:
         """Return a value for which `check` returns no error, or raise ModelOutputInvalid."""
-        messages: tuple[PromptMessage, ...] = ()
+        messages: tuple[ChatMessage, ...] = ()
         error = ""
         for _ in range(1 + self._repairs):
-            prompt = ModelRequest(
+            prompt = ModelRequest.of(
                 query=question.text,
                 instruction=question.instruction,
-                messages=messages,
+                following=messages,
                 output_schema=SCHEMAS[schema],
             )
             text = (await self._complete(prompt)).text
@@ -417,14 +416,14 @@ class SchemaAsker:
                     return value
             messages = (
                 *messages,
-                PromptMessage(
-                    role="agent",
+                ChatMessage(
+                    role="assistant",
                     author="judge",
                     parts=text_part(text[:_MAX_REPEATED_LENGTH] or "(empty)"),
                 ),
-                PromptMessage(
+                ChatMessage(
                     role="user",
-                    author="system",
+                    author=CORRECTION_AUTHOR,
                     parts=text_part(
                         f"That cannot be used: {error}. Answer again with the whole JSON object."
                     ),

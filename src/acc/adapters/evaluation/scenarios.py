@@ -4,7 +4,7 @@ import hashlib
 import random
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 
@@ -19,10 +19,11 @@ from acc.adapters.evaluation.scenario_schema import (
     TurnEntry,
     structure_errors,
 )
+from acc.adapters.system.decode_errors import field_error_of
 from acc.domain.errors import InvalidInput, InvalidScenario
 from acc.domain.language import contains_text
 from acc.domain.value_objects.evaluation_run import ScenarioChoice
-from acc.domain.value_objects.format_rule import FormatRule
+from acc.domain.value_objects.format_rule import FormatRule, RuleKind
 from acc.domain.value_objects.scenario import (
     AnswerKind,
     Constraint,
@@ -32,6 +33,14 @@ from acc.domain.value_objects.scenario import (
     ScenarioTurn,
     StressTopic,
 )
+
+#: The allowed values of fields, by name.
+_CHOICES: Mapping[str, Sequence[str]] = {
+    "language": ("en", "ja"),
+    "topic": tuple(StressTopic),
+    "answer": tuple(AnswerKind),
+    "kind": tuple(RuleKind),
+}
 
 
 class UnknownFact(InvalidInput):
@@ -55,6 +64,17 @@ class ScenarioLibrary:
                 raise InvalidScenario(template.source, errors)
             self._templates[reference] = template
         return self._templates[reference]
+
+    def shipped(self) -> tuple["ScenarioTemplate", ...]:
+        """Return the shipped scenarios, sorted by id; their contents are not validated."""
+        return tuple(map(load_template, shipped_ids()))
+
+    def starter_text(self, name: str) -> str:
+        """Return the text of a small example scenario."""
+        text = (resources.files("acc.scenarios") / "starter.txt").read_text(encoding="utf-8")
+        text = text.replace("NAME", name)
+        parse_scenario(text, f"{name}.toml")
+        return text
 
     def render(self, reference: str, seed: int) -> Scenario:
         """Return the episode of a scenario for a seed."""
@@ -237,14 +257,11 @@ def parse_scenario(text: str, source: str) -> ScenarioTemplate:
 
 
 def _format_error(error: msgspec.ValidationError) -> str:
-    """Return the message of msgspec with the field first and without `$.`."""
-    message = str(error)
-    if " - at `" in message:
-        message, _, path = message.partition(" - at `")
-        field = path.rstrip("`").removeprefix("$").removeprefix(".")
-        if field:
-            return f"{field}: {message}"
-    return message
+    field, text = field_error_of(error)
+    choices = _CHOICES.get(field.rpartition(".")[2])
+    if choices and "allowed values" in text:
+        text = f"{text}: {', '.join(choices)}"
+    return f"{field}: {text}" if field else text
 
 
 def _read_scenario(path: Path) -> ScenarioTemplate:
@@ -278,14 +295,6 @@ def load_template(reference: str) -> ScenarioTemplate:
     raise InvalidInput(
         f"unknown scenario {reference!r}: expected a path of a .toml file, or one of {known}"
     )
-
-
-def starter_text(name: str) -> str:
-    """Return the text of a small example scenario."""
-    text = (resources.files("acc.scenarios") / "starter.txt").read_text(encoding="utf-8")
-    text = text.replace("NAME", name)
-    parse_scenario(text, f"{name}.toml")
-    return text
 
 
 _CHECKED_SEEDS = 3

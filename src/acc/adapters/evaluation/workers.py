@@ -8,10 +8,9 @@ import gc
 import multiprocessing
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -33,17 +32,20 @@ class WorkerDied(AccError):
     code = "worker_died"
 
 
+class WorkerFailed(AccError):
+    """An error of a worker process, with its code."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
 @dataclass(frozen=True, slots=True)
 class _WorkerFailure:
     """An error of a worker in a form that can be pickled."""
 
     code: str
     message: str
-
-    def to_error(self) -> AccError:
-        error = AccError(self.message)
-        error.code = self.code
-        return error
 
 
 class WorkerChannel:
@@ -205,7 +207,7 @@ class WorkerPool:
                 "safe: repeat the command to continue"
             ) from None
         if isinstance(message, _WorkerFailure):
-            raise message.to_error()
+            raise WorkerFailed(message.code, message.message)
         return message
 
     def _send_stop(self) -> None:
@@ -227,16 +229,3 @@ class WorkerPool:
         for connection in self._processes:
             connection.close()
         self._processes.clear()
-
-
-@contextmanager
-def sigterm_as_interrupt() -> Iterator[None]:
-    """Handle SIGTERM as Ctrl-C, so that terminating the process loses no recorded turn."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    previous = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)

@@ -1,4 +1,4 @@
-"""The retry policy of every outgoing call: exponential backoff, jitter, Retry-After."""
+"""The retry policy of calls to models and remote agents: backoff, jitter, Retry-After."""
 
 import asyncio
 import math

@@ -19,14 +19,19 @@ from acc.domain.errors import InvalidInput, InvalidState
 from acc.domain.language import omit_middle
 from acc.domain.text import one_line, replace_surrogates_in_data
 from acc.domain.value_objects.ccs import CompressedCognitiveState
-from acc.domain.value_objects.content import NO_USAGE, Usage, text_part
+from acc.domain.value_objects.content import (
+    CORRECTION_AUTHOR,
+    NO_USAGE,
+    ChatMessage,
+    Usage,
+    text_part,
+)
 from acc.domain.value_objects.memory import Compression, Evidence, TurnSignal
 from acc.ports.outbound.memory_ports import CompressorPort
 from acc.ports.outbound.model_ports import (
     LanguageModelPort,
     ModelRequest,
     ModelResponse,
-    PromptMessage,
     TokenCounterPort,
 )
 
@@ -103,7 +108,7 @@ class ModelCompressor:
         """Return the state that replaces `state`."""
         fallback = await self._rules.compress(signal, state, evidence)
         sources = turn_sources(signal, state, fallback.state, evidence)
-        prompt = ModelRequest(
+        prompt = ModelRequest.of(
             instruction=self._instruction, query=_document(sources), output_schema=self._schema
         )
         usage, fault = NO_USAGE, ""
@@ -156,7 +161,7 @@ class ModelCompressor:
         reported = replace(answer.usage, llm_calls=0, memory_tokens=0)
         if self._tokens is None or reported.input_tokens:
             return reported
-        inputs = (prompt.instruction, prompt.query, *(message.text for message in prompt.messages))
+        inputs = (prompt.instruction, *(message.text for message in prompt.messages))
         output = reported.output_tokens or self._tokens.count(answer.text[:_MAX_RESPONSE_LENGTH])
         counted = sum(self._tokens.count(text) for text in inputs)
         return replace(reported, input_tokens=counted, output_tokens=output)
@@ -253,8 +258,9 @@ def _repair_prompt(prompt: ModelRequest, answer: str, fault: str) -> ModelReques
     return replace(
         prompt,
         messages=(
-            PromptMessage(role="agent", author="compressor", parts=text_part(previous)),
-            PromptMessage(role="user", author="system", parts=text_part(request)),
+            prompt.messages[0],
+            ChatMessage(role="assistant", author="compressor", parts=text_part(previous)),
+            ChatMessage(role="user", author=CORRECTION_AUTHOR, parts=text_part(request)),
         ),
     )
 

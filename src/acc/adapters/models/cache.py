@@ -18,7 +18,12 @@ from acc.application.runtime.deadlines import pause_deadlines as pause_deadlines
 from acc.domain.errors import InvalidInput, ModelFailed
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import ToolCall, Usage
-from acc.ports.outbound.model_ports import LanguageModelPort, ModelRequest, ModelResponse
+from acc.ports.outbound.model_ports import (
+    LanguageModelPort,
+    ModelRequest,
+    ModelResponse,
+    input_types,
+)
 
 #: Increased when the format of entries or of keys changes.
 _FORMAT_VERSION = 1
@@ -91,6 +96,11 @@ class CachedModel:
         self._has_warned = False
         #: By event loop too: only tasks of the same loop can wait for it.
         self._pending: dict[tuple[asyncio.AbstractEventLoop, str], _PendingRequest] = {}
+
+    @property
+    def input_types(self) -> tuple[str, ...] | None:
+        """Return the media types of files that the model accepts."""
+        return input_types(self._model)
 
     async def complete(self, prompt: ModelRequest) -> ModelResponse:
         """Return the cached response to a request, or a new one."""

@@ -45,6 +45,9 @@ class LocalModel:
         """Return the model's name."""
         return self.model_name.name
 
+    #: Local models get texts only.
+    input_types: tuple[str, ...] = ()
+
     async def complete(self, prompt: ModelRequest) -> ModelResponse:
         """Return the response to a request."""
         # Streamed too, so that the server notices at once when the caller is cancelled.

@@ -12,7 +12,10 @@ from typing import Any
 
 import msgspec
 from pydantic_ai.messages import (
+    AudioUrl,
     BinaryContent,
+    DocumentUrl,
+    ImageUrl,
     InstructionPart,
     ModelMessage,
     ModelRequestPart,
@@ -22,6 +25,7 @@ from pydantic_ai.messages import (
     ToolReturnPart,
     UserContent,
     UserPromptPart,
+    VideoUrl,
 )
 from pydantic_ai.messages import (
     ModelRequest as PydanticRequest,
@@ -33,10 +37,11 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.tools import ToolDefinition
 
+from acc.adapters.models.names import media_types
 from acc.adapters.models.request_json import to_json, to_text
 from acc.domain.value_objects.base import replace
-from acc.domain.value_objects.content import Part, ToolCall, ToolResult
-from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, PromptMessage, ToolSpec
+from acc.domain.value_objects.content import ChatMessage, Part, ToolCall, ToolResult
+from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, ToolSpec
 
 # A memory quotes what people said: it must not gain the authority of an instruction.
 _ABOUT_MEMORY = (
@@ -45,17 +50,12 @@ _ABOUT_MEMORY = (
 )
 #: Some providers reject empty texts.
 _EMPTY = "(nothing)"
-_IMAGES_AND_PDF = ("image/", "application/pdf")
-#: The media types that are sent as files, by provider. Other files are named in the text.
-_MEDIA_TYPES: dict[str, tuple[str, ...]] = {
-    "google": (*_IMAGES_AND_PDF, "audio/", "video/"),
-    "google-cloud": (*_IMAGES_AND_PDF, "audio/", "video/"),
-    "openai-chat": (*_IMAGES_AND_PDF, "audio/wav", "audio/x-wav", "audio/mpeg", "audio/mp3"),
-    "openai-compatible": ("image/",),
-    "ollama": ("image/",),
-    "vllm": ("image/",),
-}
+#: Requests of the runtime, where a provider requires a message of the user.
+_CONTINUE = "Continue."
+_NOT_AVAILABLE = "Not available: another agent used this tool."
+_BEGINNING = "(The beginning of the conversation is not shown.)"
 _NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}}
+_URL_TYPES = {"image": ImageUrl, "audio": AudioUrl, "video": VideoUrl}
 _DEFINITIONS = "#/$defs/"
 _MAX_RESPONSES = 512
 
@@ -87,20 +87,20 @@ class PreviousResponses:
         found: dict[int, PydanticResponse] = {}
         if not self._responses:
             return found
-        messages = request.messages
-        indexes = [n for n, message in enumerate(messages) if _calls(message)]
+        messages, start = request.messages, request.query_index
+        indexes = [n for n in range(start, len(messages)) if messages[n].calls]
         for index, position in zip(indexes, _positions(request), strict=True):
             known = self._responses.get(position)
-            if known is not None and list(known[0]) == _calls(messages[index]):
+            if known is not None and tuple(known[0]) == messages[index].calls:
                 found[index] = known[1]
         return found
 
 
 def _positions(request: ModelRequest, *, include_end: bool = False) -> Iterator[bytes]:
-    """Yield a digest of everything before each message with calls, and before the end."""
-    before = sha256(request.query.encode("utf-8", "replace"))
-    for message in request.messages:
-        if _calls(message):
+    """Yield a digest of this turn before each message with calls, and before the end."""
+    before = sha256()
+    for message in request.messages[request.query_index :]:
+        if message.calls:
             yield before.digest()
         before.update(to_json(message))
     if include_end:
@@ -110,19 +110,25 @@ def _positions(request: ModelRequest, *, include_end: bool = False) -> Iterator[
 def to_messages(
     request: ModelRequest, provider: str, previous: Mapping[int, PydanticResponse]
 ) -> list[ModelMessage]:
-    """Return the memory, the query and what followed as messages of the library.
+    """Return the conversation as messages of the library; roles are never changed.
 
-    `previous` has responses that are sent back unchanged, by the index of their message.
+    The memory's text comes before the first message. `previous` has responses that are sent back
+    unchanged, by the index of their message.
     """
-    media_types = _MEDIA_TYPES.get(provider, _IMAGES_AND_PDF)
-    texts = [text for text in (_memory_text(request), request.query) if text.strip()]
-    messages: list[ModelMessage] = [PydanticRequest([UserPromptPart("\n\n".join(texts) or _EMPTY)])]
+    accepted = media_types(provider)
+    messages: list[ModelMessage] = []
+    if request.memory:
+        messages.append(PydanticRequest([UserPromptPart(_memory_text(request))]))
     for index, message in enumerate(request.messages):
-        is_own = _is_own(request.messages, index)
-        for part in _request_parts(message, media_types, is_own=is_own):
-            _append(messages, part)
-        if is_own:
-            messages.append(previous.get(index) or _response(message))
+        if message.role == "assistant":
+            _append_response(messages, previous.get(index) or _response(message))
+            _append_files(messages, message, accepted)
+        else:
+            for part in _request_parts(message, accepted):
+                _append(messages, part)
+    if not messages or isinstance(messages[-1], PydanticResponse):
+        # A conversation that ends with an assistant message would be completed, not answered.
+        messages.append(PydanticRequest([UserPromptPart(_CONTINUE)]))
     return messages
 
 
@@ -131,15 +137,37 @@ def _append(messages: list[ModelMessage], part: ModelRequestPart) -> None:
 
     The templates of many models require that user and assistant alternate.
     """
-    last = messages[-1]
-    if not isinstance(last, PydanticRequest):
+    if not messages or not isinstance(messages[-1], PydanticRequest):
         messages.append(PydanticRequest([part]))
         return
+    last = messages[-1]
     text, before = _user_text(part), _user_text(last.parts[-1])
     if text is not None and before is not None:
         last.parts = [*last.parts[:-1], UserPromptPart(f"{before}\n\n{text}")]
     else:
         last.parts = [*last.parts, part]
+
+
+def _append_response(messages: list[ModelMessage], response: PydanticResponse) -> None:
+    """Add a response; it is joined with a preceding one, as roles must alternate."""
+    if not messages:
+        messages.append(PydanticRequest([UserPromptPart(_BEGINNING)]))
+    last = messages[-1]
+    if isinstance(last, PydanticResponse):
+        messages[-1] = dataclass_replace(response, parts=[*last.parts, *response.parts])
+    elif response.parts:
+        messages.append(response)
+
+
+def _append_files(
+    messages: list[ModelMessage], message: ChatMessage, accepted: tuple[str, ...]
+) -> None:
+    """Add the files of an agent's answer, which providers accept in requests only."""
+    content = [_user_content(part, accepted) for part in message.parts if part.text is None]
+    files = [item for item in content if not isinstance(item, str)]
+    if files:
+        label = f"Files of the answer of {message.author}:"
+        _append(messages, UserPromptPart([label, *files]))
 
 
 def _user_text(part: ModelRequestPart) -> str | None:
@@ -148,40 +176,13 @@ def _user_text(part: ModelRequestPart) -> str | None:
     return None
 
 
-def _is_own(messages: Sequence[PromptMessage], index: int) -> bool:
-    """Return True if a message is the model's own response.
-
-    An agent's message is the model's own if it has tool calls, or if a user's message follows,
-    which is a correction. Otherwise another agent said it.
-    """
-    message = messages[index]
-    if message.role != "agent":
-        return False
-    is_corrected = index + 1 < len(messages) and messages[index + 1].role == "user"
-    return bool(_calls(message)) or is_corrected
-
-
-def _calls(message: PromptMessage) -> list[ToolCall]:
-    if message.role != "agent":
-        return []
-    return [part.call for part in message.parts if part.call is not None]
-
-
-def _content_parts(message: PromptMessage) -> list[Part]:
-    return [part for part in message.parts if part.call is None and part.result is None]
-
-
-def _request_parts(
-    message: PromptMessage, media_types: tuple[str, ...], *, is_own: bool
-) -> list[ModelRequestPart]:
-    """Return what a model receives: tool results, users' messages, other agents' messages."""
-    results = [part.result for part in message.parts if part.result is not None]
-    found: list[ModelRequestPart] = [_tool_return(result) for result in results]
-    parts = [] if is_own else _content_parts(message)
+def _request_parts(message: ChatMessage, accepted: tuple[str, ...]) -> list[ModelRequestPart]:
+    """Return the tool results or the user's message that a model receives."""
+    found: list[ModelRequestPart] = [_tool_return(result, accepted) for result in message.results]
+    parts = [part for part in message.parts if part.call is None and part.result is None]
     if not parts:
         return found
-    author = f"{message.author} said: " if message.role == "agent" else ""
-    content = [author, *(_user_content(part, media_types) for part in parts)]
+    content = [_user_content(part, accepted) for part in parts]
     texts = [item for item in content if isinstance(item, str)]
     if len(texts) == len(content):
         text = "".join(texts)
@@ -190,27 +191,36 @@ def _request_parts(
     return [*found, UserPromptPart(shown)]
 
 
-def _response(message: PromptMessage) -> PydanticResponse:
-    """Return a model's own message: its text and its calls."""
-    text = "".join(map(describe, _content_parts(message)))
+def _response(message: ChatMessage) -> PydanticResponse:
+    """Return an assistant's message: its text and its calls."""
+    content = [part for part in message.parts if part.call is None and part.result is None]
+    text = "".join(map(describe, content))
     parts: list[ModelResponsePart] = [TextPart(text)] if text.strip() else []
-    for call in _calls(message):
+    for call in message.calls:
         parts.append(ToolCallPart(call.name, dict(call.arguments), call.id))
     return PydanticResponse(parts)
 
 
-def _tool_return(result: ToolResult) -> ToolReturnPart:
+def _tool_return(result: ToolResult, accepted: tuple[str, ...]) -> ToolReturnPart:
     # Not every provider has a field for failed calls.
     text = to_text({"error": result.content} if result.is_error else result.content)
     outcome: Any = "failed" if result.is_error else "success"
-    return ToolReturnPart(
-        result.name, text if text.strip() else _EMPTY, result.call_id, outcome=outcome
-    )
+    content: Any = text if text.strip() else _EMPTY
+    if result.files:
+        content = [content, *(_user_content(file, accepted) for file in result.files)]
+    return ToolReturnPart(result.name, content, result.call_id, outcome=outcome)
 
 
-def _user_content(part: Part, media_types: tuple[str, ...]) -> UserContent:
-    if part.raw is not None and part.media_type.startswith(media_types):
-        return BinaryContent(part.raw, media_type=part.media_type)
+def _user_content(part: Part, accepted: tuple[str, ...]) -> UserContent:
+    media_type = part.media_type.partition(";")[0].strip().lower()
+    if not media_type.startswith(accepted):
+        return describe(part)
+    if part.raw is not None:
+        return BinaryContent(part.raw, media_type=media_type)
+    if part.url is not None:
+        url_type: Any = _URL_TYPES.get(media_type.partition("/")[0], DocumentUrl)
+        url: UserContent = url_type(part.url, media_type=media_type)
+        return url
     return describe(part)
 
 
@@ -237,17 +247,22 @@ def _memory_text(request: ModelRequest) -> str:
 
 
 def to_parameters(
-    request: ModelRequest, *, native: bool, native_with_tools: bool
+    request: ModelRequest, *, native: bool, native_with_tools: bool, declare_called: bool = False
 ) -> ModelRequestParameters:
     """Return the instructions, the tools and the schema of the answer.
 
     `native` is whether the provider can bind an answer to a schema; otherwise the instructions
-    ask for it.
+    ask for it. With `declare_called`, tools that were called earlier are declared if there is no
+    other tool.
     """
     about_memory = _ABOUT_MEMORY if request.memory else ""
     texts = [text for text in (request.instruction, about_memory) if text]
     instructions = [InstructionPart(content="\n\n".join(texts))] if texts else None
-    tools = [_tool_definition(spec) for spec in request.tools]
+    specs = request.tools
+    if declare_called and not specs:
+        called = dict.fromkeys(call.name for m in request.messages for call in m.calls)
+        specs = tuple(ToolSpec(name=name, description=_NOT_AVAILABLE) for name in called)
+    tools = [_tool_definition(spec) for spec in specs]
     if request.output_schema is None:
         return ModelRequestParameters(function_tools=tools, instruction_parts=instructions)
     schema = inline_root(request.output_schema)
@@ -350,7 +365,7 @@ class ToolNameMap:
             return spec
         return dataclass_replace(spec, parameters=_rename_properties(spec.parameters, arguments))
 
-    def _rename_message(self, message: PromptMessage) -> PromptMessage:
+    def _rename_message(self, message: ChatMessage) -> ChatMessage:
         return replace(message, parts=tuple(map(self._rename_part, message.parts)))
 
     def _rename_part(self, part: Part) -> Part:

@@ -506,3 +506,20 @@ def _packaged_model(name: str) -> Path:
         for path in sorted(Path(folder).glob("*.gguf")):
             return path
     raise ModelFailed(f"{name} needs the small model: {LOCAL_INSTALL}")
+
+
+_IMAGES_AND_PDF = ("image/", "application/pdf")
+#: The media types of files that models accept, by provider.
+_MEDIA_TYPES: dict[str, tuple[str, ...]] = {
+    "google": (*_IMAGES_AND_PDF, "audio/", "video/"),
+    "google-cloud": (*_IMAGES_AND_PDF, "audio/", "video/"),
+    "openai-chat": (*_IMAGES_AND_PDF, "audio/wav", "audio/x-wav", "audio/mpeg", "audio/mp3"),
+    "openai-compatible": ("image/",),
+    "ollama": ("image/",),
+    "vllm": ("image/",),
+}
+
+
+def media_types(provider: str) -> tuple[str, ...]:
+    """Return the media types of files that models of a provider accept."""
+    return _MEDIA_TYPES.get(provider, _IMAGES_AND_PDF)

@@ -40,7 +40,7 @@ from acc.adapters.models.messages import (
     to_parameters,
     to_tool_call,
 )
-from acc.adapters.models.names import ModelName
+from acc.adapters.models.names import ModelName, media_types
 from acc.adapters.models.prices import response_cost
 from acc.adapters.models.request_json import without_surrogates
 from acc.domain.errors import ModelFailed
@@ -49,6 +49,8 @@ from acc.domain.value_objects.content import Usage
 from acc.ports.outbound.model_ports import ModelRequest, ModelResponse
 
 log = logging.getLogger("acc.run")
+#: Providers that reject tool calls in a conversation if the request declares no tool.
+_NEED_TOOL_DEFINITIONS = frozenset({"anthropic", "bedrock"})
 
 CONNECT_TIMEOUT_SECONDS = 10.0
 MAX_JSON_BYTES = 16 * 1024 * 1024
@@ -114,6 +116,11 @@ class PydanticAiModel:
         self._returns_previous = True
         self._opened: WeakKeyDictionary[asyncio.AbstractEventLoop, OpenedModel]
         self._opened = WeakKeyDictionary()
+
+    @property
+    def input_types(self) -> tuple[str, ...]:
+        """Return the media types of files that the model accepts."""
+        return media_types(self.name.provider)
 
     async def complete(self, prompt: ModelRequest) -> ModelResponse:
         """Return the response to a request."""
@@ -192,6 +199,8 @@ class PydanticAiModel:
         previous = self._previous.find(request) if self._returns_previous else {}
         messages = to_messages(request, self.name.provider, previous)
         settings = dict(self._settings.sent)
+        if request.tools or len(request.messages) > 1:
+            settings["cache"] = True  # the prefix is sent again with the next call
         if _lacks_reasoning(model, settings, messages):
             settings["thinking"] = False
         if self.name.provider == "openai-compatible" and "thinking" in settings:
@@ -214,7 +223,10 @@ class PydanticAiModel:
             "google_supports_tool_combination", "google" not in self.name.provider
         )
         return to_parameters(
-            request, native=supported or output == "native", native_with_tools=bool(with_tools)
+            request,
+            native=supported or output == "native",
+            native_with_tools=bool(with_tools),
+            declare_called=self.name.provider in _NEED_TOOL_DEFINITIONS,
         )
 
     def _adapt(self, error: Exception, call: "_Call") -> None:

@@ -6,7 +6,12 @@ from collections.abc import AsyncIterator
 from acc.adapters.http.retry import RetryPolicy
 from acc.adapters.models.wrappers import Sleep, close_model, stream_model, with_message
 from acc.domain.errors import ModelFailed
-from acc.ports.outbound.model_ports import LanguageModelPort, ModelRequest, ModelResponse
+from acc.ports.outbound.model_ports import (
+    LanguageModelPort,
+    ModelRequest,
+    ModelResponse,
+    input_types,
+)
 
 
 class RetryingModel:
@@ -25,6 +30,11 @@ class RetryingModel:
     ) -> None:
         self._model = model
         self._retry = RetryPolicy(attempts=attempts, max_wait=max_wait, sleep=sleep)
+
+    @property
+    def input_types(self) -> tuple[str, ...] | None:
+        """Return the media types of files that the model accepts."""
+        return input_types(self._model)
 
     async def complete(self, prompt: ModelRequest) -> ModelResponse:
         """Return the response to a request."""

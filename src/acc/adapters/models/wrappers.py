@@ -20,6 +20,7 @@ from acc.ports.outbound.model_ports import (
     ModelRequest,
     ModelResponse,
     StreamingModelPort,
+    input_types,
 )
 
 log = logging.getLogger("acc.run")
@@ -77,6 +78,12 @@ class FallbackModel:
     def __init__(self, models: Sequence[LanguageModelPort]) -> None:
         self._models = tuple(models)
         self._logged: set[int] = set()
+
+    @property
+    def input_types(self) -> tuple[str, ...] | None:
+        """Return the media types of files that all models accept."""
+        known = [types for model in self._models if (types := input_types(model)) is not None]
+        return tuple(t for t in known[0] if all(t in types for types in known)) if known else None
 
     async def complete(self, prompt: ModelRequest) -> ModelResponse:
         """Return the response of the first model that has one."""
@@ -264,6 +271,11 @@ class LimitedModel:
         self._model = model
         self._limiter = limiter
 
+    @property
+    def input_types(self) -> tuple[str, ...] | None:
+        """Return the media types of files that the model accepts."""
+        return input_types(self._model)
+
     async def complete(self, prompt: ModelRequest) -> ModelResponse:
         """Return the response to a request."""
         async with self._limiter.slot(prompt) as report:
@@ -285,7 +297,7 @@ class LimitedModel:
 
 
 def _estimate_tokens(prompt: ModelRequest) -> int:
-    texts = (prompt.instruction, prompt.memory, prompt.query)
+    texts = (prompt.instruction, prompt.memory)
     length = sum(len(text.encode("utf-8", "replace")) for text in texts)
     length += sum(len(to_json(message.parts)) for message in prompt.messages)
     return length // BYTES_PER_TOKEN + 1
@@ -314,6 +326,11 @@ class MeteredModel:
         self._call = call
         self._on_call = on_call
         self._on_error = on_error
+
+    @property
+    def input_types(self) -> tuple[str, ...] | None:
+        """Return the media types of files that the model accepts."""
+        return input_types(self._model)
 
     async def complete(self, prompt: ModelRequest) -> ModelResponse:
         """Return the response to a request."""
@@ -374,6 +391,11 @@ class PricedModel:
     def __init__(self, model: LanguageModelPort, price: Price) -> None:
         self._model = model
         self._price = price
+
+    @property
+    def input_types(self) -> tuple[str, ...] | None:
+        """Return the media types of files that the model accepts."""
+        return input_types(self._model)
 
     async def complete(self, prompt: ModelRequest) -> ModelResponse:
         """Return the response to a request."""

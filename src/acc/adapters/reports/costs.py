@@ -5,18 +5,16 @@ cache. A line is written as soon as a call ends, so a killed process loses no an
 of a turn that was not finished.
 """
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from acc.adapters.reports.run_directory import EvaluationDirectory, JsonLinesFile, LineAppender
-from acc.domain.cost import Account, Accounts, ModelCall
+from acc.domain.cost import Accounts, ModelCall
 from acc.domain.value_objects.evaluation_run import EpisodeJob
 from acc.ports.outbound.live_evaluation_ports import CallRecorderPort
 
-_FOLDER = "spending"
+_FOLDER = "costs"
 _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder(ModelCall)
 
@@ -53,25 +51,3 @@ def cost_file(run: EvaluationDirectory, job: EpisodeJob) -> CostFile:
 def load_costs(run: EvaluationDirectory) -> Accounts:
     """Return the costs of all episodes so far."""
     return Accounts(call for job in run.jobs() for call in cost_file(run, job).read())
-
-
-def cost_fields(accounts: Accounts, agents: Sequence[str]) -> dict[str, Any]:
-    """Return the costs as plain data, per category and in total; `agents` gives the order."""
-    rows = [
-        {"category": category.value, "agent": agent, **_account_fields(account)}
-        for category, agent, account in accounts.rows(agents)
-    ]
-    return {"currency": "USD", "spent": rows, "total": _account_fields(accounts.total)}
-
-
-def _account_fields(account: Account) -> dict[str, Any]:
-    cost = None if account.cost is None else round(account.cost, 9)
-    return {**msgspec.to_builtins(account), "cost": cost}
-
-
-def account_from_fields(fields: Mapping[str, Any]) -> Account:
-    """Return the account of a row or total made by `cost_fields`."""
-    return msgspec.convert(
-        {name: value for name, value in fields.items() if name not in ("category", "agent")},
-        Account,
-    )

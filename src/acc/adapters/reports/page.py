@@ -15,8 +15,8 @@ from markupsafe import Markup
 from acc.adapters.reports import page_data
 from acc.adapters.reports.chart_svg import inline_svg, palette_css, standalone_svg
 from acc.adapters.reports.charts import Chart, assign_slots, build_charts, chart_table, show_hidden
-from acc.adapters.reports.results import describe_policy
 from acc.adapters.reports.run_directory import EvaluationDirectory, write_atomically
+from acc.application.evaluation.results import describe_policy
 from acc.domain.errors import StorageFailed
 
 DEFAULT_DETAILED_EPISODES = 10

@@ -8,10 +8,15 @@ from typing import Any
 
 import msgspec
 
-from acc.adapters.reports.costs import account_from_fields
-from acc.adapters.reports.results import claimless_notes, fallback_notes
 from acc.adapters.reports.run_directory import EvaluationDirectory
 from acc.adapters.reports.turn_records import AgentRecord, TurnRecord
+from acc.application.evaluation.results import (
+    RATES,
+    account_from_fields,
+    claimless_notes,
+    fallback_notes,
+    metric_text,
+)
 from acc.domain.cost import Account, CostCategory
 from acc.domain.value_objects.evaluation import OUTCOME_NAMES, ClaimVerdict, TurnStatus
 from acc.domain.value_objects.evaluation_run import EpisodeJob
@@ -30,7 +35,6 @@ METRIC_TITLES = {
 }
 _HEADLINE_METRICS = ("outcome", "hallucination", "drift", "memory_tokens")
 _LOWER_IS_BETTER = frozenset({"hallucination", "drift", "memory_tokens"})
-_RATES = frozenset({"hallucination", "drift"})
 _STATUSES = ("scored", "failed", "unscored")
 _NO_VALUE = "no value"
 _AGENT_KINDS = {
@@ -129,16 +133,12 @@ class CostRow:
 
 def format_metric(metric: str, value: float | None) -> str:
     """Return the value of a metric as text."""
-    if value is None:
-        return "not reported" if metric.endswith("memory_tokens") else _NO_VALUE
-    if metric in _RATES:
-        return f"{100 * value:.1f} %"
-    return f"{value:,.0f}" if metric.endswith("memory_tokens") else f"{value:.2f}"
+    return metric_text(metric, value, missing=_NO_VALUE)
 
 
 def format_difference(metric: str, value: float) -> str:
     """Return a difference with its sign; differences of rates are percentage points."""
-    text = f"{100 * abs(value):.1f}" if metric in _RATES else format_metric(metric, abs(value))
+    text = f"{100 * abs(value):.1f}" if metric in RATES else format_metric(metric, abs(value))
     if not re.search(r"[1-9]", text):
         return text
     return ("+" if value > 0 else "\N{MINUS SIGN}") + text
@@ -149,14 +149,14 @@ def format_pair(metric: str, pair: tuple[float, float]) -> tuple[str, str]:
     first, second = (format_metric(metric, value) for value in pair)
     if first != second:
         return first, second
-    if metric in _RATES:
+    if metric in RATES:
         return f"{100 * pair[0]:.4f} %", f"{100 * pair[1]:.4f} %"
     return f"{pair[0]:.4f}", f"{pair[1]:.4f}"
 
 
 def difference_unit(metric: str) -> str:
     """Return the unit of a difference."""
-    if metric in _RATES:
+    if metric in RATES:
         return "percentage points"
     return "tokens" if metric == "memory_tokens" else "points of 10"
 
@@ -197,7 +197,7 @@ def list_comparisons(summary: Mapping[str, Any]) -> list[Comparison]:
         texts: dict[str, list[str]] = {"better": [], "worse": [], "no clear difference": []}
         for metric in _HEADLINE_METRICS:
             if row := by_metric.get(metric):
-                unit = f" {difference_unit(metric)}" if metric in _RATES else ""
+                unit = f" {difference_unit(metric)}" if metric in RATES else ""
                 note = f" ({format_difference(metric, row.mean)}{unit})" if row.clear else ""
                 texts[row.verdict].append(f"{METRIC_TITLES[metric]}{note}")
         comparisons.append(

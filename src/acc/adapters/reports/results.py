@@ -5,14 +5,18 @@ import io
 import math
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from acc.adapters.reports.costs import cost_fields, load_costs
+from acc.adapters.reports.costs import load_costs
 from acc.adapters.reports.run_directory import EvaluationDirectory
 from acc.adapters.reports.turn_records import AgentRecord, TurnRecord
+from acc.application.evaluation.plan import RecordedRun
+from acc.application.evaluation.results import cost_fields
 from acc.domain.errors import InvalidInput
+from acc.domain.gates import GATE_METRICS
 from acc.domain.metrics import METRIC_NAMES, spread
 from acc.domain.statistics import (
     PairedDifference,
@@ -21,17 +25,8 @@ from acc.domain.statistics import (
     paired_difference,
 )
 from acc.domain.value_objects.evaluation import OUTCOME_NAMES, JudgeVotes, Spread, TurnStatus
-from acc.domain.value_objects.evaluation_run import EpisodeJob
+from acc.domain.value_objects.evaluation_run import EpisodeJob, EvaluationConfig
 
-GATE_METRICS = (
-    *METRIC_NAMES,
-    "last_memory_tokens",
-    "scored",
-    "failed",
-    "unscored",
-    "fallbacks",
-    "flagged",
-)
 #: Metrics that are compared between agents on the same turns.
 PAIRED_METRICS = ("outcome", *OUTCOME_NAMES, "hallucination", "drift", "memory_tokens")
 _RECORD_FIELDS = (
@@ -238,24 +233,18 @@ def summarize(run: EvaluationDirectory, tally: Tally, errors: Mapping[str, str])
     }
 
 
-def fallback_notes(summary: Mapping[str, Any]) -> list[str]:
-    """Return a sentence for every agent whose memory could not use its model."""
-    counts = {agent: measures.get("fallbacks", 0) for agent, measures in summary["agents"].items()}
-    return [
-        f"{agent}: the rules wrote the memory of {count} turns because its model failed."
-        for agent, count in counts.items()
-        if count
-    ]
+def recorded_run(path: Path, configuration: EvaluationConfig) -> RecordedRun:
+    """Return what is recorded in a directory, which may not exist yet.
 
-
-def claimless_notes(summary: Mapping[str, Any]) -> list[str]:
-    """Return a sentence for every agent in whose answers the judge found no claim."""
-    return [
-        f"{agent}: the judge found no claim in any of {measures['scored']} answers; its "
-        "hallucination of 0 % is not meaningful."
-        for agent, measures in summary["agents"].items()
-        if measures["scored"] and measures.get("claims") == 0
-    ]
+    Raises RunMismatch if the directory contains another configuration.
+    """
+    run = EvaluationDirectory.find(path, configuration)
+    if run is None:
+        return RecordedRun(turns={})
+    return RecordedRun(
+        turns={job.name: len(run.lines(job)) for job in run.jobs()},
+        cost=load_costs(run).total.known_cost,
+    )
 
 
 def read_summary(run: EvaluationDirectory) -> dict[str, Any]:
@@ -426,21 +415,3 @@ def _order_fields(differences: Sequence[float]) -> dict[str, Any]:
         "mean": round(sum(differences) / len(differences), 6),
         "changed": sum(value != 0 for value in differences),
     }
-
-
-def describe_policy(summary: Mapping[str, Any]) -> str:
-    """Return which model answered and which judge scored, and what the results can show."""
-    judge = summary["configuration"]["judge"]
-    model = summary["configuration"].get("model", "embedded")
-    if judge == "rubric" and model == "embedded":
-        return (
-            "Embedded model and rubric judge: this shows how memories behave under one fixed "
-            "policy, and claims nothing about any language model."
-        )
-    answered = "" if model == "embedded" else f"The built-in agents answered with {model}. "
-    if judge == "rubric":
-        return f"{answered}The rubric judge scored the answers by fixed rules."
-    return (
-        f"{answered}Judged by {judge}, which can be wrong; acc judge check --judge {judge} "
-        "measures how often, on labelled examples."
-    )

@@ -63,8 +63,7 @@ class EvaluationDirectory:
                 data = msgspec.json.format(msgspec.json.encode(configuration), indent=2)
                 write_atomically(path / _CONFIGURATION_FILE, data + b"\n")
             directory = cls.open(path)
-            if differences := _differences(directory.configuration, configuration):
-                raise RunMismatch(str(path), differences)
+            directory._check_configuration(configuration)
             (path / _EPISODES_FOLDER).mkdir(exist_ok=True)
         except OSError as error:
             raise StorageFailed(f"cannot write to {path}: {error.strerror or error}") from error
@@ -83,6 +82,19 @@ class EvaluationDirectory:
         except (OSError, msgspec.MsgspecError) as error:
             raise RunDamaged(f"{file} cannot be read: {error}") from error
         return cls(path, configuration)
+
+    @classmethod
+    def find(cls, path: Path, configuration: EvaluationConfig) -> "EvaluationDirectory | None":
+        """Return the evaluation with this configuration, or None if the directory has none."""
+        if not (path / _CONFIGURATION_FILE).exists():
+            return None
+        directory = cls.open(path)
+        directory._check_configuration(configuration)
+        return directory
+
+    def _check_configuration(self, requested: EvaluationConfig) -> None:
+        if differences := _differences(self.configuration, requested):
+            raise RunMismatch(str(self.path), differences)
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -1,25 +1,13 @@
 """Write everything that follows from the recorded turns of a run."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from acc.adapters.reports import junit, page, results
 from acc.adapters.reports.run_directory import EvaluationDirectory
-from acc.domain.gates import Gate, GateResult
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunResults:
-    """The summary of a run, its gates, the first error of each agent, and the report page."""
-
-    summary: dict[str, Any]
-    gates: tuple[GateResult, ...]
-    first_errors: Mapping[str, str]
-    report: Path
+from acc.application.evaluation.results import EvaluationResults
+from acc.domain.gates import Gate
 
 
 def write_results(
@@ -28,7 +16,7 @@ def write_results(
     gates: Sequence[Gate] | None = None,
     errors: Mapping[str, str] | None = None,
     detail: int = 10,
-) -> RunResults:
+) -> EvaluationResults:
     """Write summary, records, JUnit file and report page, and return the summary.
 
     Gates and errors are not part of the recorded turns: if they are None, those of the previous
@@ -49,6 +37,6 @@ def write_results(
     failed = {name: agent["failed"] for name, agent in summary["agents"].items()}
     run.write("junit.xml", junit.junit_xml(summary, checked, failed))
     report = page.write_report(run, summary, detail=detail)
-    return RunResults(
+    return EvaluationResults(
         summary=summary, gates=checked, first_errors=tally.first_errors, report=report
     )

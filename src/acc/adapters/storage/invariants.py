@@ -58,7 +58,7 @@ def opening_events(session: Session, message: Event, agent: str) -> tuple[Event,
     """
     if session.status is RunStatus.INPUT_REQUIRED:
         return ()
-    seq, detail = session.seq + 1, {"turn": session.turns + 1}
+    seq, detail = session.seq + 1, {**message.detail, "turn": session.turns + 1}
     if session.status is not RunStatus.WORKING:
         return (replace(message, seq=seq, detail=detail),)
     ended = Event(

@@ -40,6 +40,7 @@ def build_card(
     version: str,
     requires_auth: bool,
     can_push: bool,
+    input_modes: tuple[str, ...] | None = None,
     protocol_versions: Sequence[str] = PROTOCOL_VERSIONS,
 ) -> AgentCard:
     """Return the public card; `requires_auth` if callers need a token."""
@@ -61,7 +62,7 @@ def build_card(
             for address, binding in ((f"{base}/", JSONRPC), (base, HTTP_JSON))
         ),
         skills=tuple(_skills(agent)),
-        input_modes=tuple(agent.input_modes),
+        input_modes=tuple(agent.input_modes) if input_modes is None else input_modes,
         output_modes=output_modes(agent),
         streaming=True,
         push_notifications=can_push,

@@ -7,10 +7,9 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from acc.application.a2a.projection import ProjectionOptions, TaskProjection, is_saved_file
-from acc.application.a2a.requests import user_of
 from acc.application.a2a.subscriptions import TaskBroker
-from acc.application.runtime.context import RunResult
 from acc.application.runtime.recorder import EventRecorder
+from acc.application.runtime.result import RunResult
 from acc.application.runtime.run import Services
 from acc.application.runtime.runner import SessionRunner
 from acc.domain.errors import (
@@ -367,7 +366,7 @@ class TaskExecutor:
         self, principal: Principal, task: Task
     ) -> tuple[str, tuple[InputRequest, ...]]:
         """Return the session in which a task waits for input, and its requests."""
-        user = user_of(principal)
+        user = principal.owner.user_id
         for session_id in (own_session(task.context_id, task.id), task.context_id):
             requests = await self._runner.pending(user_id=user, session_id=session_id)
             if requests:
@@ -379,7 +378,7 @@ class TaskExecutor:
         session_id, _ = await self.pending_requests(principal, task)
         try:
             await self._runner.abandon(
-                user_id=user_of(principal), session_id=session_id, reason="canceled"
+                user_id=principal.owner.user_id, session_id=session_id, reason="canceled"
             )
         except NothingPending:
             pass
@@ -431,7 +430,7 @@ class TaskExecutor:
         answers: Sequence[InputAnswer] | None,
     ) -> RunResult:
         principal, task = run.principal, run.task
-        user, session_id = user_of(principal), task.context_id
+        user, session_id = principal.owner.user_id, task.context_id
         call = CallContext(
             request_id=task.id,
             trace_id=trace_id_of(message, task.id),

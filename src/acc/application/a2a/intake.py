@@ -8,12 +8,13 @@ from fnmatch import fnmatchcase
 from acc.application.a2a.approvals import read_answers
 from acc.application.a2a.executor import TaskExecutor
 from acc.application.a2a.projection import ProjectionOptions, input_required
-from acc.application.a2a.push import PushConfigs
+from acc.application.a2a.push_configs import PushConfigs
 from acc.application.a2a.requests import SendRequest, ServerLimits, own_task
 from acc.application.a2a.subscriptions import TaskBroker
 from acc.application.agents.base import BaseAgent
-from acc.application.agents.llm import has_memory
+from acc.application.agents.llm import LlmAgent, has_memory
 from acc.application.runtime.inputs import validate_answers
+from acc.application.runtime.run import Services
 from acc.application.runtime.runner import SessionRunner
 from acc.domain.errors import (
     ContentTypeNotSupported,
@@ -36,6 +37,7 @@ from acc.domain.value_objects.task import (
     TaskState,
     TaskStatus,
 )
+from acc.ports.outbound.model_ports import input_types
 from acc.ports.outbound.storage_ports import SubmitResult, TaskStorePort
 
 TEXT = "text/plain"
@@ -83,7 +85,7 @@ class MessageIntake:
         self._push_configs = push_configs
         self._limits = limits
         self._deduplicate = deduplicate
-        self._input_modes = tuple(runner.agent.input_modes)
+        self._input_modes = input_modes(runner.agent, runner.services)
         self._output_modes = output_modes(runner.agent)
         # Agents without memory report no footprint; a footprint of 0 would be a measurement.
         self._has_memory = has_memory(runner.agent)
@@ -327,6 +329,19 @@ def accepts(kind: str, modes: Sequence[str]) -> bool:
     return kind in modes or any(
         fnmatchcase(kind, mode) or (mode == TEXT and kind.startswith("text/")) for mode in modes
     )
+
+
+def input_modes(agent: BaseAgent, services: Services) -> tuple[str, ...]:
+    """Return the media types that an agent accepts: its own, and files that all models accept."""
+    declared = tuple(agent.input_modes)
+    if agent.input_modes != BaseAgent.input_modes:
+        return declared
+    accepted: tuple[str, ...] | None = None
+    for member in agent.walk():
+        if isinstance(member, LlmAgent):
+            types = input_types(services.model(member.model)) or ()
+            accepted = types if accepted is None else tuple(t for t in accepted if t in types)
+    return declared + tuple(f"{t}*" if t.endswith("/") else t for t in accepted or ())
 
 
 def output_modes(agent: BaseAgent) -> tuple[str, ...]:

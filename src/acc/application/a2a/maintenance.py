@@ -10,7 +10,6 @@ from acc.application.a2a.executor import (
     TaskExecutor,
     own_session,
 )
-from acc.application.a2a.requests import user_of
 from acc.application.runtime.runner import SessionRunner
 from acc.domain.errors import AccError, InvalidInput
 from acc.domain.value_objects.session import SessionKey
@@ -114,7 +113,7 @@ class TaskMaintenance:
         names = [own_session(task.context_id, task.task_id)]
         if task.is_last:
             names.append(task.context_id)
-        app_name, user = self._runner.app_name, user_of(task.owner)
+        app_name, user = self._runner.app_name, task.owner.user_id
         try:
             return [SessionKey(app_name=app_name, user_id=user, session_id=name) for name in names]
         except InvalidInput:  # the task failed because of its id and has no session

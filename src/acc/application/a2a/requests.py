@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
-from urllib.parse import quote
 
-from acc.domain.errors import InvalidInput, PermissionDenied, TaskNotFound
-from acc.domain.value_objects.base import Value, replace
-from acc.domain.value_objects.principal import Owner, Principal
+from acc.domain.errors import InvalidInput, TaskNotFound
+from acc.domain.value_objects.base import Value
+from acc.domain.value_objects.principal import Owner
 from acc.domain.value_objects.task import Message, PushConfig, Task, TaskQuery
 from acc.ports.outbound.storage_ports import TaskStorePort
 
@@ -85,22 +84,6 @@ Request = (
     | PushRequest
     | CardRequest
 )
-
-
-def in_tenant(principal: Principal, tenant: str) -> Principal:
-    """Return a caller within a tenant, or raise PermissionDenied."""
-    if not tenant or tenant == principal.tenant:
-        return principal
-    if principal.tenant:
-        raise PermissionDenied("these credentials are for another tenant")
-    return replace(principal, tenant=tenant, any_tenant=True)
-
-
-def user_of(owner: Principal | Owner) -> str:
-    """Return the user id of an owner's sessions, unique for tenant and caller."""
-    if owner.tenant:
-        return f"{quote(owner.tenant, safe='')}/{owner.caller}"
-    return f"/{owner.caller}" if "/" in owner.caller else owner.caller
 
 
 async def own_task(tasks: TaskStorePort, owner: Owner, task_id: str) -> Task:

@@ -1,11 +1,8 @@
 """LlmAgent: the reasoning loop with a model and tools, and instruction placeholders."""
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
-
-import msgspec
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from acc.application.agents.base import BaseAgent, check_callbacks, check_model, require
 from acc.application.agents.callbacks import (
@@ -22,51 +19,49 @@ from acc.application.agents.callbacks import (
     maybe_await,
 )
 from acc.application.agents.dependencies import declared_types
+from acc.application.agents.instructions import Instruction, render_instruction
 from acc.application.agents.output import (
     INVALID_OUTPUT,
     OutputType,
     PartialOutputs,
     make_output_type,
 )
+from acc.application.memory.messages import READ_RESULT_TOOL, content_text
 from acc.application.runtime.agent_memory import MemoryChoice, TurnMemory
 from acc.application.runtime.context import UNSET, RunContext
 from acc.application.runtime.interrupts import RUN_LEVEL_ERRORS
 from acc.application.runtime.json_types import to_builtins
 from acc.application.runtime.model_call import call_model
-from acc.application.runtime.type_variables import (
-    DepsT,
-    MaybeAwaitable,
-    OneOrMore,
-    OutputT,
-)
-from acc.application.tools.execution import ToolExecutor, ToolOutcome, ToolRetries
+from acc.application.runtime.turn_window import TurnWindow, shortened_results
+from acc.application.runtime.type_variables import DepsT, OneOrMore, OutputT
+from acc.application.tools.execution import ToolExecutor, ToolRetries
 from acc.application.tools.function_tool import as_tool
+from acc.application.tools.read_result import ReadResultTool
 from acc.application.tools.tool import TRANSFER_TOOL_NAME, AgentTool, BaseTool, TransferTool
 from acc.application.tools.toolset import DynamicTools, Toolset, check_toolsets
-from acc.domain.errors import InvalidInput, InvalidTree, ModelOutputInvalid, StateMissing
-from acc.domain.value_objects.base import JsonData
-from acc.domain.value_objects.content import Part, ToolCall, Usage, text_part
-from acc.domain.value_objects.event import Event, EventKind
-from acc.ports.outbound.memory_ports import MemoryPort
-from acc.ports.outbound.model_ports import (
-    LanguageModelPort,
-    ModelRequest,
-    ModelResponse,
-    PromptMessage,
-    ToolSpec,
+from acc.domain.errors import InvalidTree, ModelOutputInvalid
+from acc.domain.value_objects.base import JsonData, replace
+from acc.domain.value_objects.content import (
+    CORRECTION_AUTHOR,
+    RUNTIME_AUTHOR,
+    ChatMessage,
+    ChatRole,
+    Part,
+    ToolCall,
+    Usage,
+    text_part,
 )
+from acc.domain.value_objects.event import Event, EventKind
+from acc.ports.outbound.memory_ports import MemoryPort, MemoryView
+from acc.ports.outbound.model_ports import LanguageModelPort, ModelRequest, ModelResponse, ToolSpec
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
 
-#: A text, or a function from the context to a text.
-Instruction: TypeAlias = str | Callable[[RunContext[DepsT]], MaybeAwaitable[str]]
-_PLACEHOLDER = re.compile(
-    r"\{\{|\}\}|\{(?:artifact\.([^{}?]+)|((?:(?:app|user|temp):)?[^\W\d]\w*))(\?)?\}"
-)
 _FINAL_ANSWERS = (EventKind.MESSAGE, EventKind.DRAFT)
 _MODEL_RESPONSES = (*_FINAL_ANSWERS, EventKind.TOOL_CALLS, EventKind.FAULT)
 _MAX_INVALID_ANSWER_LENGTH = 2_000
+_RESERVED_TOOL_NAMES = (TRANSFER_TOOL_NAME, READ_RESULT_TOOL)
 
 
 def _unset() -> Any:
@@ -87,7 +82,8 @@ class LlmAgent(BaseAgent[DepsT, OutputT]):
     answer is written to the state key `output_key`. `memory` is transcript, retrieval, acc, None,
     or a function that creates a MemoryPort. The agent can transfer to sub-agents, its parent and
     its peers unless this is disallowed. After a transfer the new agent keeps the conversation; an
-    agent with `returns_control` returns its answer to the agent that transferred to it.
+    agent with `returns_control` returns its answer to the agent that transferred to it. With
+    `include_contents="none"` it sees neither earlier turns nor messages of other agents.
 
     A callback option is one function or a list. `before_model_callback(ctx, prompt)` may return a
     text, a ModelResponse or another ModelRequest. `after_model_callback(ctx, response)` may return
@@ -116,6 +112,7 @@ class LlmAgent(BaseAgent[DepsT, OutputT]):
     disallow_transfer_to_parent: bool = False
     disallow_transfer_to_peers: bool = False
     returns_control: bool = False
+    include_contents: Literal["default", "none"] = "default"
     _own_tools: dict[str, BaseTool] = field(init=False, repr=False)
     _own_specs: tuple[ToolSpec, ...] = field(init=False, repr=False, default=())
     _toolsets: tuple[Toolset, ...] = field(init=False, repr=False, default=())
@@ -131,7 +128,7 @@ class LlmAgent(BaseAgent[DepsT, OutputT]):
             if isinstance(item, Toolset):
                 continue
             tool = as_tool(item)
-            if tool.name in self._own_tools or tool.name == TRANSFER_TOOL_NAME:
+            if tool.name in self._own_tools or tool.name in _RESERVED_TOOL_NAMES:
                 raise InvalidTree(f"agent {self.name!r} has two tools named {tool.name!r}")
             if isinstance(tool, AgentTool):
                 self._check_agent_tool(tool.agent)
@@ -161,6 +158,8 @@ class LlmAgent(BaseAgent[DepsT, OutputT]):
         require(
             is_valid, self, "memory", "a name, a MemoryPort, a function that creates one, or None"
         )
+        is_valid = self.include_contents in ("default", "none")
+        require(is_valid, self, "include_contents", '"default" or "none"')
         require(isinstance(self.tools, Iterable), self, "tools", "a list")
         self.tools = tuple(self.tools)
 
@@ -302,8 +301,9 @@ class _ReasoningLoop:
         self._dynamic_tools: DynamicTools | None = None
         if agent.toolsets:
             self._dynamic_tools = DynamicTools(ctx, agent.toolsets, frozenset(self._tools))
-        self._conversation = tuple(ctx.current_branch.thread)
-        self._messages: list[PromptMessage] = []
+        sees_contents = agent.include_contents == "default"
+        self._conversation = _conversation(ctx) if sees_contents else ()
+        self._window = TurnWindow(ctx.config.max_prompt_tokens, ctx.services.tokens)
         self._invalid_responses = 0
         self._attempt = 1
         self._retries = ToolRetries(ctx.config)
@@ -311,13 +311,12 @@ class _ReasoningLoop:
 
     async def run(self) -> None:
         agent, ctx = self._agent, self._ctx
-        if agent.memory is not None and ctx.history:
+        sees_contents = ctx.history and agent.include_contents == "default"
+        if agent.memory is not None and sees_contents:
             self._memory = await ctx.services.memory_cache.get(ctx, agent.memory)
         while True:
             event = await self._next_response()
             if event.kind in _FINAL_ANSWERS:
-                if self._memory is not None:
-                    self._memory.finish()
                 return
             if event.kind is EventKind.FAULT:
                 self._request_correction(event.text, str(event.detail["error"]))
@@ -327,7 +326,7 @@ class _ReasoningLoop:
     async def _next_response(self) -> Event:
         """Return the recorded event of the next model response."""
         ctx = self._ctx
-        memory = "" if self._memory is None else await self._memory.view()
+        view = None if self._memory is None else await self._memory.view()
         recorded = ctx.next_recorded()
         if recorded is not None and recorded.kind in _MODEL_RESPONSES:
             ctx.run.budget.add_usage(recorded.usage or Usage(llm_calls=1))
@@ -336,7 +335,15 @@ class _ReasoningLoop:
             return await ctx.emit(recorded.kind)
         if self._dynamic_tools is not None:
             await self._dynamic_tools.refresh()
-        response, usage = await self._call_model(await self._build_prompt(memory))
+        prompt = await self._build_prompt(view)
+        tokens = 0 if view is None else view.tokens
+        shortened = self._window.fit(prompt, memory_tokens=tokens, where=ctx.path)
+        if shortened is not None:
+            if self._memory is not None and shortened:
+                self._memory.commit_results(shortened, self._agent.name)
+                view = await self._memory.view()
+            prompt = await self._build_prompt(view)
+        response, usage = await self._call_model(prompt)
         error, output = self._check_response(response)
         if error:
             parts = text_part(response.text[:_MAX_INVALID_ANSWER_LENGTH])
@@ -362,19 +369,32 @@ class _ReasoningLoop:
         except INVALID_OUTPUT:
             return UNSET  # the type has changed, or the text is that of a callback
 
-    async def _build_prompt(self, memory: str) -> ModelRequest:
+    async def _build_prompt(self, view: MemoryView | None) -> ModelRequest:
         instruction = self._agent.instruction
         if not isinstance(instruction, str) or "{" in instruction or "}" in instruction:
             instruction = await render_instruction(self._ctx, instruction)
         dynamic = self._dynamic_tools
+        earlier = () if view is None else view.messages
+        messages = (*earlier, *self._turn_messages())
+        specs = self._specs if dynamic is None else self._specs + dynamic.specs
+        numbers = shortened_results(messages)
+        if numbers:
+            reader = ReadResultTool(numbers)
+            self._tools = {**self._tools, reader.name: reader}
+            specs = (*specs, reader.spec)
         return ModelRequest(
-            query=self._ctx.message,
-            memory=memory,
+            messages=messages,
+            query_index=len(earlier),
+            memory="" if view is None else view.text,
             instruction=instruction,
-            messages=(*self._conversation, *self._messages),
-            tools=self._specs if dynamic is None else self._specs + dynamic.specs,
+            tools=specs,
             output_schema=self._agent.json_schema,
         )
+
+    def _turn_messages(self) -> tuple[ChatMessage, ...]:
+        """Return the messages of this turn so far."""
+        query = ChatMessage(role="user", author="user", parts=self._ctx.parts)
+        return (query, *self._conversation, *self._window.messages)
 
     async def _call_model(self, prompt: ModelRequest) -> tuple[ModelResponse, Usage]:
         ctx = self._ctx
@@ -442,15 +462,16 @@ class _ReasoningLoop:
         self._count_invalid_response(error)
         self._attempt += 1
         if text:
-            self._add_message("agent", self._agent.name, (Part(text=text),))
+            self._add_message("assistant", self._agent.name, (Part(text=text),))
         request = f"That cannot be used: {error}. Answer again."
-        self._add_message("user", "system", (Part(text=request),))
+        self._add_message("user", CORRECTION_AUTHOR, (Part(text=request),))
 
     async def _execute_tools(self, event: Event) -> bool:
         """Execute the tool calls; return True if the agent has finished."""
         ctx, agent = self._ctx, self._agent
-        ctx.messages = (*self._conversation, *self._messages)
         is_replay = event.step in ctx.run.journal.steps
+        if is_replay:  # no request was built, and the memory is not read again
+            ctx.messages = self._turn_messages()
         tools = self._tools
         available: Collection[str] = tools
         if self._dynamic_tools is not None:
@@ -467,11 +488,10 @@ class _ReasoningLoop:
             is_replay=is_replay,
         )
         outcomes = await executor.run(event.calls)
-        self._add_message("agent", agent.name, event.parts)
+        self._add_message("assistant", agent.name, event.parts, event.seq)
         for outcome in outcomes:
-            self._add_message("tool", outcome.result.name, (Part(result=outcome.result),))
-            if self._memory is not None and outcome.result.name != TRANSFER_TOOL_NAME:
-                self._memory.add_tool_result(outcome.result)
+            parts = (Part(result=outcome.result),)
+            self._add_message("tool", outcome.result.name, parts, outcome.seq)
         if all(outcome.invalid_call for outcome in outcomes):
             self._count_invalid_response(str(outcomes[0].result.content["error"]))
         else:
@@ -480,14 +500,26 @@ class _ReasoningLoop:
         if any(outcome.escalate for outcome in outcomes):
             ctx.escalated = True
             if ctx.transfer_to is None:  # after a transfer, the target provides the answer
-                ctx.text = event.text or _text_of_last(
-                    outcomes, allow_data=not ctx.current_branch.thread
-                )
+                content = outcomes[-1].result.content
+                ctx.text = event.text or (content if isinstance(content, str) else "")
+                ctx.escalation_text = content_text(content)
             return True
-        return ctx.transfer_to is not None
+        if ctx.transfer_to is None:
+            return False
+        self._share_tool_results()
+        return True
 
-    def _add_message(self, role: str, author: str, parts: tuple[Part, ...]) -> None:
-        self._messages.append(PromptMessage(role=role, author=author, parts=parts))
+    def _share_tool_results(self) -> None:
+        """Show the agent that takes over the tool calls of this agent and their results."""
+        for message in self._window.messages:
+            parts = tuple(part for part in message.parts if not _is_transfer(part))
+            if message.role != "user" and parts:
+                self._ctx.current_branch.thread.append(replace(message, parts=parts))
+
+    def _add_message(
+        self, role: ChatRole, author: str, parts: tuple[Part, ...], seq: int = 0
+    ) -> None:
+        self._window.add(ChatMessage(role=role, author=author, parts=parts, seq=seq))
 
     def _count_invalid_response(self, error: str) -> None:
         self._invalid_responses += 1
@@ -495,39 +527,19 @@ class _ReasoningLoop:
             raise ModelOutputInvalid(self._agent.name, error, self._invalid_responses)
 
 
-def placeholders(instruction: object) -> tuple[tuple[str, bool], ...]:
-    """Return the state keys of an instruction, each with True if it is optional."""
-    if not isinstance(instruction, str) or "{" not in instruction:
+def _is_transfer(part: Part) -> bool:
+    item = part.call or part.result
+    return item is not None and item.name == TRANSFER_TOOL_NAME
+
+
+def _conversation(ctx: RunContext) -> tuple[ChatMessage, ...]:
+    """Return the messages of other agents in this turn, and a note that names their authors."""
+    thread = tuple(ctx.current_branch.thread)
+    if not thread:
         return ()
-    matches = _PLACEHOLDER.finditer(instruction)
-    return tuple((match[2], bool(match[3])) for match in matches if match[2])
-
-
-async def render_instruction(ctx: RunContext, instruction: Instruction[Any]) -> str:
-    """Return the instruction with its placeholders replaced from state and artifacts."""
-    if not isinstance(instruction, str):
-        text = await maybe_await(instruction, ctx)
-        if not isinstance(text, str):
-            raise TypeError(
-                f"the instruction function returned {type(text).__name__}; expected str"
-            )
-        return text
-    pieces: list[str] = []
-    end = open_braces = 0
-    for match in _PLACEHOLDER.finditer(instruction):
-        pieces.append(instruction[end : match.start()])
-        end = match.end()
-        if match[0] == "{{":
-            open_braces += 1
-            pieces.append("{")
-        elif match[0] == "}}":
-            # Without a preceding "{{" it is not an escape but the end of two objects, as in JSON.
-            pieces.append("}" if open_braces else "}}")
-            open_braces = max(open_braces - 1, 0)
-        else:
-            pieces.append(await _placeholder_value(ctx, match))
-    pieces.append(instruction[end:])
-    return "".join(pieces)
+    authors = ", ".join(dict.fromkeys(m.author for m in thread if m.role == "assistant"))
+    note = f"The previous messages are from other agents: {authors}. You are {ctx.agent.name}."
+    return (*thread, ChatMessage(role="user", author=RUNTIME_AUTHOR, parts=text_part(note)))
 
 
 def can_keep_conversation(agent: BaseAgent) -> bool:
@@ -547,29 +559,6 @@ def has_memory(root: BaseAgent) -> bool:
     return any(isinstance(agent, LlmAgent) and agent.memory is not None for agent in root.walk())
 
 
-async def _placeholder_value(ctx: RunContext, match: re.Match[str]) -> str:
-    artifact_name, key, is_optional = match[1], match[2], bool(match[3])
-    if artifact_name is not None:
-        artifact = await ctx.artifacts.load(artifact_name)
-        if artifact is not None:
-            try:
-                return artifact.text
-            except UnicodeDecodeError:
-                raise InvalidInput(
-                    f"placeholder {{artifact.{artifact_name}}} must refer to a text; the artifact "
-                    f"has the media type {artifact.media_type}"
-                ) from None
-        if is_optional:
-            return ""
-        raise StateMissing(ctx.agent.name, f"artifact.{artifact_name}", await ctx.artifacts.names())
-    if key not in ctx.state:
-        if is_optional:
-            return ""
-        raise StateMissing(ctx.agent.name, key, list(ctx.state))
-    value = ctx.state[key]
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
-
-
 def _as_response(callback: str, value: object) -> ModelResponse | None:
     """Return the value of a model callback as a response; None means no replacement."""
     if value is None or isinstance(value, ModelResponse):
@@ -584,11 +573,3 @@ def _as_response(callback: str, value: object) -> ModelResponse | None:
 def _is_valid_call(call: ToolCall) -> bool:
     has_texts = isinstance(call.id, str) and isinstance(call.name, str)
     return has_texts and isinstance(call.arguments, Mapping)
-
-
-def _text_of_last(outcomes: Sequence[ToolOutcome], *, allow_data: bool) -> str:
-    """Return the text of the tool that ended a loop; data only if `allow_data`."""
-    content = outcomes[-1].result.content
-    if isinstance(content, str):
-        return content
-    return msgspec.json.encode(content).decode() if allow_data else ""

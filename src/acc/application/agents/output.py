@@ -10,8 +10,9 @@ from typing import Any, Generic, Protocol
 import msgspec
 
 from acc.application.agents.base import BaseAgent
-from acc.application.runtime.context import UNSET, RunContext, RunResult
+from acc.application.runtime.context import UNSET, RunContext
 from acc.application.runtime.json_types import decode_model, json_schema, to_builtins
+from acc.application.runtime.result import RunResult
 from acc.application.runtime.type_variables import (
     AnyOutputT,
 )

@@ -13,9 +13,9 @@ from acc.application.runtime.model_call import call_model
 from acc.application.runtime.type_variables import AnyDepsT, AnyOutputT, MaybeAwaitable
 from acc.domain.errors import InvalidTree, NoRoute
 from acc.domain.language import terms
-from acc.domain.value_objects.content import NO_USAGE, Part, Usage
+from acc.domain.value_objects.content import CORRECTION_AUTHOR, NO_USAGE, ChatMessage, Part, Usage
 from acc.domain.value_objects.event import EventKind
-from acc.ports.outbound.model_ports import LanguageModelPort, ModelRequest, PromptMessage
+from acc.ports.outbound.model_ports import LanguageModelPort, ModelRequest
 
 MIN_OVERLAP = 0.34
 _MAX_INVALID_NAME_LENGTH = 80
@@ -144,13 +144,13 @@ class RouterAgent(BaseAgent[AnyDepsT, AnyOutputT]):
     async def _choose_by_model(self, ctx: RunContext) -> tuple[str, Usage]:
         choices = "\n".join(f"- {agent.name}: {agent.description}" for agent in self.sub_agents)
         names = list(self._phrases)
-        messages: tuple[PromptMessage, ...] = ()
+        messages: tuple[ChatMessage, ...] = ()
         answer, total = "", NO_USAGE
         for _ in range(ctx.config.max_repairs + 1):
-            prompt = ModelRequest(
+            prompt = ModelRequest.of(
                 query=ctx.message,
                 instruction=f"Choose who answers. Reply with one name and nothing else.\n{choices}",
-                messages=messages,
+                following=messages,
                 output_schema={"type": "string", "enum": names},
             )
             response, usage = await call_model(ctx, ctx.services.model(self.model), prompt)
@@ -161,8 +161,8 @@ class RouterAgent(BaseAgent[AnyDepsT, AnyOutputT]):
             correction = f"Reply with exactly one of: {', '.join(names)}."
             messages = (
                 *messages,
-                PromptMessage(role="agent", author=self.name, parts=(Part(text=answer),)),
-                PromptMessage(role="user", author="system", parts=(Part(text=correction),)),
+                ChatMessage(role="assistant", author=self.name, parts=(Part(text=answer),)),
+                ChatMessage(role="user", author=CORRECTION_AUTHOR, parts=(Part(text=correction),)),
             )
         return answer[:_MAX_INVALID_NAME_LENGTH], total
 

@@ -304,12 +304,22 @@ async def unknown_method(server: ServerUnderTest) -> Finding:
 
 def _check_bad_input(server: ServerUnderTest, reply: Reply, code: int) -> Finding:
     interface = server.main
+    if reply.is_unauthenticated:
+        return _not_read(reply)
     if interface.binding == HTTP_JSON and 400 <= reply.status < 500:
         return _reject_stack_trace(reply, ok(f"rejected with {reply.summary}"))
     finding = check_rejection(
         reply, code, -32600, interface=interface, fix=_FIX, instead="it was accepted"
     )
     return _reject_stack_trace(reply, finding)
+
+
+def _not_read(reply: Reply) -> Finding:
+    """Return a skipped check: the credentials were rejected before the body was read."""
+    return skipped(
+        f"the server rejected the credentials ({reply.summary}) and not the input; pass a token "
+        "with --token-env"
+    )
 
 
 def _reject_stack_trace(reply: Reply, finding: Finding) -> Finding:
@@ -378,4 +388,8 @@ async def deep_nesting(server: ServerUnderTest) -> Finding:
         return fail(f"it results in {reply.summary}", _FIX)
     if reply.code == -32603:
         return warn(f"a client error is reported as an internal error: {reply.summary}", _FIX)
+    if reply.is_unauthenticated:
+        return _not_read(reply)
+    if not reply.is_error:
+        return fail(f"it was accepted ({reply.summary})", _FIX)
     return _reject_stack_trace(reply, ok(f"rejected with {reply.summary}"))

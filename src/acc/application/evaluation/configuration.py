@@ -7,6 +7,7 @@ from typing import Protocol
 
 import msgspec
 
+from acc.application.memory.registry import MEMORIES
 from acc.domain.ccs import MIN_BUDGET_TOKENS
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.endpoint import check_remote_url
@@ -19,13 +20,7 @@ from acc.domain.value_objects.evaluation_run import (
 )
 
 #: The memory of each built-in agent; `baseline` is transcript replay.
-AGENT_MEMORIES = {
-    "baseline": "transcript",
-    "transcript": "transcript",
-    "retrieval": "retrieval",
-    "acc": "acc",
-    "oracle": "oracle",
-}
+AGENT_MEMORIES = {"baseline": "transcript", **{name: name for name in MEMORIES}}
 MODEL_JUDGE = "model:"
 PYTHON_REFERENCE = "python:"
 REMOTE_REFERENCE = "a2a:"

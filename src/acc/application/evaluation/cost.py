@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from acc.application.agents.base import BaseAgent
+from acc.application.memory.registry import compressor_of, is_acc
 from acc.domain.cost import Accounts, CostCategory, ModelCall, Price, dollars, parse_price, spender
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.evaluation_run import (
@@ -181,8 +182,8 @@ def _agent_models(
 def _compressor(
     memory: object, configuration: EvaluationConfig
 ) -> Iterator[tuple[CostCategory, str, bool]]:
-    if isinstance(memory, str) and memory.partition(":")[0] == "acc":
-        compressor = memory.partition(":")[2].strip() or configuration.compressor
+    if isinstance(memory, str) and is_acc(memory):
+        compressor = compressor_of(memory) or configuration.compressor
         if compressor != RULE_COMPRESSOR:
             yield CostCategory.COMPRESSOR, compressor, False
 

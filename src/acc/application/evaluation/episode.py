@@ -121,21 +121,17 @@ class InProcessExecutor:
 
     def __init__(self, runner: EpisodeRunner) -> None:
         self._runner = runner
-        self._control = _StopFlag()
+        self.stop_requested = False
+        #: Only worker processes can lose their parent.
+        self.disconnected = False
 
     def run(self, jobs: Sequence[EpisodeJob]) -> Generator[EpisodeEvent, None, None]:
         """Run the episodes and yield their events."""
         for job in jobs:
-            yield from self._runner.events(job, self._control)
-            if self._control.stop_requested:
+            yield from self._runner.events(job, self)
+            if self.stop_requested:
                 return
 
     def stop(self) -> None:
         """Start no further turn."""
-        self._control.stop_requested = True
-
-
-class _StopFlag:
-    def __init__(self) -> None:
-        self.stop_requested = False
-        self.disconnected = False
+        self.stop_requested = True

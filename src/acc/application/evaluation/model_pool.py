@@ -7,7 +7,12 @@ from typing import Any, Protocol
 from acc.domain.cost import CostCategory, ModelCall
 from acc.domain.errors import AccError, InvalidInput, ModelFailed
 from acc.ports.outbound.live_evaluation_ports import CallRecorderPort
-from acc.ports.outbound.model_ports import LanguageModelPort, ModelRequest, ModelResponse
+from acc.ports.outbound.model_ports import (
+    LanguageModelPort,
+    ModelRequest,
+    ModelResponse,
+    input_types,
+)
 
 
 class ModelFactory(Protocol):
@@ -133,6 +138,10 @@ class _PooledModel:
     def __init__(self, model: LanguageModelPort, pool: ModelPool) -> None:
         self._model = model
         self._pool = pool
+
+    @property
+    def input_types(self) -> tuple[str, ...] | None:
+        return input_types(self._model)
 
     async def complete(self, prompt: ModelRequest) -> ModelResponse:
         self._pool.raise_error()

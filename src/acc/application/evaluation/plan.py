@@ -19,6 +19,7 @@ from acc.application.evaluation.cost import (
 from acc.domain.cost import CostCategory, Price, spender
 from acc.domain.value_objects.evaluation_run import (
     AgentChoice,
+    EpisodeJob,
     EvaluationConfig,
     jobs_of,
 )
@@ -184,6 +185,35 @@ class ScenarioSource(Protocol):
     def render(self, reference: str, seed: int) -> Scenario:
         """Return the episode of a scenario for a seed."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemainingEpisodes:
+    """The incomplete episodes of a run, its turns, and those that are recorded."""
+
+    jobs: tuple[EpisodeJob, ...]
+    turns: int
+    recorded: int
+
+
+def remaining_episodes(
+    configuration: EvaluationConfig, recorded: RecordedRun, scenarios: ScenarioSource
+) -> RemainingEpisodes:
+    """Return what is left to do of a run."""
+    lengths = {
+        scenario.reference: len(
+            scenarios.render(scenario.reference, configuration.seed).turns[: configuration.turns]
+        )
+        for scenario in configuration.scenarios
+    }
+    jobs = jobs_of(configuration)
+    return RemainingEpisodes(
+        jobs=tuple(
+            job for job in jobs if recorded.turns.get(job.name, 0) < lengths[job.scenario.reference]
+        ),
+        turns=sum(lengths[job.scenario.reference] for job in jobs),
+        recorded=sum(recorded.turns.values()),
+    )
 
 
 class _EpisodeGroup(NamedTuple):

@@ -7,7 +7,8 @@ from itertools import combinations
 
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.graph import Edge, GraphAgent
-from acc.application.agents.llm import LlmAgent, placeholders
+from acc.application.agents.instructions import placeholders
+from acc.application.agents.llm import LlmAgent
 from acc.application.agents.workflow import ParallelAgent
 from acc.application.lint.data_flow import MissingKind, MissingRead, StateFlow, output_key
 from acc.application.lint.structure import Finding, RuleResult, problem, warning

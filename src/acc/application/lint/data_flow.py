@@ -13,7 +13,8 @@ from acc.application.agents.callbacks import (
     as_callbacks,
 )
 from acc.application.agents.graph import GraphAgent
-from acc.application.agents.llm import LlmAgent, placeholders
+from acc.application.agents.instructions import placeholders
+from acc.application.agents.llm import LlmAgent
 from acc.application.agents.router import RouterAgent
 from acc.application.agents.workflow import LoopAgent, ParallelAgent, SequentialAgent
 from acc.application.tools.function_tool import FunctionTool

@@ -1,4 +1,4 @@
-"""Rules about the structure of an agent tree: descriptions, loops, transfers, privileges."""
+"""Rules about the structure of an agent tree: tasks, loops, transfers, privileges, memories."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,8 +12,10 @@ from acc.application.agents.llm import LlmAgent
 from acc.application.agents.router import RouterAgent
 from acc.application.agents.workflow import LoopAgent
 from acc.application.lint.data_flow import can_end_loop, tools_of
+from acc.application.memory.registry import AGENT_MEMORIES, is_agent_memory
 from acc.application.tools.tool import AgentTool, BaseTool
 from acc.domain.language import is_japanese, terms
+from acc.domain.value_objects.endpoint import redact_secrets
 
 MAX_TOOLS = 10
 MAX_TOOLS_BEFORE_PROBLEM = 20
@@ -106,6 +108,22 @@ def check_responsibility(agents: Sequence[BaseAgent]) -> RuleResult:
         if isinstance(agent, RouterAgent) and len(agent.sub_agents) > MAX_CHOICES
     ]
     return RuleResult(applies=bool(llm_agents), findings=tuple(findings))
+
+
+def check_memories(agents: Sequence[BaseAgent]) -> RuleResult:
+    """Find agents whose memory does not exist."""
+    named = {
+        agent.name: memory
+        for agent in agents
+        if isinstance(memory := getattr(agent, "memory", None), str)
+    }
+    fix = f"choose one of {', '.join(AGENT_MEMORIES)}, or acc:MODEL"
+    findings = tuple(
+        problem(f"unknown memory {redact_secrets(memory)!r}", name, fix=fix)
+        for name, memory in named.items()
+        if not is_agent_memory(memory)
+    )
+    return RuleResult(applies=bool(named), findings=findings)
 
 
 def check_descriptions(agents: Sequence[BaseAgent]) -> RuleResult:

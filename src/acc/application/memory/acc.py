@@ -4,15 +4,24 @@ from collections.abc import Mapping, Sequence, Set
 
 from msgspec import to_builtins
 
-from acc.domain.ccs import fit_to_budget, parse_state, render_state, to_payload, validate_state
+from acc.application.memory.messages import fit_messages, part_text
+from acc.domain.ccs import (
+    MIN_BUDGET_TOKENS,
+    fit_to_budget,
+    parse_state,
+    render_state,
+    to_payload,
+    validate_state,
+)
 from acc.domain.format_rules import is_question
 from acc.domain.language import Origin, direct_sentences, omit_middle, segments, sentences
 from acc.domain.statements import Frame, frame, supersedes
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.ccs import CompressedCognitiveState
+from acc.domain.value_objects.content import ChatMessage
 from acc.domain.value_objects.memory import (
     MAX_CUE_LENGTH,
-    Decision,
+    ConversationTurn,
     Evidence,
     Source,
     TurnSignal,
@@ -31,6 +40,9 @@ DEFAULT_BUDGET_TOKENS = 512
 _RECALL_LIMIT = 16
 _SUPERSEDE_LIMIT = 6
 _MAX_EVIDENCE_PER_TURN = 64
+_MAX_EVIDENCE_LENGTH = 4_000
+#: The last exchange gets at least this fraction of the budget.
+_MIN_EXCHANGE_SHARE = 3
 
 
 class AccMemory:
@@ -62,6 +74,7 @@ class AccMemory:
         self.owned_resources = tuple(owned_resources)
         self._state = CompressedCognitiveState()
         self._subjects = _SubjectIndex()
+        self._last_exchange: tuple[ChatMessage, ...] = ()
         self._fallbacks = 0
 
     @property
@@ -88,10 +101,13 @@ class AccMemory:
         cue = (" ".join(questions) or signal.text)[:MAX_CUE_LENGTH]
         recalled = await self._evidence.recall(cue, limit=self._recall_limit)
         qualification = await self._qualifier.qualify(recalled, self._state, signal)
-        proposal = await self._compressor.compress(signal, self._state, qualification.qualified)
+        # Words of tools and agents are shown as their own messages, never inside the state.
+        evidence = tuple(item for item in qualification.qualified if item.source is Source.USER)
+        proposal = await self._compressor.compress(signal, self._state, evidence)
         state, dropped, tokens = fit_to_budget(proposal.state, self._budget, self._tokens.count)
         validate_state(state)
         self._state = state
+        shown, exchange, tokens = self._fit_view(state, tokens)
         self._fallbacks += bool(proposal.fallback)
         trace = TurnTrace(
             turn_id=signal.turn_id,
@@ -105,29 +121,62 @@ class AccMemory:
             usage=proposal.usage,
             fallback=proposal.fallback,
         )
-        text = render_state(state)
+        text = render_state(shown)
         return MemoryView(
             text=text,
+            messages=exchange,
             tokens=tokens,
             trace=trace,
-            detail=trace_data(trace, text),
+            detail=trace_data(trace, render_state(state)),
             usage=proposal.usage,
         )
 
-    async def record(self, signal: TurnSignal, decision: Decision) -> None:
+    def _fit_view(
+        self, state: CompressedCognitiveState, tokens: int
+    ) -> tuple[CompressedCognitiveState, tuple[ChatMessage, ...], int]:
+        """Return the state and the last exchange as they are shown, and their size.
+
+        The exchange gets what the state leaves, and at least a share of the budget.
+        """
+        available = max(self._budget - tokens, self._budget // _MIN_EXCHANGE_SHARE)
+        exchange, size = fit_messages(self._last_exchange, available, self._tokens.count)
+        if tokens + size > self._budget:
+            shown = max(self._budget - size, MIN_BUDGET_TOKENS)
+            state, _, tokens = fit_to_budget(state, shown, self._tokens.count)
+        return state, exchange, tokens + size
+
+    async def record(self, turn: ConversationTurn) -> None:
         """Store the turn as evidence for later recall; the state does not change."""
-        for statement in extract_evidence(signal):
-            await self._add_statement(statement)
-        if not decision.text:
+        self._last_exchange = turn.messages
+        steps = 0
+        for message in turn.messages:
+            if message.role == "assistant":
+                continue
+            text = "\n".join(part_text(part) for part in message.parts)
+            signal = TurnSignal(
+                turn_id=turn.turn_id,
+                text=text[:_MAX_EVIDENCE_LENGTH],
+                author=message.author,
+                source=Source.USER if message.role == "user" else Source.TOOL,
+                step=steps,
+            )
+            steps += 1
+            for statement in extract_evidence(signal):
+                await self._add_statement(statement)
+        answer = turn.messages[-1] if turn.messages else None
+        if answer is None or answer.role != "assistant" or not answer.text:
             return
-        answer = Evidence(
-            id=f"{signal.step_id}.a",
-            turn_id=signal.turn_id,
-            text=decision.text[:MAX_CUE_LENGTH],
-            source=Source.AGENT,
-            author="agent",
+        await self._evidence.add(
+            [
+                Evidence(
+                    id=f"t{turn.turn_id}.a",
+                    turn_id=turn.turn_id,
+                    text=answer.text[:MAX_CUE_LENGTH],
+                    source=Source.AGENT,
+                    author="agent",
+                )
+            ]
         )
-        await self._evidence.add([answer])
 
     async def aclose(self) -> None:
         """Close the connections of this memory; a later call opens them again."""

@@ -1,12 +1,13 @@
 """Memories to compare ACC with: transcript, retrieval and oracle."""
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 
+from acc.application.memory.messages import count_tokens, fit_messages, part_text
 from acc.domain.errors import InvalidInput
+from acc.domain.value_objects.content import ChatMessage
 from acc.domain.value_objects.memory import (
     MAX_CUE_LENGTH,
-    Decision,
+    ConversationTurn,
     Evidence,
     Source,
     TurnSignal,
@@ -14,46 +15,68 @@ from acc.domain.value_objects.memory import (
 from acc.ports.outbound.memory_ports import EvidenceStorePort, MemoryView
 from acc.ports.outbound.model_ports import TokenCounterPort
 
-DEFAULT_WINDOW_TOKENS = 4_096
+DEFAULT_WINDOW_TOKENS = 16_384
 _DEFAULT_TOP_K = 5
+#: How much of a full window remains after old turns are dropped. Dropping several turns at once
+#: keeps the start of the prompt the same for many turns, so that providers can cache it.
+_REMAINING_SHARE = 0.5
+_SOURCES = {"user": Source.USER, "assistant": Source.AGENT, "tool": Source.TOOL}
 
 
 class TranscriptMemory:
-    """Replays the conversation, truncated oldest-first to the window."""
+    """Replays the conversation; the oldest turns are dropped when the window is full."""
 
     def __init__(self, *, tokens: TokenCounterPort, window: int = DEFAULT_WINDOW_TOKENS) -> None:
         if window < 1:
             raise InvalidInput(f"window must be at least 1 token, got {window}")
         self._tokens = tokens
         self._window = window
-        self._entries: deque[tuple[str, int]] = deque()
-        self._size = 0
-        #: Entries since the last view. They are counted by the next one.
-        self._uncounted: list[str] = []
+        #: Messages and size of each turn.
+        self._turns: tuple[tuple[tuple[ChatMessage, ...], int], ...] = ()
+        #: Turns since the last view. They are counted by the next one.
+        self._uncounted: list[ConversationTurn] = []
 
     async def view(self, signal: TurnSignal) -> MemoryView:
-        """Return the newest entries that fit into the window beside the query."""
-        for entry in self._uncounted:
-            size = self._tokens.count(entry)
-            self._entries.append((entry, size))
-            self._size += size
+        """Return the newest turns that fit into the window beside the query."""
+        # What is dropped depends on recorded turns only, so it is the same after a restart.
+        for turn in self._uncounted:
+            self._add(turn)
         self._uncounted.clear()
-        if not self._entries:
-            return MemoryView(text="", tokens=0)
-        available = self._window - self._tokens.count(signal.text)
-        while self._entries and self._size > available:
-            self._size -= self._entries.popleft()[1]
-        return MemoryView(text="\n".join(text for text, _ in self._entries), tokens=self._size)
+        turns = self._fit(signal.text)
+        messages = tuple(message for turn, _ in turns for message in turn)
+        return MemoryView(messages=messages, tokens=sum(size for _, size in turns))
 
-    async def record(self, signal: TurnSignal, decision: Decision) -> None:
+    def _add(self, turn: ConversationTurn) -> None:
+        count = self._tokens.count
+        size = sum(count_tokens(message, count) for message in turn.messages)
+        query = turn.messages[0].text if turn.messages else ""
+        self._turns = (*self._fit(query), (turn.messages, size))
+
+    def _fit(self, query: str) -> tuple[tuple[tuple[ChatMessage, ...], int], ...]:
+        """Return the newest turns that fit beside a query."""
+        turns = self._turns
+        total = sum(size for _, size in turns)
+        if not turns or total + (used := self._tokens.count(query)) <= self._window:
+            return turns
+        available = max(self._window - used, 0)
+        first = 0
+        while first < len(turns) - 1 and total > available * _REMAINING_SHARE:
+            total -= turns[first][1]
+            first += 1
+        if total > available:  # one turn is larger than the window
+            return (fit_messages(turns[-1][0], available, self._tokens.count),)
+        return turns[first:]
+
+    async def record(self, turn: ConversationTurn) -> None:
         """Append the turn."""
-        for author, text in ((signal.author, signal.text), ("assistant", decision.text)):
-            if text:
-                self._uncounted.append(f"{author}: {text}\n")
+        self._uncounted.append(turn)
 
 
 class RetrievalMemory:
-    """Stores every turn and returns the most similar chunks."""
+    """Stores every turn and returns the most similar messages.
+
+    A tool result is a unit with its call.
+    """
 
     def __init__(
         self, *, evidence: EvidenceStorePort, tokens: TokenCounterPort, top: int = _DEFAULT_TOP_K
@@ -61,38 +84,45 @@ class RetrievalMemory:
         self._evidence = evidence
         self._tokens = tokens
         self._top = top
+        self._messages: dict[str, tuple[ChatMessage, ...]] = {}
 
     async def view(self, signal: TurnSignal) -> MemoryView:
         """Return the best matches in conversation order."""
         candidates = await self._evidence.recall(signal.text[:MAX_CUE_LENGTH], limit=self._top)
-        matches = sorted(
-            (candidate.evidence for candidate in candidates),
-            key=lambda item: (item.turn_id, item.source is Source.AGENT),
-        )
-        entries = [f"{match.author}: {match.text}\n" for match in matches]
-        tokens = sum(self._tokens.count(entry) for entry in entries)
-        return MemoryView(text="\n".join(entries), tokens=tokens)
+        ids = {candidate.evidence.id for candidate in candidates}
+        matches = tuple(m for key, unit in self._messages.items() if key in ids for m in unit)
+        tokens = sum(count_tokens(message, self._tokens.count) for message in matches)
+        return MemoryView(messages=matches, tokens=tokens)
 
-    async def record(self, signal: TurnSignal, decision: Decision) -> None:
-        """Store query and answer as two chunks."""
-        turn = signal.turn_id
-        chunks = [
-            Evidence(
-                id=f"{signal.step_id}.q",
-                turn_id=turn,
-                text=signal.text,
-                source=signal.source,
-                author=signal.author,
-            ),
-            Evidence(
-                id=f"{signal.step_id}.a",
-                turn_id=turn,
-                text=decision.text,
-                source=Source.AGENT,
-                author="assistant",
-            ),
-        ]
-        await self._evidence.add([chunk for chunk in chunks if chunk.text])
+    async def record(self, turn: ConversationTurn) -> None:
+        """Store the messages of a turn."""
+        chunks: list[Evidence] = []
+        for number, unit in enumerate(_units(turn.messages)):
+            text = "\n".join(part_text(part) for message in unit for part in message.parts)
+            if not text.strip():
+                continue
+            chunk = Evidence(
+                id=f"t{turn.turn_id}.{number}",
+                turn_id=turn.turn_id,
+                text=text,
+                source=_SOURCES[unit[-1].role],
+                author=unit[-1].author,
+            )
+            if chunk.id not in self._messages:
+                self._messages[chunk.id] = unit
+                chunks.append(chunk)
+        await self._evidence.add(chunks)
+
+
+def _units(messages: Sequence[ChatMessage]) -> list[tuple[ChatMessage, ...]]:
+    """Return messages that belong together: calls with their results, other messages alone."""
+    units: list[tuple[ChatMessage, ...]] = []
+    for message in messages:
+        if message.role == "tool" and units:
+            units[-1] = (*units[-1], message)
+        else:
+            units.append((message,))
+    return units
 
 
 class OracleMemory:
@@ -114,7 +144,7 @@ class OracleMemory:
         """Return the current facts and constraints of the judge."""
         return MemoryView(text=self._text, tokens=self._tokens.count(self._text))
 
-    async def record(self, signal: TurnSignal, decision: Decision) -> None:
+    async def record(self, turn: ConversationTurn) -> None:
         """Do nothing: the judge maintains the canonical memory."""
 
 

@@ -2,17 +2,16 @@
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NewType, TypeAlias
 
 from acc.application.runtime.context import RunContext
+from acc.application.runtime.conversation import TURN_EVENTS, conversation_turn
 from acc.application.runtime.run import Run, memory_services
-from acc.application.tools.tool import TRANSFER_TOOL_NAME
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.content import ToolResult
 from acc.domain.value_objects.event import Event, EventKind
-from acc.domain.value_objects.memory import Decision, Source, TurnSignal
+from acc.domain.value_objects.memory import Source, TurnSignal
 from acc.domain.value_objects.run import RunStatus
 from acc.domain.value_objects.session import SessionKey
 from acc.ports.outbound.memory_ports import MemoryPort, MemoryView, RestorableMemoryPort
@@ -24,8 +23,6 @@ MemoryName = NewType("MemoryName", str)
 MemoryChoice: TypeAlias = (
     Literal["transcript", "retrieval", "acc"] | MemoryName | MemoryPort | Callable[[], MemoryPort]
 )
-_TURN_EVENTS = (EventKind.MESSAGE, EventKind.TOOL_RESULT, EventKind.ENDED)
-_MAX_TOOL_TEXT_LENGTH = 4_000
 _EVENTS_PER_PAGE = 500
 
 
@@ -105,30 +102,45 @@ class MemoryCache:
 
 
 class TurnMemory:
-    """The memory of one agent in one run, also if the agent runs several times."""
+    """The memory of one agent in one run, also if the agent runs several times.
 
-    __slots__ = ("_cached", "_context", "_is_finished", "_signals", "tokens")
+    Its view does not change during a run, so that providers can cache the prompt. `commit_results`
+    updates it in a long run.
+    """
+
+    __slots__ = ("_cached", "_context", "_signal", "_view")
 
     def __init__(self, cached: CachedMemory) -> None:
         self._context: RunContext
+        self._signal: TurnSignal
         self._cached = cached
-        self._signals: list[TurnSignal] = []
-        self._is_finished = False
-        self.tokens = 0
+        self._view: MemoryView | None = None
+
+    @property
+    def tokens(self) -> int:
+        """Return the size of the view in tokens."""
+        return 0 if self._view is None else self._view.tokens
 
     def enter(self, context: RunContext) -> None:
         """Start an execution of the agent."""
         self._context = context
-        if not self._signals:
+        if self._view is None:
             turn_id = context.run.request.turn_id
-            self._signals.append(TurnSignal(turn_id=turn_id, text=context.message))
+            self._signal = TurnSignal(turn_id=turn_id, text=context.message)
 
-    def add_tool_result(self, result: ToolResult) -> None:
-        """Add a tool result as the next input of the agent."""
-        self._signals.append(tool_signal(self._signals[0], len(self._signals), result))
+    def commit_results(self, text: str, author: str) -> None:
+        """Update the view with a tool result that the prompt no longer contains in full."""
+        step = self._signal.step + 1
+        self._signal = TurnSignal(
+            turn_id=self._signal.turn_id, text=text, author=author, source=Source.TOOL, step=step
+        )
+        self._view = None
 
-    async def view(self) -> str:
-        """Return what the memory contains for the last input; record what it commits."""
+    async def view(self) -> MemoryView | None:
+        """Return what the memory contains, None if the model's response is recorded.
+
+        What the memory commits is recorded.
+        """
         context = self._context
         recorded = context.next_recorded()
         if recorded is not None and recorded.kind is EventKind.MEMORY:
@@ -138,15 +150,19 @@ class TurnMemory:
             if isinstance(self._cached.memory, RestorableMemoryPort):
                 self._cached.memory.restore(recorded.detail["snapshot"])
         if context.next_recorded() is not None:
-            return ""  # the model's response is recorded too, so the view is not needed
+            return None
+        if self._view is None:
+            self._view = await self._compute_view(context)
+        return self._view
+
+    async def _compute_view(self, context: RunContext) -> MemoryView:
         memory = self._cached.memory
-        view = await memory.view(self._signals[-1])
+        view = await memory.view(self._signal)
         if not isinstance(view, MemoryView):
             raise TypeError(
                 f"view() of its memory returned {_describe(view)}; expected "
                 "MemoryView(text=..., tokens=...)"
             )
-        self.tokens = view.tokens
         usage = view.usage if view.usage.llm_calls else None
         if usage is not None:
             context.run.budget.add_usage(usage)
@@ -155,28 +171,21 @@ class TurnMemory:
             if isinstance(memory, RestorableMemoryPort):
                 detail["snapshot"] = memory.snapshot()
             await context.emit(EventKind.MEMORY, usage=usage, detail=detail)
-        return view.text
+        return view
 
-    def finish(self) -> None:
-        """Let the memory get the turn once the whole run has succeeded."""
-        self._is_finished = True
-
-    async def commit(self) -> None:
-        """Add the turn to the memory, if the agent has finished."""
-        if not self._is_finished:
-            return
-        run = self._context.run
-        # From the recorded events, as after a restart, so that both give the same memory.
-        events = [*run.journal.events, *run.recorder.events]
-        await _add_turn(self._cached.memory, self._context.agent.name, events)
-        self._cached.last_seq = run.recorder.last_seq
+    async def commit(self, events: Sequence[Event]) -> None:
+        """Add the finished turn to the memory."""
+        await self._cached.memory.record(conversation_turn(events))
+        self._cached.last_seq = self._context.run.recorder.last_seq
 
 
 async def commit_memories(run: Run) -> None:
-    """Add a successful turn to all memories that took part in it."""
+    """Add a turn to all memories that took part in it."""
+    # From the recorded events, as after a restart, so that both give the same memory.
+    events = [e for e in (*run.journal.events, *run.recorder.events) if e.kind in TURN_EVENTS]
     for name, memory in run.memories.items():
         try:
-            await memory.commit()
+            await memory.commit(events)
         except BaseException as error:
             # It may contain a part of the turn, so it is created again for the next one.
             run.services.memory_cache.evict(run.request.key, name)
@@ -184,28 +193,6 @@ async def commit_memories(run: Run) -> None:
                 raise
             log.exception("memory of agent %s failed; the answer is stored", name)
     run.memories.clear()  # breaks the reference cycle with the run
-
-
-async def add_to_memory(memory: MemoryPort, signals: Sequence[TurnSignal], text: str) -> None:
-    """Add the inputs of a turn and the agent's final answer to a memory."""
-    last = len(signals) - 1
-    for number, signal in enumerate(signals):
-        answer = text if number == last else ""
-        await memory.record(signal, Decision(turn_id=signal.turn_id, text=answer))
-
-
-def tool_signal(first: TurnSignal, step: int, result: ToolResult) -> TurnSignal:
-    """Return a tool result as an input of the agent."""
-    content = result.content
-    if isinstance(content, Mapping):
-        content = "; ".join(f"{key}: {value}" for key, value in content.items())
-    return TurnSignal(
-        turn_id=first.turn_id,
-        text=str(content)[:_MAX_TOOL_TEXT_LENGTH],
-        author=result.name,
-        source=Source.TOOL,
-        step=step,
-    )
 
 
 def _call_factory(run: Run, create: Callable[[], object]) -> MemoryPort:
@@ -218,7 +205,7 @@ def _call_factory(run: Run, create: Callable[[], object]) -> MemoryPort:
     if isinstance(memory, type) or not isinstance(memory, MemoryPort):
         raise TypeError(
             f"the function that creates its memory returned {_describe(memory)}; expected a "
-            "MemoryPort with `async view(signal)` and `async keep(signal, decision)`"
+            "MemoryPort with `async view(signal)` and `async record(turn)`"
         )
     return memory
 
@@ -233,34 +220,16 @@ async def _catch_up(run: Run, agent_name: str, cached: CachedMemory, *, before: 
     turns: dict[str, list[Event]] = {}
     after = cached.last_seq
     while after < before:
-        page = await sessions.events(key, after=after, limit=_EVENTS_PER_PAGE, kinds=_TURN_EVENTS)
+        page = await sessions.events(key, after=after, limit=_EVENTS_PER_PAGE, kinds=TURN_EVENTS)
         after = page[-1].seq if page else before
         for event in page:
             if event.seq >= before:
                 break
             turns.setdefault(event.run_id, []).append(event)
             if event.kind is EventKind.ENDED and event.status is not RunStatus.INPUT_REQUIRED:
-                await _add_turn(cached.memory, agent_name, turns.pop(event.run_id))
+                await cached.memory.record(conversation_turn(turns.pop(event.run_id)))
     if isinstance(cached.memory, RestorableMemoryPort):
         newest = await sessions.newest(key, kind=EventKind.MEMORY, author=agent_name)
         if newest is not None and newest.seq < before:
             cached.memory.restore(newest.detail["snapshot"])
     cached.last_seq = before - 1
-
-
-async def _add_turn(memory: MemoryPort, agent_name: str, events: Sequence[Event]) -> None:
-    """Add a turn to a memory, given its events; a turn that did not complete is ignored."""
-    if events[-1].status is not RunStatus.COMPLETED:
-        return
-    signals: list[TurnSignal] = []
-    text = events[-1].text
-    for event in events:
-        if event.kind is EventKind.MESSAGE and event.author == "user":
-            signals.append(TurnSignal(turn_id=event.detail["turn"], text=event.text))
-        elif event.kind is EventKind.MESSAGE and event.author == agent_name:
-            text = event.text
-        elif event.author != agent_name or (result := event.result) is None:
-            continue
-        elif result.name != TRANSFER_TOOL_NAME:
-            signals.append(tool_signal(signals[0], len(signals), result))
-    await add_to_memory(memory, signals, text)

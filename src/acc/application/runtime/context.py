@@ -14,17 +14,15 @@ from acc.application.runtime.json_types import encode_json
 from acc.application.runtime.run import Branch, Run, Services, state_changes
 from acc.application.runtime.state import StateView
 from acc.application.runtime.type_variables import (
-    AnyOutputT,
     ContextDepsT,
 )
-from acc.domain.errors import InvalidInput, OutputUnavailable, ReplayMismatch
+from acc.domain.errors import InvalidInput, ReplayMismatch
 from acc.domain.text import replace_surrogates
 from acc.domain.value_objects.approval import InputAnswer, InputRequest, RequestKind
-from acc.domain.value_objects.base import JsonData, Value
-from acc.domain.value_objects.content import Part, Usage, text_part
+from acc.domain.value_objects.base import JsonData
+from acc.domain.value_objects.content import ChatMessage, Part, Usage, text_of, text_part
 from acc.domain.value_objects.event import NO_ACTIONS, TRANSIENT, Event, EventActions, EventKind
-from acc.domain.value_objects.run import CallContext, Grant, RunConfig, RunStatus
-from acc.ports.outbound.model_ports import PromptMessage
+from acc.domain.value_objects.run import CallContext, Grant, RunConfig
 
 if TYPE_CHECKING:
     from acc.application.agents.base import BaseAgent
@@ -51,13 +49,16 @@ class RunContext(Generic[ContextDepsT]):
         "call",
         "current_branch",
         "escalated",
+        "escalation_text",
         "history",
         "identity",
         "is_draft",
         "message",
         "messages",
         "output",
+        "parts",
         "path",
+        "published",
         "run",
         "state",
         "text",
@@ -71,22 +72,26 @@ class RunContext(Generic[ContextDepsT]):
         branch: Branch,
         *,
         path: str,
-        message: str,
+        parts: tuple[Part, ...],
         parent: "RunContext | None" = None,
     ) -> None:
         self.run = run
         self.agent = agent
         self.current_branch = branch
         self.path = path
-        self.message = message
+        #: The message to the agent, and its text.
+        self.parts = parts
+        self.message = text_of(parts)
         self.text = ""
         #: The answer as a value of the output type; UNSET if it is the text.
         self.output: object = UNSET
         #: The messages of the last model request of the agent.
-        self.messages: Sequence[PromptMessage] = ()
+        self.messages: Sequence[ChatMessage] = ()
         #: Whether the text is recorded as a draft and not yet as a message.
         self.is_draft = False
         self.escalated = False
+        #: The result of the tool that escalated: the answer if the loop's last round has no other.
+        self.escalation_text = ""
         self.transfer_to: BaseAgent | None = None
         self.state: MutableMapping[str, JsonData] = branch.state
         #: Patterns of artifact names; a name must match one pattern of each tuple.
@@ -98,6 +103,8 @@ class RunContext(Generic[ContextDepsT]):
             self.call = parent.call
             self.history = parent.history
             self.identity = parent.identity
+        #: Files and data that the agent published with its answer.
+        self.published: tuple[Part, ...] = ()
         self._steps = 0
         self._is_final = False
         self._child_counts: dict[str, int] = {}
@@ -196,6 +203,8 @@ class RunContext(Generic[ContextDepsT]):
             request=request,
             detail=detail or {},
         )
+        if kind is EventKind.ARTIFACT:
+            self.published += parts
         if not is_stored:
             await run.recorder.show(event)
         elif self._is_final and kind is EventKind.MESSAGE:
@@ -205,6 +214,22 @@ class RunContext(Generic[ContextDepsT]):
             if not run.recorder.last_seq % _YIELD_INTERVAL:
                 await asyncio.sleep(0)
         return event
+
+    async def record_model_call(self, detail: Mapping[str, JsonData], usage: Usage | None) -> None:
+        """Record the request of a model call. It is not a step, so that a replay ignores it."""
+        event = Event(
+            kind=EventKind.MODEL_REQUEST,
+            run_id=self.run_id,
+            author=self.agent.name,
+            branch=self.branch,
+            at=self.services.clock.now(),
+            request_id=self.call.request_id,
+            trace_id=self.call.trace_id,
+            caller=self.call.caller,
+            usage=usage,
+            detail=detail,
+        )
+        await self.run.recorder.record(event)
 
     async def say(self, text: str, *, usage: Usage | None = None, output: object = UNSET) -> Event:
         """Record a message of the agent, which later agents of the run see.
@@ -217,9 +242,9 @@ class RunContext(Generic[ContextDepsT]):
         parts = (Part(text=text),)
         event = await self.emit(EventKind.MESSAGE, parts=parts, usage=usage)
         self.text = text if event.parts is parts else event.text
-        self.current_branch.thread.append(
-            PromptMessage(role="agent", author=self.agent.name, parts=event.parts)
-        )
+        shown = (*event.parts, *self.published)
+        message = ChatMessage(role="assistant", author=self.agent.name, parts=shown)
+        self.current_branch.thread.append(message)
         return event
 
     async def finish(
@@ -324,6 +349,8 @@ class RunContext(Generic[ContextDepsT]):
         branch = self.current_branch
         branch.state.apply(*state_changes(recorded, branch), seq=recorded.seq)
         self.run.journal.replayed.add(recorded.seq)
+        if kind is EventKind.ARTIFACT:
+            self.published += recorded.parts
         return recorded
 
     # Input
@@ -435,8 +462,8 @@ class RunContext(Generic[ContextDepsT]):
         while (target := context.transfer_to) is not None:
             context = await self.run_transfer(context, target, message=message)
         if context.current_branch is not self.current_branch and context.text:
-            message_of = PromptMessage(
-                role="agent", author=context.agent.name, parts=text_part(context.text)
+            message_of = ChatMessage(
+                role="assistant", author=context.agent.name, parts=text_part(context.text)
             )
             self.current_branch.thread.append(message_of)
         return context
@@ -464,7 +491,7 @@ class RunContext(Generic[ContextDepsT]):
             agent,
             branch or self.current_branch,
             path=self._child_path(agent.name),
-            message=self.message if message is None else message,
+            parts=self.parts if message is None else text_part(message),
             parent=self,
         )
         # The identity check comes first because isinstance of an ABC is slow.
@@ -489,10 +516,11 @@ class RunContext(Generic[ContextDepsT]):
             self.agent,
             self.current_branch if history else self.current_branch.without_thread(),
             path=self._child_path(name),
-            message=self.message,
+            parts=self.parts,
             parent=self,
         )
         context.state = self.state
+        context.messages = self.messages
         context.history = self.history and history
         return context
 
@@ -544,43 +572,3 @@ class Actions:
     @escalate.setter
     def escalate(self, value: bool) -> None:
         self._context.escalated = value
-
-
-class RunResult(Value, Generic[AnyOutputT], frozen=True, kw_only=True):
-    """The outcome of a run: its answer, events, state and usage.
-
-    `text` is the answer as text, `output` as a value of the agent's output type.
-    """
-
-    run_id: str
-    status: RunStatus
-    text: str
-    events: tuple[Event, ...]
-    state: Mapping[str, JsonData]
-    usage: Usage
-    requests: tuple[InputRequest, ...] = ()
-    #: The output, or the error if there is none.
-    output_or_error: object = UNSET
-
-    @property
-    def output(self) -> AnyOutputT:
-        """Return the answer as a value of the agent's output type.
-
-        Raises OutputUnavailable if the run did not complete, for example because it waits for
-        input, or if an agent of another output type answered after a transfer.
-        """
-        if self.status is not RunStatus.COMPLETED:
-            raise OutputUnavailable(
-                f"the run has no output: its status is {self.status.value}"
-                + ("; resume it with answers to its requests" if self.requests else "")
-            )
-        if isinstance(self.output_or_error, OutputUnavailable):
-            raise self.output_or_error
-        output: AnyOutputT = self.output_or_error  # type: ignore[assignment]
-        return output
-
-    @property
-    def answered_by(self) -> str:
-        """Return the name of the agent of the last message."""
-        authors = (e.author for e in reversed(self.events) if e.kind is EventKind.MESSAGE)
-        return next((author for author in authors if author != "user"), "")

@@ -1,20 +1,24 @@
 """Call a model within the budget of its run."""
 
-from typing import Protocol
+import time
+from typing import Any, Protocol
 
 import msgspec
 from msgspec.structs import replace
 
+from acc.application.memory.messages import part_text
 from acc.application.runtime.context import RunContext
-from acc.domain.errors import AccError, ModelFailed, ModelOutputInvalid
+from acc.domain.errors import AccError, ContentTypeNotSupported, ModelFailed, ModelOutputInvalid
 from acc.domain.text import replace_surrogates
 from acc.domain.value_objects.content import NO_USAGE, Part, ToolCall, Usage, text_part
+from acc.domain.value_objects.endpoint import redact_secrets
 from acc.domain.value_objects.event import EventKind
 from acc.ports.outbound.model_ports import (
     LanguageModelPort,
     ModelRequest,
     ModelResponse,
     StreamingModelPort,
+    input_types,
 )
 
 _ONE_CALL = Usage(llm_calls=1)
@@ -44,22 +48,68 @@ async def call_model(
     """
     run = ctx.run
     run.budget.check_model_call(ctx.path)
+    _check_content(ctx, model, prompt)
     run.budget.pending_model_calls += 1
+    started, error_code = time.perf_counter(), ""
+    usage: Usage | None = None
     try:
         if stream and run.recorder.wants_deltas and isinstance(model, StreamingModelPort):
             answer = await _stream(ctx, model, prompt, deltas)
         else:
             answer = await model.complete(prompt)
-    except AccError:
+        answer = _validate(ctx, answer)
+        usage = _usage(ctx, prompt, answer, memory_tokens)
+    except AccError as error:
+        error_code = error.code
         raise
     except Exception as error:
+        error_code = ModelFailed.code
         raise ModelFailed(f"{ctx.path}: {type(error).__name__}: {error}") from error
     finally:
         run.budget.pending_model_calls -= 1
-    answer = _validate(ctx, answer)
-    usage = _usage(ctx, prompt, answer, memory_tokens)
+        if ctx.config.record_prompts and (usage is not None or error_code):
+            seconds = time.perf_counter() - started
+            detail = {**describe_request(prompt), "seconds": seconds, "error": error_code}
+            await ctx.record_model_call(detail, usage)
     run.budget.add_usage(usage)
     return answer, usage
+
+
+def describe_request(prompt: ModelRequest) -> dict[str, Any]:
+    """Return a request as JSON data without secrets and without the bytes of files."""
+    messages = [replace(m, parts=tuple(map(_without_bytes, m.parts))) for m in prompt.messages]
+    data = msgspec.json.encode(replace(prompt, messages=tuple(messages)), enc_hook=str)
+    described: dict[str, Any] = msgspec.json.decode(redact_secrets(data.decode()))
+    return described
+
+
+def _without_bytes(part: Part) -> Part:
+    if part.raw is not None:
+        return Part(text=f"[{part.media_type or 'file'}, {len(part.raw):,} bytes]")
+    if part.result is not None and part.result.files:
+        files = tuple(map(_without_bytes, part.result.files))
+        return Part(result=replace(part.result, files=files))
+    return part
+
+
+def _check_content(ctx: RunContext, model: LanguageModelPort, prompt: ModelRequest) -> None:
+    """Raise ContentTypeNotSupported for a file of the user that the model does not accept.
+
+    Files of earlier messages and of tools are replaced by their names.
+    """
+    accepted = input_types(model)
+    if accepted is None:
+        return
+    for part in prompt.messages[prompt.query_index].parts:
+        if part.raw is None and part.url is None:
+            continue
+        kind = part.media_type.partition(";")[0].strip().lower() or "application/octet-stream"
+        if not kind.startswith((*accepted, "text/")):
+            raise ContentTypeNotSupported(
+                f"{ctx.path}: the model does not accept {kind}; it accepts "
+                f"{', '.join(('text', *accepted))}. Use a model that accepts {kind}, or convert "
+                "the file to text"
+            )
 
 
 async def _stream(
@@ -133,12 +183,11 @@ def _usage(
         sent = (
             prompt.instruction,
             prompt.memory,
-            prompt.query,
-            *(_text(part) for message in prompt.messages for part in message.parts),
+            *(part_text(part) for message in prompt.messages for part in message.parts),
             *(f"{tool.name} {tool.description} {tool.parameters}" for tool in prompt.tools),
         )
         tokens_in = sum(counter.count(text) for text in sent)
-        received = (answer.text, *(_text(Part(call=call)) for call in answer.calls))
+        received = (answer.text, *(part_text(Part(call=call)) for call in answer.calls))
         tokens_out = tokens_out or sum(counter.count(text) for text in received)
     if not tokens_in and not tokens_out and not memory_tokens and reported.cost is None:
         return _ONE_CALL
@@ -151,10 +200,3 @@ def _usage(
         cost=reported.cost,
         priced_calls=0 if reported.cost is None else 1,
     )
-
-
-def _text(part: Part) -> str:
-    """Return the text of a part that a model reads or writes."""
-    if part.call is not None:
-        return f"{part.call.name} {part.call.arguments}"
-    return part.text or "" if part.result is None else str(part.result.content)

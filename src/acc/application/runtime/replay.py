@@ -10,6 +10,8 @@ from acc.domain.errors import InvalidInput, ReplayMismatch
 from acc.domain.value_objects.approval import InputRequest
 from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.run import CallContext, RunConfig
+from acc.domain.value_objects.session import Session
+from acc.ports.outbound.storage_ports import SessionStorePort
 
 
 def reset_to_recorded(run: Run, state: State) -> None:
@@ -26,9 +28,10 @@ def open_requests(events: Sequence[Event]) -> tuple[InputRequest, ...]:
     return tuple(request for request in requests if request.id not in answered)
 
 
-def last_pause(events: Sequence[Event]) -> Event:
-    """Return the event that records the last pause of a run."""
-    return next(event for event in reversed(events) if event.kind is EventKind.ENDED)
+def last_pause(events: Sequence[Event]) -> Event | None:
+    """Return the event that records the last pause of a run, None if it never paused."""
+    ends = (event for event in reversed(events) if event.kind is EventKind.ENDED)
+    return next(ends, None)
 
 
 def pending_requests(events: Sequence[Event]) -> tuple[InputRequest, ...]:
@@ -38,6 +41,8 @@ def pending_requests(events: Sequence[Event]) -> tuple[InputRequest, ...]:
     agent runs again.
     """
     pause = last_pause(events)
+    if pause is None:
+        return ()
     before = {event.request.id for event in events if event.request and event.seq < pause.seq}
     cancelled = before.difference(pause.detail["waiting"])
     return tuple(request for request in open_requests(events) if request.id not in cancelled)
@@ -137,6 +142,48 @@ def resumed_config(detail: Mapping[str, Any], default: RunConfig) -> RunConfig:
     functions = {name: default.stubs[name] for name in names}
     stubs = {**functions, **detail["config"]["stubs"]}
     return RunConfig(**{**detail["config"], "stubs": stubs})
+
+
+def interrupted_detail(first: Event, config: RunConfig) -> dict[str, Any]:
+    """Return, as `pause_detail` does, the options of a run whose process died."""
+    return {
+        "call": {
+            "request_id": first.request_id,
+            "trace_id": first.trace_id,
+            "caller": first.caller,
+            "permissions": first.detail.get("permissions"),
+        },
+        "config": {item.name: getattr(config, item.name) for item in fields(config)},
+        "stub_functions": (),
+    }
+
+
+async def state_before_interruption(
+    sessions: SessionStorePort, session: Session, events: Sequence[Event]
+) -> State:
+    """Return the state at the start of a run whose process died.
+
+    Keys of users and apps keep their current value, because other sessions may have written them.
+    """
+    written = {
+        key
+        for event in events
+        for key in (*event.actions.state_delta, *event.actions.state_removed)
+        if not key.startswith(("user:", "app:", "temp:"))
+    }
+    before = dict(session.state)
+    if not written:
+        return State(before)
+    for key in written:
+        before.pop(key, None)
+    for event in await sessions.events(session.key):
+        if event.seq >= events[0].seq:
+            break
+        actions = event.actions
+        before |= {key: value for key, value in actions.state_delta.items() if key in written}
+        for key in written.intersection(actions.state_removed):
+            before.pop(key, None)
+    return State(before)
 
 
 def resumed_call(detail: Mapping[str, Any], context: CallContext | None) -> CallContext:

@@ -11,19 +11,14 @@ from acc.application.runtime.state import State, Written
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.approval import InputAnswer
 from acc.domain.value_objects.base import Value
-from acc.domain.value_objects.content import Part
+from acc.domain.value_objects.content import ChatMessage, Part
 from acc.domain.value_objects.endpoint import RemoteEndpoint
 from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.run import CallContext, RunConfig
 from acc.domain.value_objects.session import SessionKey
 from acc.ports.outbound.mcp_ports import McpConnectionsPort
 from acc.ports.outbound.memory_ports import MemoryPort
-from acc.ports.outbound.model_ports import (
-    EmbedderPort,
-    LanguageModelPort,
-    PromptMessage,
-    TokenCounterPort,
-)
+from acc.ports.outbound.model_ports import EmbedderPort, LanguageModelPort, TokenCounterPort
 from acc.ports.outbound.remote_ports import FetchFile, RemoteAgentPort
 from acc.ports.outbound.storage_ports import ArtifactStorePort, SessionStorePort
 from acc.ports.outbound.system_ports import ClockPort, IdsPort, SchemaValidatorPort, ThreadsPort
@@ -164,7 +159,7 @@ class Journal:
         for event in self.steps.values():
             if event.seq not in self.replayed and branch.has(event):
                 state.rebase(*state_changes(event, branch), seq=event.seq)
-        state.is_complete = True
+        state.complete()
 
 
 class Run:
@@ -241,7 +236,7 @@ class Branch:
         *,
         name: str = "",
         path: str = "",
-        thread: Sequence[PromptMessage] = (),
+        thread: Sequence[ChatMessage] = (),
     ) -> None:
         self.state = state
         self.name = name

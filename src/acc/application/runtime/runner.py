@@ -14,7 +14,7 @@ from acc.application.agents.llm import can_keep_conversation
 from acc.application.agents.output import INVALID_OUTPUT, OutputAssembler, PartialOutput
 from acc.application.agents.remote import cancel_waiting
 from acc.application.runtime.agent_memory import commit_memories
-from acc.application.runtime.context import UNSET, RunContext, RunResult
+from acc.application.runtime.context import UNSET, RunContext
 from acc.application.runtime.event_stream import stream_run
 from acc.application.runtime.inputs import (
     Message,
@@ -28,6 +28,7 @@ from acc.application.runtime.recorder import EventRecorder, RunObserver
 from acc.application.runtime.replay import (
     check_answers_used,
     check_started_by,
+    interrupted_detail,
     last_pause,
     pause_detail,
     pending_requests,
@@ -35,7 +36,9 @@ from acc.application.runtime.replay import (
     resumed_call,
     resumed_config,
     state_before,
+    state_before_interruption,
 )
+from acc.application.runtime.result import RunResult
 from acc.application.runtime.run import (
     Branch,
     Journal,
@@ -62,7 +65,7 @@ from acc.domain.errors import (
 )
 from acc.domain.value_objects.approval import InputAnswer, InputRequest
 from acc.domain.value_objects.base import JsonData, replace
-from acc.domain.value_objects.content import Part, Usage, text_of, text_part
+from acc.domain.value_objects.content import Part, Usage, text_part
 from acc.domain.value_objects.event import NO_ACTIONS, Event, EventActions, EventKind
 from acc.domain.value_objects.run import CallContext, RunConfig, RunStatus
 from acc.domain.value_objects.session import Session, SessionKey, StoredArtifact
@@ -75,11 +78,7 @@ _USER_EVENTS = frozenset({EventKind.MESSAGE, EventKind.INPUT})
 
 
 class SessionRunner(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
-    """Runs one agent tree in the sessions of one application.
-
-    `deps` are the dependencies of runs that are started without their own. The callbacks of
-    `plugins` apply to all agents.
-    """
+    """Runs one agent tree in the sessions of one application; see `Runner` for the options."""
 
     def __init__(
         self,
@@ -159,10 +158,12 @@ class SessionRunner(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
         observer: RunObserver | None = None,
         recorder: EventRecorder | None = None,
     ) -> RunResult[AnyOutputT]:
-        """Continue a run that waits for input, in any process.
+        """Continue a run that waits for input or whose process died, in any process.
 
-        Resume is replay: recorded model responses and tool results are reused, not repeated. Pass
-        the `deps` again; they are not stored.
+        Resume is replay: recorded model responses and tool results are reused, not repeated. A tool
+        call that was started and has no recorded result is repeated only if the tool is idempotent;
+        otherwise the model is told that its outcome is unknown. Pass the `deps` again; they are not
+        stored.
         """
         if config is not None or context is not None:
             check_run_options(self.agent, config, context)
@@ -175,20 +176,25 @@ class SessionRunner(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
         recorder = recorder or EventRecorder(self.services.sessions, observer)
         async with self._leases.acquire(key, holder, recorder) as lease:
             session = await self._open(recorder, lease)
-            _check_waiting(session)
+            if session.status is not RunStatus.WORKING:
+                _check_waiting(session)
             events = await self.services.sessions.events(key, run_id=session.run_id)
             pause, first = last_pause(events), events[0]
+            if pause is None:  # the process died during the run
+                state = await state_before_interruption(self.services.sessions, session, events)
+                detail = interrupted_detail(first, self.config)
+            else:
+                state, detail = state_before(session.state, events, pause), dict(pause.detail)
             request = RunRequest(
                 run_id=session.run_id,
                 key=key,
                 root=self.agent,
-                config=config or resumed_config(pause.detail, self.config),
-                call=resumed_call(pause.detail, context),
+                config=config or resumed_config(detail, self.config),
+                call=resumed_call(detail, context),
                 message=first.parts,
                 turn_id=first.detail["turn"],
                 first_seq=first.seq,
             )
-            state = state_before(session.state, events, pause)
             check_started_by(events, session_id, self._first_agent(state).name)
             given = collect_answers(
                 self.agent,
@@ -228,14 +234,8 @@ class SessionRunner(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
         Every event that is not partial is stored before it is yielded. Closing the iterator cancels
         the run.
         """
-        start = partial(
-            self._start(message, answers),
-            user_id=user_id,
-            session_id=session_id,
-            config=config,
-            context=context,
-            deps=deps,
-        )
+        who = {"user_id": user_id, "session_id": session_id}
+        start = self._start(message, answers, **who, config=config, context=context, deps=deps)
         async with aclosing(stream_run(start)) as stream:
             async for item in stream:
                 if isinstance(item, Event):
@@ -257,14 +257,8 @@ class SessionRunner(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
         The last partial output has the result of the run. Those before it may still be rejected;
         `attempt` increases if the model has to answer again. Closing the iterator cancels the run.
         """
-        start = partial(
-            self._start(message, answers),
-            user_id=user_id,
-            session_id=session_id,
-            config=config,
-            context=context,
-            deps=deps,
-        )
+        who = {"user_id": user_id, "session_id": session_id}
+        start = self._start(message, answers, **who, config=config, context=context, deps=deps)
         assembler = OutputAssembler[AnyOutputT](self.agent)
         async with aclosing(stream_run(start)) as stream:
             async for item in stream:
@@ -273,14 +267,17 @@ class SessionRunner(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
                     yield update
 
     def _start(
-        self, message: Message | None, answers: InputAnswer | Iterable[InputAnswer]
+        self,
+        message: Message | None,
+        answers: InputAnswer | Iterable[InputAnswer],
+        **options: Any,
     ) -> "Callable[..., Coroutine[Any, Any, RunResult[AnyOutputT]]]":
         """Return the method that starts a turn, or that resumes a run without a message."""
         if message is None:
-            return partial(self.resume, answers=as_answers(answers))
+            return partial(self.resume, answers=as_answers(answers), **options)
         if as_answers(answers):
             raise InvalidInput("pass a message or answers, not both")
-        return partial(self.run, message=message)
+        return partial(self.run, message=message, **options)
 
     async def pending(self, *, user_id: str, session_id: str) -> tuple[InputRequest, ...]:
         """Return the requests that a session waits for, none if it does not wait."""
@@ -374,7 +371,13 @@ class SessionRunner(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
     ) -> TurnStart:
         """Open the session of a request and store its message."""
         while True:
-            message = self._event(request, EventKind.MESSAGE, parts=request.message)
+            permissions = request.call.permissions
+            message = self._event(
+                request,
+                EventKind.MESSAGE,
+                parts=request.message,
+                detail=None if permissions is None else {"permissions": sorted(permissions)},
+            )
             try:
                 start = await recorder.begin(
                     BeginTurn(request.key, message, lease.holder, self.agent.name)
@@ -401,14 +404,13 @@ class SessionRunner(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
     def _new_run(
         self, request: RunRequest, recorder: EventRecorder, deps: object, journal: Journal | None
     ) -> Run:
-        services, plugins = self.services, self._plugins
         return Run(
             request,
-            services=services,
+            services=self.services,
             recorder=recorder,
             journal=journal,
             deps=deps,
-            plugins=plugins,
+            plugins=self._plugins,
         )
 
     def _check_deps(self, deps: AnyDepsT | None) -> AnyDepsT | None:
@@ -473,8 +475,7 @@ class SessionRunner(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
     async def _run_tree(self, run: Run, state: State) -> tuple[str, object]:
         """Run the agent that has the conversation; return its answer as text and as output."""
         first = self._first_agent(state)
-        message = text_of(run.request.message)
-        root = RunContext(run, self.agent, Branch(state), path="", message=message)
+        root = RunContext(run, self.agent, Branch(state), path="", parts=run.request.message)
         seconds = run.request.config.timeout
         if seconds is None:
             last = await root.run_agent(first)

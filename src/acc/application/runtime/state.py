@@ -252,6 +252,10 @@ class State(_LockedMapping):
                 self._rollback_key(key)
             self.rebase(delta, removed, seq=seq)
 
+    def complete(self) -> None:
+        """Accept no more recorded changes: all of them are applied."""
+        self.is_complete = True
+
     def rebase(
         self, delta: Mapping[str, Any], removed: Iterable[str] = (), *, seq: int = 0
     ) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from acc.application.agents.callbacks import callbacks_of, first_result, maybe_await
+from acc.application.memory.messages import part_text
 from acc.application.runtime.context import RunContext
 from acc.application.runtime.inputs import INVALID_ARGUMENTS
 from acc.application.runtime.interrupts import (
@@ -45,10 +46,12 @@ class ToolOutcome:
     """The outcome of one call.
 
     `invalid_call` means that the model called an unknown tool or passed invalid arguments.
-    `executed` is True if the tool was invoked and the call counts against the budget.
+    `executed` is True if the tool was invoked and the call counts against the budget. `seq` is the
+    number of the recorded result.
     """
 
     result: ToolResult
+    seq: int = 0
     escalate: bool = False
     invalid_call: bool = False
     executed: bool = False
@@ -251,8 +254,10 @@ class ToolExecutor:
         if scope.next_recorded() is None:
             scope.run.budget.check_tool_calls(1, scope.path)
         scope.run.budget.add_tool_call()
-        if not tool.replayable and (started := await self._record_start(scope, ready)):
-            return ToolOutcome(result=_unknown_result(call, started), executed=True)
+        if not tool.replayable:
+            started = await self._record_start(scope, ready)
+            if started:
+                return ToolOutcome(result=_unknown_result(call, started), executed=True)
         tool_context = ToolContext(
             scope, call.id, tool_name=tool.name, retry_count=self._retries[tool.name]
         )
@@ -283,7 +288,8 @@ class ToolExecutor:
         is_replay = self._is_replay
         if approval is not None:
             is_replay = approval.request_id not in scope.run.journal.new_answers
-        if is_replay and (started := await _earlier_start(scope, approval)):
+        may_repeat = ready.tool.idempotent
+        if is_replay and not may_repeat and (started := await _earlier_start(scope, approval)):
             return started
         recorded = scope.next_recorded()
         if approval is not None and (recorded is None or "started" in recorded.detail):
@@ -295,12 +301,13 @@ class ToolExecutor:
         detail = None
         if not outcome.executed:
             detail = {"executed": False, "invalid_call": outcome.invalid_call}
-        await scope.emit(
+        event = await scope.emit(
             EventKind.TOOL_RESULT,
             parts=(Part(result=outcome.result),),
             actions=EventActions(escalate=True) if outcome.escalate else NO_ACTIONS,
             detail=detail,
         )
+        outcome.seq = event.seq
         return outcome
 
     async def _abandon(
@@ -448,6 +455,7 @@ async def _replay_result(
         await scope.emit(event.kind)
     return ToolOutcome(
         result=result,
+        seq=last.seq,
         escalate=last.actions.escalate,
         invalid_call=bool(last.detail.get("invalid_call")),
         executed=executed,
@@ -499,15 +507,32 @@ def _has_recorded_call(ctx: RunContext, name: str) -> bool:
 
 
 def _make_result(call: ToolCall, content: Any) -> ToolResult:
-    """Return content as a result; content that is not JSON data becomes an error."""
+    """Return content as a result; content that is not JSON data becomes an error.
+
+    Files that a tool returns, alone or in a list, are part of the result.
+    """
+    files: tuple[Part, ...] = ()
     try:
+        if isinstance(content, Part | list | tuple):
+            content, files = _split_files(content)
         if not isinstance(content, str | int | bool | None):
             content = msgspec.to_builtins(content, enc_hook=encode_model)
         content = to_json_data(content, call.name)
         msgspec.json.encode(content)  # rejects unpaired surrogates, which cannot be stored
     except (TypeError, ValueError, StateNotStorable, RecursionError) as error:
         return _error_result(call, f"{call.name} returned a value that cannot be stored: {error}")
-    return ToolResult(call_id=call.id, name=call.name, content=content)
+    return ToolResult(call_id=call.id, name=call.name, content=content, files=files)
+
+
+def _split_files(content: Any) -> tuple[Any, tuple[Part, ...]]:
+    """Return what a tool returned without its files, and the files."""
+    items = [content] if isinstance(content, Part) else list(content)
+    if not any(isinstance(item, Part) for item in items):
+        return content, ()
+    files = tuple(i for i in items if isinstance(i, Part) and (i.raw is not None or i.url))
+    others = [part_text(i) if isinstance(i, Part) else i for i in items if i not in files]
+    names = [f"file {file.filename or file.media_type or 'without a name'}" for file in files]
+    return others[0] if len(others) == 1 else others or ", ".join(names), files
 
 
 def _error_result(call: ToolCall, text: str) -> ToolResult:

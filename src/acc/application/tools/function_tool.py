@@ -46,7 +46,8 @@ class FunctionTool(BaseTool, Generic[ParametersP, ResultT]):
     a predicate over the arguments returns True or a question. `requires` names a permission. After
     more than `retries` failures in a row the run fails. A `long_running` function only starts the
     work: the run pauses until its outcome is reported. With `parallel=False` a call never runs
-    concurrently with other calls of the same model response.
+    concurrently with other calls of the same model response. An `idempotent` function may be called
+    again if the process died during a call.
     """
 
     func: Callable[ParametersP, ResultT]
@@ -59,6 +60,7 @@ class FunctionTool(BaseTool, Generic[ParametersP, ResultT]):
     long_running: bool = False
     parallel: bool = True
     retries: int | None = None
+    idempotent: bool = False
     replayable: bool = field(default=False, init=False)
     #: Defaults that JSON cannot represent, such as infinity; models and people do not see them.
     hidden_defaults: Mapping[str, JsonData] = field(init=False, repr=False)
@@ -201,6 +203,7 @@ def tool(
     long_running: bool = False,
     parallel: bool = True,
     retries: int | None = None,
+    idempotent: bool = False,
 ) -> _ToolDecorator: ...
 
 
@@ -217,6 +220,7 @@ def tool(
     long_running: bool = False,
     parallel: bool = True,
     retries: int | None = None,
+    idempotent: bool = False,
 ) -> "FunctionTool[..., Any] | _ToolDecorator":
     """Make a function a tool: `@tool`, or `@tool(confirm=True)` with options of FunctionTool."""
 
@@ -232,6 +236,7 @@ def tool(
             long_running=long_running,
             parallel=parallel,
             retries=retries,
+            idempotent=idempotent,
         )
 
     # mypy does not see that `decorate` keeps the types of any function.

@@ -173,6 +173,7 @@ class McpTool(BaseTool):
     description: str = field(init=False)
     long_running: bool = field(default=False, init=False)
     parallel: bool = field(default=True, init=False)
+    idempotent: bool = field(default=False, init=False)
     replayable: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
@@ -208,6 +209,12 @@ class _ResultReader:
         self._file_count = 0
 
     def read(self, result: McpToolResult) -> Any:
+        """Return the content of a result and its files."""
+        content = self._content(result)
+        files = [part for part in result.parts if part.raw is not None]
+        return [content, *files] if files else content
+
+    def _content(self, result: McpToolResult) -> Any:
         """Return text as str, structured data as data, and a mapping for anything more."""
         texts = [part.text for part in result.parts if part.text is not None]
         files = [self._describe_file(part) for part in result.parts if part.text is None]

@@ -22,10 +22,10 @@ from acc.application.runtime.type_variables import (
 from acc.domain.errors import InvalidInput, InvalidTree
 from acc.domain.value_objects.approval import InputAnswer
 from acc.domain.value_objects.base import JsonData
-from acc.domain.value_objects.content import Part, Usage
+from acc.domain.value_objects.content import ChatMessage, Part, Usage
 from acc.domain.value_objects.endpoint import DownloadLimits
 from acc.domain.value_objects.event import EventActions, EventKind
-from acc.ports.outbound.model_ports import PromptMessage, ToolSpec
+from acc.ports.outbound.model_ports import ToolSpec
 
 TRANSFER_TOOL_NAME = "transfer_to_agent"
 _ALREADY_TRANSFERRED = " (has already handed over)"
@@ -84,8 +84,11 @@ class ToolContext(Generic[ContextDepsT]):
         return self._state
 
     @property
-    def messages(self) -> Sequence[PromptMessage]:
-        """Return the messages that the model was sent when it called the tool."""
+    def messages(self) -> Sequence[ChatMessage]:
+        """Return the messages that the model was sent when it called the tool.
+
+        In a resumed run these are the messages of this turn.
+        """
         return self.run_context.messages
 
     @property
@@ -225,7 +228,7 @@ class BaseTool(GenericDefaults, Generic[AnyDepsT]):
     `long_running` tool only starts the work: the run pauses until its outcome is reported. With
     `parallel=False` a call never runs concurrently with other calls of the same model response. A
     `replayable` tool is invoked again when a run is resumed, because everything it does is
-    recorded.
+    recorded. An `idempotent` tool may be invoked again if the process died during a call.
     """
 
     name: str
@@ -239,6 +242,7 @@ class BaseTool(GenericDefaults, Generic[AnyDepsT]):
     long_running: bool = False
     parallel: bool = True
     replayable: bool = False
+    idempotent: bool = False
 
     def __init__(
         self,
@@ -253,6 +257,7 @@ class BaseTool(GenericDefaults, Generic[AnyDepsT]):
         retries: int | None = None,
         long_running: bool = False,
         parallel: bool = True,
+        idempotent: bool = False,
     ) -> None:
         check_name(name, "a tool")
         self.name = name
@@ -266,6 +271,7 @@ class BaseTool(GenericDefaults, Generic[AnyDepsT]):
         self.retries = retries
         self.long_running = long_running
         self.parallel = parallel
+        self.idempotent = idempotent
         check_tool_options(self)
 
     @property
@@ -332,6 +338,7 @@ class AgentTool(BaseTool):
     long_running: bool = field(default=False, init=False)
     parallel: bool = True
     replayable: bool = field(default=True, init=False)
+    idempotent: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         self.name = self.name or self.agent.name

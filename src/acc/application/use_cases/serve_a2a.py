@@ -7,7 +7,7 @@ from contextlib import aclosing, asynccontextmanager
 from acc.application.a2a.executor import TaskExecutor
 from acc.application.a2a.intake import MessageIntake
 from acc.application.a2a.maintenance import TaskMaintenance
-from acc.application.a2a.push import CheckUrl, PushConfigs, PushDelivery
+from acc.application.a2a.push_configs import CheckUrl, PushConfigs
 from acc.application.a2a.requests import (
     GetRequest,
     ListRequest,
@@ -16,10 +16,10 @@ from acc.application.a2a.requests import (
     SendRequest,
     ServerLimits,
     TaskRequest,
-    in_tenant,
     own_task,
 )
 from acc.application.a2a.subscriptions import Subscriptions, TaskBroker, TaskStream
+from acc.application.a2a.webhook_retries import PushDelivery
 from acc.application.runtime.runner import SessionRunner
 from acc.domain.errors import (
     InvalidTransition,
@@ -120,7 +120,7 @@ class ServeA2AUseCase:
 
     async def send(self, principal: Principal, request: SendRequest) -> Task | Message:
         """Start or continue a task with a message and return the task or a direct reply."""
-        caller = in_tenant(principal, request.tenant)
+        caller = principal.within(request.tenant)
         task = (await self._intake.submit(caller, request, streaming=False)).task
         if request.wait:
             task = await self._wait(task)
@@ -135,7 +135,7 @@ class ServeA2AUseCase:
 
         A client that lost the stream `after` an event and repeats its message gets the rest.
         """
-        caller = in_tenant(principal, request.tenant)
+        caller = principal.within(request.tenant)
         account = caller.account
         self._subscriptions.acquire(account)
         try:
@@ -161,7 +161,7 @@ class ServeA2AUseCase:
         self, principal: Principal, request: TaskRequest, *, after: int | None = None
     ) -> TaskStream:
         """Return a stream of an existing task; with `after`, only of later events."""
-        caller = in_tenant(principal, request.tenant)
+        caller = principal.within(request.tenant)
         task = await own_task(self._tasks, caller.owner, request.id)
         if task.is_terminal and (after is None or after >= task.seq):
             raise UnsupportedOperation(
@@ -211,7 +211,7 @@ class ServeA2AUseCase:
         query = request.query
         if query.since is not None:
             query = replace(query, since=query.since - _TIMESTAMP_ROUNDING_SECONDS)
-        page = await self._tasks.list_tasks(in_tenant(principal, request.tenant).owner, query)
+        page = await self._tasks.list_tasks(principal.within(request.tenant).owner, query)
         tasks = (self._visible(task, request.history_length) for task in page.tasks)
         if not request.include_artifacts:
             tasks = (replace(task, artifacts=()) for task in tasks)
@@ -219,7 +219,7 @@ class ServeA2AUseCase:
 
     async def cancel(self, principal: Principal, request: TaskRequest) -> Task:
         """Cancel a task; later updates of its run are refused."""
-        caller = in_tenant(principal, request.tenant)
+        caller = principal.within(request.tenant)
         await self._executor.run_shielded(self._cancel(caller, request.id))
         return self._visible(await own_task(self._tasks, caller.owner, request.id), None)
 
@@ -271,7 +271,7 @@ class ServeA2AUseCase:
             raise Unauthenticated(f"{what} requires authentication")
 
     async def _own_task(self, principal: Principal, tenant: str, task_id: str) -> Task:
-        return await own_task(self._tasks, in_tenant(principal, tenant).owner, task_id)
+        return await own_task(self._tasks, principal.within(tenant).owner, task_id)
 
     def _visible(self, task: Task, history_length: int | None) -> Task:
         """Return a task with the requested part of its history."""

@@ -208,6 +208,13 @@ def progress_text(event: Event) -> str:
     return ""
 
 
+def served_agents(agent: BaseAgent, *, sub_agents: bool) -> list[BaseAgent]:
+    """Return the agents that are tools of a server: the root, or each agent of the tree."""
+    if not sub_agents:
+        return [agent]
+    return [agent, *(detached_copy(child) for child in agent.walk() if child is not agent)]
+
+
 def detached_copy(agent: BaseAgent) -> BaseAgent:
     """Return a copy of an agent and its descendants as the root of a new tree."""
     try:

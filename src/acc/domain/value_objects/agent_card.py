@@ -1,7 +1,8 @@
 """The agent card: identity, skills and interfaces of an agent."""
 
 from collections.abc import Mapping
-from typing import Any
+from enum import StrEnum
+from typing import Any, NamedTuple
 
 from acc.domain.value_objects.base import Value
 
@@ -71,3 +72,38 @@ class AgentCard(Value, frozen=True, kw_only=True):
     security_schemes: Mapping[str, Mapping[str, Any]] = {}
     security: tuple[Mapping[str, tuple[str, ...]], ...] = ()
     signatures: tuple[Mapping[str, Any], ...] = ()
+
+
+class CardSeverity(StrEnum):
+    """Severity of a finding; clients cannot use a card with an error."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+class CardFinding(NamedTuple):
+    """A problem of a card, the field that has it, and how to fix it."""
+
+    severity: CardSeverity
+    field: str
+    text: str
+    fix: str
+
+
+class CardReport(Value, frozen=True, kw_only=True):
+    """A card with its findings.
+
+    `signed_by` is the kid of the key that signed the complete card, or None. `body` and `card` are
+    limited to the signed content if the signature was verified.
+    """
+
+    url: str
+    body: bytes
+    findings: tuple[CardFinding, ...]
+    card: AgentCard | None
+    signed_by: str | None = None
+
+    @property
+    def is_valid(self) -> bool:
+        """Return True if clients can use the card."""
+        return not any(finding.severity is CardSeverity.ERROR for finding in self.findings)

@@ -1,6 +1,7 @@
-"""Content of messages: parts, tool calls, tool results and token usage."""
+"""Content of a conversation: messages, parts, tool calls, tool results and token usage."""
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from acc.domain.text import replace_surrogates
 from acc.domain.value_objects.base import JsonData, Value
@@ -16,12 +17,16 @@ class ToolCall(Value, frozen=True, kw_only=True):
 
 
 class ToolResult(Value, frozen=True, kw_only=True):
-    """The result of a tool call as JSON data, or its error."""
+    """The result of a tool call as JSON data, or its error.
+
+    `files` are files that the tool returned, such as images.
+    """
 
     call_id: str
     name: str
     content: JsonData = None
     is_error: bool = False
+    files: tuple["Part", ...] = ()
 
 
 #: A part has six alternative fields, of which exactly one is set.
@@ -69,6 +74,50 @@ def text_of(parts: Sequence[Part]) -> str:
 def text_part(text: str) -> tuple[Part, ...]:
     """Return text as the parts of a message; unpaired surrogates are replaced."""
     return (Part(text=replace_surrogates(text)),)
+
+
+#: Who a model takes a message from. Tools, files and other agents cannot choose it.
+ChatRole = Literal["user", "assistant", "tool"]
+
+
+#: Author of notes of the runtime and of its requests to correct an answer; the role is `user`.
+RUNTIME_AUTHOR = "runtime"
+CORRECTION_AUTHOR = "correction"
+
+
+class ChatMessage(Value, frozen=True, kw_only=True):
+    """A message of a conversation, as a model receives it.
+
+    `author` is the name of the user, agent or tool. Messages of the role `tool` have results of the
+    calls in the preceding message of the role `assistant`. `seq` is the number of the recorded
+    event, if there is one; `is_shortened` is True if the message does not show all of it.
+    """
+
+    role: ChatRole
+    parts: tuple[Part, ...]
+    author: str = ""
+    seq: int = 0
+    is_shortened: bool = False
+
+    @property
+    def text(self) -> str:
+        """Return the text parts of the message."""
+        return text_of(self.parts)
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """Return the tool calls of the message."""
+        return tuple(part.call for part in self.parts if part.call is not None)
+
+    @property
+    def results(self) -> tuple[ToolResult, ...]:
+        """Return the tool results of the message."""
+        return tuple(part.result for part in self.parts if part.result is not None)
+
+
+def user_message(text: str) -> ChatMessage:
+    """Return a text as a message of the user."""
+    return ChatMessage(role="user", author="user", parts=text_part(text))
 
 
 class Usage(Value, frozen=True, kw_only=True):

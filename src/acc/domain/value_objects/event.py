@@ -18,6 +18,7 @@ class EventKind(StrEnum):
     TOOL_RESULT = "tool_result"
     STATE = "state"
     MEMORY = "memory"
+    MODEL_REQUEST = "model_request"
     TRANSFER = "transfer"
     ROUTE = "route"
     INPUT_REQUIRED = "input_required"

@@ -4,7 +4,13 @@ from enum import StrEnum
 
 from acc.domain.value_objects.base import Value
 from acc.domain.value_objects.ccs import CompressedCognitiveState
-from acc.domain.value_objects.content import NO_USAGE, Usage
+from acc.domain.value_objects.content import (
+    NO_USAGE,
+    ChatMessage,
+    Usage,
+    text_part,
+    user_message,
+)
 
 #: Maximum length of a recall query and of a stored answer, in characters.
 MAX_CUE_LENGTH = 2_000
@@ -36,11 +42,24 @@ class TurnSignal(Value, frozen=True, kw_only=True):
         return f"t{self.turn_id}.s{self.step}" if self.step else f"t{self.turn_id}"
 
 
-class Decision(Value, frozen=True, kw_only=True):
-    """The answer or action of the agent in a turn."""
+class ConversationTurn(Value, frozen=True, kw_only=True):
+    """A finished turn: the user's message, tool calls with their results, and the answer.
+
+    If the turn failed, its last message says so. `at` is the time of the user's message.
+    """
 
     turn_id: int
-    text: str
+    messages: tuple[ChatMessage, ...]
+    at: float = 0.0
+
+    @staticmethod
+    def of(turn_id: int, query: str, answer: str) -> "ConversationTurn":
+        """Return a turn of a question and its answer."""
+        messages = [user_message(query)] if query else []
+        if answer:
+            reply = ChatMessage(role="assistant", author="assistant", parts=text_part(answer))
+            messages.append(reply)
+        return ConversationTurn(turn_id=turn_id, messages=tuple(messages))
 
 
 class Evidence(Value, frozen=True, kw_only=True):

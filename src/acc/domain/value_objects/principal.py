@@ -2,8 +2,10 @@
 
 from collections.abc import Collection
 from typing import NamedTuple
+from urllib.parse import quote
 
-from acc.domain.value_objects.base import Value
+from acc.domain.errors import PermissionDenied
+from acc.domain.value_objects.base import Value, replace
 
 
 class Owner(NamedTuple):
@@ -11,6 +13,13 @@ class Owner(NamedTuple):
 
     tenant: str = ""
     caller: str = ""
+
+    @property
+    def user_id(self) -> str:
+        """Return the user id of the owner's sessions, unique for tenant and caller."""
+        if self.tenant:
+            return f"{quote(self.tenant, safe='')}/{self.caller}"
+        return f"/{self.caller}" if "/" in self.caller else self.caller
 
 
 class Principal(Value, frozen=True, kw_only=True):
@@ -34,6 +43,14 @@ class Principal(Value, frozen=True, kw_only=True):
     def account(self) -> Owner:
         """Return the owner to which limits apply, independent of a chosen tenant."""
         return Owner("" if self.any_tenant else self.tenant, self.caller)
+
+    def within(self, tenant: str) -> "Principal":
+        """Return the caller within a tenant, or raise PermissionDenied."""
+        if not tenant or tenant == self.tenant:
+            return self
+        if self.tenant:
+            raise PermissionDenied("these credentials are for another tenant")
+        return replace(self, tenant=tenant, any_tenant=True)
 
 
 ANONYMOUS = Principal(caller="anonymous", is_anonymous=True)

@@ -5,11 +5,11 @@ from typing import Protocol, runtime_checkable
 
 from acc.domain.value_objects.base import Value
 from acc.domain.value_objects.ccs import CompressedCognitiveState
-from acc.domain.value_objects.content import NO_USAGE, Usage
+from acc.domain.value_objects.content import NO_USAGE, ChatMessage, Usage
 from acc.domain.value_objects.memory import (
     Candidate,
     Compression,
-    Decision,
+    ConversationTurn,
     Evidence,
     Qualification,
     TurnSignal,
@@ -18,10 +18,15 @@ from acc.domain.value_objects.memory import (
 
 
 class MemoryView(Value, frozen=True, kw_only=True):
-    """The memory that an agent carries into a turn, with its size in tokens."""
+    """The memory that an agent carries into a turn, with its size in tokens.
 
-    text: str
+    `text` states rules and facts, from the words of users only. `messages` are earlier messages,
+    selected and shortened, oldest first.
+    """
+
+    text: str = ""
     tokens: int
+    messages: tuple[ChatMessage, ...] = ()
     trace: TurnTrace | None = None
     #: The trace as JSON data, for events and records.
     detail: Mapping[str, object] = {}
@@ -37,7 +42,7 @@ class MemoryPort(Protocol):
         """Return the memory to answer `signal` with."""
         ...
 
-    async def record(self, signal: TurnSignal, decision: Decision) -> None:
+    async def record(self, turn: ConversationTurn) -> None:
         """Record a finished turn."""
         ...
 

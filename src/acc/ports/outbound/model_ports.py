@@ -2,10 +2,16 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
-from acc.domain.value_objects.base import Value
-from acc.domain.value_objects.content import NO_USAGE, Part, ToolCall, Usage, text_of
+from acc.domain.value_objects.base import JsonData, Value
+from acc.domain.value_objects.content import (
+    NO_USAGE,
+    ChatMessage,
+    ToolCall,
+    Usage,
+    user_message,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,35 +20,61 @@ class ToolSpec:
 
     name: str
     description: str
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-
-
-class PromptMessage(Value, frozen=True, kw_only=True):
-    """An earlier message of this turn; `role` is user, agent or tool."""
-
-    role: str
-    author: str
-    parts: tuple[Part, ...]
-
-    @property
-    def text(self) -> str:
-        """Return the text parts of the message."""
-        return text_of(self.parts)
+    parameters: Mapping[str, JsonData] = field(default_factory=dict)
 
 
 class ModelRequest(Value, frozen=True, kw_only=True):
     """The complete input of a model call.
 
-    `memory` is the memory's view of earlier turns, `messages` are the messages of this turn after
-    the query, `output_schema` is the JSON schema of the response, if any.
+    `messages` is the conversation, oldest first: the earlier messages that the memory selected, the
+    message to answer, which is at `query_index`, and what followed it in this turn. `memory` is
+    what the memory states about earlier turns. `output_schema` is the JSON schema of the response,
+    if any.
     """
 
-    query: str
+    messages: tuple[ChatMessage, ...]
+    query_index: int = 0
     memory: str = ""
     instruction: str = ""
-    messages: tuple[PromptMessage, ...] = ()
     tools: tuple[ToolSpec, ...] = ()
-    output_schema: Mapping[str, Any] | None = None
+    output_schema: Mapping[str, JsonData] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        query: str = "",
+        *,
+        memory: str = "",
+        instruction: str = "",
+        earlier: Sequence[ChatMessage] = (),
+        following: Sequence[ChatMessage] = (),
+        tools: tuple[ToolSpec, ...] = (),
+        output_schema: Mapping[str, JsonData] | None = None,
+    ) -> "ModelRequest":
+        """Return a request that answers a text."""
+        return cls(
+            messages=(*earlier, user_message(query), *following),
+            query_index=len(earlier),
+            memory=memory,
+            instruction=instruction,
+            tools=tools,
+            output_schema=output_schema,
+        )
+
+    @property
+    def query(self) -> str:
+        """Return the text of the message to answer."""
+        return self.messages[self.query_index].text
+
+    @property
+    def earlier(self) -> tuple[ChatMessage, ...]:
+        """Return the messages of earlier turns."""
+        return self.messages[: self.query_index]
+
+    @property
+    def following(self) -> tuple[ChatMessage, ...]:
+        """Return the messages of this turn after the one to answer."""
+        return self.messages[self.query_index + 1 :]
 
 
 class ModelResponse(Value, frozen=True, kw_only=True):
@@ -60,6 +92,16 @@ class LanguageModelPort(Protocol):
     async def complete(self, prompt: ModelRequest) -> ModelResponse:
         """Return the response to `prompt`, which is the only input of the model."""
         ...
+
+
+def input_types(model: LanguageModelPort) -> tuple[str, ...] | None:
+    """Return the media types of files that a model accepts, None if it does not say.
+
+    A type that ends with a slash, such as `image/`, stands for all of its subtypes. A model says so
+    by an attribute `input_types`; texts and data are always accepted.
+    """
+    found: tuple[str, ...] | None = getattr(model, "input_types", None)
+    return found
 
 
 @runtime_checkable

@@ -1,17 +1,22 @@
 """Validation of agent cards: invalid fields, and what a signature covers."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 
 from acc.adapters.a2a.wire.card_codec import PROTOCOL_V03, card_content, merged_card, read_card
 from acc.domain.errors import RemoteFailed, Unauthenticated
-from acc.domain.value_objects.agent_card import HTTP_JSON, JSONRPC, AgentCard
+from acc.domain.value_objects.agent_card import (
+    HTTP_JSON,
+    JSONRPC,
+    AgentCard,
+    CardFinding,
+    CardReport,
+    CardSeverity,
+)
 from acc.domain.value_objects.base import replace
 from acc.ports.outbound.auth_ports import CardVerifierPort
 
@@ -20,42 +25,6 @@ _MEDIA_TYPE = re.compile(r"[\w.+*-]+/[\w.+*-]+(?:\s*;.*)?")
 _VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?")
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _MAX_FINDINGS = 200
-
-
-class Severity(StrEnum):
-    """Severity of a finding; clients cannot use a card with an error."""
-
-    ERROR = "error"
-    WARNING = "warning"
-
-
-class CardFinding(NamedTuple):
-    """A problem of a card, the field that has it, and how to fix it."""
-
-    severity: Severity
-    field: str
-    text: str
-    fix: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CardReport:
-    """A card with its findings.
-
-    `signed_by` is the kid of the key that signed the complete card, or None. `body` and `card` are
-    limited to the signed content if the signature was verified.
-    """
-
-    url: str
-    body: bytes
-    findings: Sequence[CardFinding]
-    card: AgentCard | None
-    signed_by: str | None = None
-
-    @property
-    def is_valid(self) -> bool:
-        """Return True if clients can use the card."""
-        return not any(finding.severity is Severity.ERROR for finding in self.findings)
 
 
 def inspect_card(url: str, body: bytes, *, verifier: CardVerifierPort | None = None) -> CardReport:
@@ -79,7 +48,7 @@ def inspect_card(url: str, body: bytes, *, verifier: CardVerifierPort | None = N
             )
             signed_by = None if unsigned else signed_by
     return CardReport(
-        url=url, body=body, findings=findings, card=_read_or_none(body), signed_by=signed_by
+        url=url, body=body, findings=tuple(findings), card=_read_or_none(body), signed_by=signed_by
     )
 
 
@@ -92,7 +61,7 @@ def validate_card(body: bytes) -> list[CardFinding]:
     if not isinstance(document, Mapping):
         return [_error("", "is not a JSON object", "serve one JSON object")]
     findings = [*_validate(document)]
-    if not any(finding.severity is Severity.ERROR for finding in findings):
+    if not any(finding.severity is CardSeverity.ERROR for finding in findings):
         try:
             read_card(body)
         except RemoteFailed as error:
@@ -152,11 +121,11 @@ def _read_or_none(body: bytes) -> AgentCard | None:
 
 
 def _error(field: str, text: str, fix: str) -> CardFinding:
-    return CardFinding(Severity.ERROR, field, text, fix)
+    return CardFinding(CardSeverity.ERROR, field, text, fix)
 
 
 def _warning(field: str, text: str, fix: str) -> CardFinding:
-    return CardFinding(Severity.WARNING, field, text, fix)
+    return CardFinding(CardSeverity.WARNING, field, text, fix)
 
 
 def _validate(card: Mapping[str, Any]) -> Iterator[CardFinding]:

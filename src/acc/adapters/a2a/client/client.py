@@ -151,11 +151,11 @@ class A2AClient:
             async with deadline, self._open(assembler, headers) as opened:
                 yield opened
         except TimeoutError:
-            await self._cancel_abandoned(assembler)
+            effect = await self._cancel_abandoned(assembler)
             if not deadline.expired():
                 raise
             raise RemoteFailed(
-                f"{self._endpoint.origin} did not finish within {seconds:g} seconds",
+                f"{self._endpoint.origin} did not finish within {seconds:g} seconds{effect}",
                 remote_code="timed_out",
             ) from None
         except CallFailed:
@@ -167,13 +167,16 @@ class A2AClient:
             if assembler.task is not None:
                 self._wake.pop(assembler.task.id, None)
 
-    async def _cancel_abandoned(self, assembler: TaskAssembler) -> None:
+    async def _cancel_abandoned(self, assembler: TaskAssembler) -> str:
+        """Cancel the task that nobody waits for any more; return what became of it."""
         task = assembler.task
         if task is None or task.state not in ACTIVE:
-            return
+            return ""
         with suppress(AccError, TimeoutError):
             async with asyncio.timeout(_CANCEL_TIMEOUT_SECONDS):
                 await self.cancel(task.id)
+                return f"; its task {task.id} was canceled"
+        return f"; its task {task.id} could not be canceled and may still run"
 
     @asynccontextmanager
     async def _open(

@@ -68,7 +68,7 @@ class A2AServer:
                 await receive()
             await send({"type": "lifespan.shutdown.complete"})
         elif scope["type"] == "http":
-            await self._handle(HttpRequest(scope, receive, self.serve.limits), send)
+            await self._handle(scope, receive, send)
         else:
             await send({"type": "websocket.close", "code": 1003})
 
@@ -80,7 +80,8 @@ class A2AServer:
         """Accept no more tasks and end the streams, before the connections are closed."""
         await self.serve.stop()
 
-    async def _handle(self, request: HttpRequest, send: Send) -> None:
+    async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = HttpRequest(scope, receive, self.serve.limits)
         is_rpc = request.method == "POST" and request.path in _ROOT_PATHS
         try:
             request.check_head(self._hosts)

@@ -34,7 +34,6 @@ from acc.adapters.a2a.wire.protocol import Operation, Wire
 from acc.adapters.a2a.wire.v03 import WIRE_V03
 from acc.adapters.a2a.wire.v03_rest import WIRE_V03_REST
 from acc.adapters.a2a.wire.v1 import WIRE_V1
-from acc.application.a2a.requests import in_tenant
 from acc.application.a2a.subscriptions import TaskStream
 from acc.application.use_cases.serve_a2a import ServeA2AUseCase
 from acc.domain.errors import (
@@ -97,9 +96,9 @@ class RequestDispatcher:
             version = requested_version(request)
             if version in self._protocol_versions:
                 wire = RPC_WIRES[version]
-            request.check_json()
             # Authenticate before the body is read: anonymous callers must not fill the memory.
             principal = await self.authenticate(request)
+            request.check_json()
             body = await request.body()
             self._check_version(version)  # after the body, so that the response has the request id
             call = decode_rpc_request(body)
@@ -168,7 +167,7 @@ class RequestDispatcher:
         if card is None:
             raise UnsupportedOperation("this agent has no extended card")
         self._serve.check_authenticated(principal, "the extended card")
-        in_tenant(principal, tenant)
+        principal.within(tenant)
         return card
 
     def _check_version(self, version: str) -> None:

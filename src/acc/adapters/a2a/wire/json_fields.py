@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from acc.adapters.system.decode_errors import field_error_of
 from acc.domain.errors import InvalidInput, RemoteFailed
 from acc.domain.text import replace_surrogates_in_data
 
@@ -25,17 +26,6 @@ _MAX_QUOTED_TENANT_LENGTH = 192
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _URL_SAFE = str.maketrans("-_", "+/")
 _NUMBER = re.compile(r"-?[0-9]{1,10}(?:\.[0-9]{1,10})?(?:[eE][+-]?[0-9]{1,2})?")
-_VALIDATION_ERROR = re.compile(r"(?P<reason>.*?)(?: - at `\$\.?(?P<field>.*)`)?", re.DOTALL)
-_TYPE_MISMATCH = re.compile(r"Expected `(?P<expected>[^`]+)`, got `(?P<actual>[^`]+)`")
-_TYPE_NAMES = {
-    "str": "a string",
-    "int": "an integer",
-    "float": "a number",
-    "bool": "true or false",
-    "object": "an object",
-    "array": "a list",
-    "null": "null",
-}
 #: A field name in snake case, as in the protobuf definition of the protocol.
 _SNAKE_CASE_FIELD = re.compile(rb'"[a-z]+(?:_[a-z]+)+"\s*:')
 #: The content of these fields belongs to the client; its names are not changed.
@@ -149,17 +139,7 @@ def _too_deep(what: str) -> InvalidInput:
 
 def _validation_error(error: msgspec.ValidationError, what: str) -> InvalidInput:
     """Return msgspec's error in the terms of JSON."""
-    match = _VALIDATION_ERROR.fullmatch(str(error))
-    text, field = (match["reason"], match["field"]) if match else (str(error), "")
-    mismatch = _TYPE_MISMATCH.match(text)
-    if mismatch:
-        expected = [_TYPE_NAMES.get(name, name) for name in mismatch["expected"].split(" | ")]
-        actual = _TYPE_NAMES.get(mismatch["actual"], mismatch["actual"])
-        implied = {"null", *(["a number"] if "an integer" in expected else ())}
-        shown = [name for name in expected if name not in implied] or expected
-        text = f"must be {' or '.join(shown)}, not {actual}"
-    else:
-        text = text[:1].lower() + text[1:]
+    field, text = field_error_of(error)
     return field_error(field or what, text)
 
 

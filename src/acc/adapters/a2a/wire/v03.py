@@ -467,8 +467,9 @@ class Reader(NamedTuple):
 
     def build_request(self, request: Any, path: Mapping[str, str]) -> Request:
         """Return the request with its path parameters."""
-        for name, value in path.items():
-            setattr(request, self.path_fields.get(name, name), value)
+        if path:
+            fields = {self.path_fields.get(name, name): value for name, value in path.items()}
+            request = msgspec.structs.replace(request, **fields)
         return self.build(request)
 
 

@@ -108,9 +108,7 @@ class WireV1:
         """Decode the params of a JSON-RPC request or the body of a POST."""
         reader = _READERS[operation]
         request = decode(reader.decoder, camel_case_fields(params) or b"{}", "params")
-        for name, value in path.items():
-            setattr(request, name, value)
-        return reader.build(request)
+        return reader.build(msgspec.structs.replace(request, **path) if path else request)
 
     def read_query(
         self, operation: Operation, path: Mapping[str, str], query: Mapping[str, str]

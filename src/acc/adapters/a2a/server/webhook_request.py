@@ -1,4 +1,4 @@
-"""Send one push notification to the URL of a push configuration."""
+"""The HTTP request of one push notification; retries are in `application/a2a`."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ _TOKEN_HEADER = "X-A2A-Notification-Token"  # noqa: S105 - a header name
 _ID_HEADER = "X-A2A-Notification-Id"
 
 
-class Webhook:
+class WebhookSender:
     """Post updates in the protocol version of the configuration, signed if there is a signer.
 
     The id header contains task and event, so that the receiver can recognise a retry.

@@ -18,8 +18,8 @@ from server_harness import (
     wait_until,
 )
 
-from acc.application.a2a.push import PushDelivery, retry_delay
 from acc.application.a2a.requests import PushCreateRequest, PushRequest
+from acc.application.a2a.webhook_retries import PushDelivery, retry_delay
 from acc.domain.errors import InvalidInput, RemoteFailed, StorageFailed, TaskNotFound
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.principal import Principal

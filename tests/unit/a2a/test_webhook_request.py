@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from acc.adapters.a2a.server.dispatch import RPC_WIRES
-from acc.adapters.a2a.server.webhook import Webhook
+from acc.adapters.a2a.server.webhook_request import WebhookSender
 from acc.adapters.storage.in_memory_tasks import InMemoryTaskStore
 from acc.adapters.storage.sqlite_tasks import SqliteTaskStore
-from acc.application.a2a.push import PushDelivery
+from acc.application.a2a.webhook_retries import PushDelivery
 from acc.domain.value_objects.content import Part, text_part
 from acc.domain.value_objects.principal import Owner
 from acc.domain.value_objects.task import (
@@ -81,7 +81,7 @@ async def notifications_of(
 
     async with httpx2.AsyncClient(transport=httpx2.MockTransport(take)) as client:
         delivery = PushDelivery(
-            tasks=store, sender=Webhook(client, wires=RPC_WIRES), poll_interval=0.01
+            tasks=store, sender=WebhookSender(client, wires=RPC_WIRES), poll_interval=0.01
         )
         async with asyncio.timeout(20), asyncio.TaskGroup() as group:
             work = group.create_task(delivery.run())

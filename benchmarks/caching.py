@@ -1,0 +1,149 @@
+"""Cost of a conversation with prompt caching: transcript and ACC memory against full history.
+
+Forty turns with two tool calls each. A token of the prefix that equals the previous request costs
+a tenth of a new one, as with most providers. The full history is what a framework without a memory
+sends: every earlier message, append-only. Run: python benchmarks/caching.py
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import re
+from collections.abc import Sequence
+from os.path import commonprefix
+from typing import Literal
+
+import msgspec
+
+from acc import Agent, ModelRequest, ModelResponse, Runner, ToolCall, tool
+from acc.bootstrap.memory import token_counter
+
+TURNS = 40
+CALLS_PER_TURN = 2
+#: Rows of a tool result, so that the full history costs about 570,000 units.
+RECORDS = 30
+CACHED_PRICE = 0.1
+#: Limits of the issue: of the full history's cost, and of the tokens that are cached.
+MAX_TRANSCRIPT_SHARE = 1.0
+MAX_ACC_SHARE = 1 / 3
+MIN_CACHED_SHARE = 0.85
+_TEXT = (
+    "invoice order shipment stock pallet customer region delivery date amount supplier contract "
+    "warehouse return damage insurance carrier customs weight volume route driver schedule delay"
+)
+WORDS = re.findall(r"\w+", _TEXT)
+
+
+def seeded(seed: int | str) -> random.Random:
+    return random.Random(seed)  # noqa: S311 - texts of the benchmark
+
+
+def sentence(rng: random.Random, words: int) -> str:
+    return " ".join(rng.choice(WORDS) for _ in range(words)).capitalize() + "."
+
+
+@tool
+def search(query: str) -> dict[str, object]:
+    """Search the records of the warehouse by words and return the best matches."""
+    rng = seeded(query)
+    rows = [{"id": rng.randrange(10_000), "text": sentence(rng, 20)} for _ in range(RECORDS)]
+    return {"query": query, "rows": rows}
+
+
+class Agenda:
+    """A model that calls the tool twice in each turn and then answers; it keeps the requests."""
+
+    def __init__(self) -> None:
+        self.requests: list[ModelRequest] = []
+        self._rng = seeded(7)
+
+    async def complete(self, prompt: ModelRequest) -> ModelResponse:
+        self.requests.append(prompt)
+        done = sum(len(message.results) for message in prompt.following)
+        if done < CALLS_PER_TURN:
+            number = len(self.requests)
+            arguments = {"query": sentence(self._rng, 5)}
+            call = ToolCall(id=f"call-{number}", name="search", arguments=arguments)
+            return ModelResponse(calls=(call,))
+        return ModelResponse(text=sentence(self._rng, 60))
+
+
+def render(request: ModelRequest) -> str:
+    """Return a request in the order in which providers cache it."""
+    tools = [[spec.name, spec.description, spec.parameters] for spec in request.tools]
+    lines = [json.dumps(tools), request.instruction, request.memory]
+    lines += [msgspec.json.encode((m.role, m.parts)).decode() for m in request.messages]
+    return "\n".join(lines)
+
+
+def cost(texts: Sequence[str]) -> tuple[float, float]:
+    """Return the cost in units of an uncached token, and the share of cached tokens."""
+    count = token_counter().count
+    total = cached = 0
+    previous = ""
+    for text in texts:
+        total += count(text)
+        cached += count(commonprefix([previous, text]))
+        previous = text
+    return total - cached * (1 - CACHED_PRICE), cached / total
+
+
+async def converse(memory: Literal["transcript", "acc"]) -> list[ModelRequest]:
+    model = Agenda()
+    instruction = " ".join(sentence(seeded(n), 25) for n in range(12))
+    agent = Agent(name="clerk", model=model, instruction=instruction, tools=[search], memory=memory)
+    runner = Runner(agent)
+    rng = seeded(3)
+    for _ in range(TURNS):
+        await runner.run(user_id="u", session_id="s", message=sentence(rng, 40))
+    await runner.aclose()
+    return model.requests
+
+
+def full_history(requests: Sequence[ModelRequest]) -> list[str]:
+    """Return the same requests with every earlier message instead of a memory."""
+    texts: list[str] = []
+    history: list[str] = []
+    head = render(msgspec.structs.replace(requests[0], memory="", messages=()))
+    for index, request in enumerate(requests):
+        own = [
+            msgspec.json.encode((m.role, m.parts)).decode()
+            for m in request.messages[request.query_index :]
+        ]
+        texts.append("\n".join([head, *history, *own]))
+        is_last = index + 1 == len(requests) or not requests[index + 1].following
+        if is_last:
+            history += own
+    return texts
+
+
+async def main(as_json: bool) -> int:
+    transcript, acc = await converse("transcript"), await converse("acc")
+    rows = {
+        "full history": cost(full_history(transcript)),
+        "transcript": cost([render(request) for request in transcript]),
+        "acc": cost([render(request) for request in acc]),
+    }
+    full = rows["full history"][0]
+    failures = []
+    for name, limit in (("transcript", MAX_TRANSCRIPT_SHARE), ("acc", MAX_ACC_SHARE)):
+        if rows[name][0] > full * limit:
+            failures.append(f"{name} costs {rows[name][0] / full:.2f} of the full history")
+    if rows["transcript"][1] < MIN_CACHED_SHARE:
+        failures.append(f"only {rows['transcript'][1]:.0%} of the transcript is cached")
+    if as_json:
+        print(json.dumps({"rows": rows, "failures": failures}))
+    else:
+        print(f"{'':14}{'units':>10}{'of full':>9}{'cached':>8}")
+        for name, (units, share) in rows.items():
+            print(f"{name:14}{units:10,.0f}{units / full:9.2f}{share:8.0%}")
+        for failure in failures:
+            print(f"limit exceeded: {failure}")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    raise SystemExit(asyncio.run(main(parser.parse_args().json)))

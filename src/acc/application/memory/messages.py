@@ -1,0 +1,161 @@
+"""Measure and shorten messages of a conversation."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from acc.domain.value_objects.base import replace
+from acc.domain.value_objects.content import ChatMessage, Part, ToolResult
+
+#: Tokens of a file that a model receives, such as an image. Providers count them differently.
+FILE_TOKENS = 256
+#: Tokens that separate messages.
+MESSAGE_TOKENS = 4
+_MIN_LENGTH = 40
+#: Bytes of a character in UTF-8.
+_MAX_BYTES = 4
+_ENCODER = msgspec.json.Encoder(enc_hook=str)
+#: Texts that are hardly longer than allowed are not shortened; the note would be longer.
+_NOTE_LENGTH = 120
+#: The tool that returns a result which is shown shortened.
+READ_RESULT_TOOL = "read_tool_result"
+
+CountTokens = Callable[[str], int]
+
+
+def part_text(part: Part) -> str:
+    """Return the text that a model reads or writes for a part."""
+    if part.text is not None:
+        return part.text
+    if part.call is not None:
+        return f"{part.call.name} {_json(part.call.arguments)}"
+    if part.result is not None:
+        return content_text(part.result.content)
+    if part.data is not None or part.is_null:
+        return _json(part.data)
+    return part.url or part.filename
+
+
+def content_text(content: object) -> str:
+    """Return the content of a tool result as text."""
+    return content if isinstance(content, str) else _json(content)
+
+
+def _json(value: object) -> str:
+    return _ENCODER.encode(value).decode()
+
+
+def count_tokens(message: ChatMessage, count: CountTokens) -> int:
+    """Return the tokens of a message."""
+    total = MESSAGE_TOKENS
+    for part in message.parts:
+        total += count(part_text(part))
+        files = part.result.files if part.result is not None else (part,)
+        total += FILE_TOKENS * sum(file.raw is not None for file in files)
+    return total
+
+
+def message_bytes(message: ChatMessage) -> int:
+    """Return an upper bound of the size in bytes, which is not smaller than that in tokens."""
+    size = MESSAGE_TOKENS
+    for part in message.parts:
+        call, result = part.call, part.result
+        if part.text is not None:
+            size += _MAX_BYTES * len(part.text)
+        elif call is not None:
+            size += _MAX_BYTES * len(call.name) + len(_ENCODER.encode(call.arguments))
+        elif result is not None:
+            content = result.content
+            is_text = isinstance(content, str)
+            size += _MAX_BYTES * len(content) if is_text else len(_ENCODER.encode(content))
+            size += FILE_TOKENS * len(result.files)
+        else:
+            size += _MAX_BYTES * len(part_text(part)) + FILE_TOKENS
+    return size
+
+
+def shorten_text(text: str, max_length: int, *, hint: str = "") -> str:
+    """Return a text without its middle; a note tells how much is missing."""
+    if len(text) <= max_length + _NOTE_LENGTH:
+        return text
+    note = f" [... {len(text) - max_length:,} characters left out{hint} ...] "
+    length = max(max_length, _MIN_LENGTH)
+    head = length * 2 // 3
+    return text[:head] + note + text[len(text) - (length - head) :]
+
+
+def shorten_message(message: ChatMessage, max_length: int) -> ChatMessage:
+    """Return a message whose texts and results have at most `max_length` characters each.
+
+    Files are replaced by their names. A shortened result says how it can be read in full.
+    """
+    hint = f"; {READ_RESULT_TOOL}(number={message.seq}) returns them" if message.seq else ""
+    parts = tuple(_shorten_part(part, max_length, hint) for part in message.parts)
+    if parts == message.parts:
+        return message
+    return replace(message, parts=parts, is_shortened=True)
+
+
+def _shorten_part(part: Part, max_length: int, hint: str) -> Part:
+    if part.text is not None:
+        return part if len(part.text) <= max_length else _text(shorten_text(part.text, max_length))
+    if part.raw is not None:
+        return _text(f"[file {part.filename or 'without a name'}, {part.media_type or 'no type'}]")
+    if part.result is not None:
+        return Part(result=_shorten_result(part.result, max_length, hint))
+    if part.call is not None:
+        arguments = _json(part.call.arguments)
+        if len(arguments) <= max_length:
+            return part
+        return Part(call=replace(part.call, arguments=_shorten_values(part.call.arguments)))
+    text = part_text(part)
+    return part if len(text) <= max_length else _text(shorten_text(text, max_length))
+
+
+def _shorten_values(arguments: Mapping[str, object]) -> dict[str, object]:
+    return {
+        key: shorten_text(content_text(value), _MIN_LENGTH)
+        if len(content_text(value)) > 2 * _MIN_LENGTH
+        else value
+        for key, value in arguments.items()
+    }
+
+
+def _shorten_result(result: ToolResult, max_length: int, hint: str) -> ToolResult:
+    """Return a result whose content has at most `max_length` characters, without files."""
+    text = content_text(result.content)
+    if len(text) <= max_length + _NOTE_LENGTH:
+        if not result.files:
+            return result
+        names = ", ".join(file.filename or file.media_type for file in result.files)
+        return replace(result, files=(), content=f"{text} [files not shown: {names}]")
+    return replace(result, files=(), content=shorten_text(text, max_length, hint=hint))
+
+
+def fit_messages(
+    messages: Sequence[ChatMessage], budget: int, count: CountTokens
+) -> tuple[tuple[ChatMessage, ...], int]:
+    """Return messages shortened to a token budget, and their size.
+
+    Long messages are shortened first. No message is removed, so that calls and results stay
+    together, unless even short ones do not fit; then calls and results are left out, and only the
+    first and the last of the other messages remain.
+    """
+    shortened = tuple(messages)
+    size = sum(count_tokens(message, count) for message in shortened)
+    length = max((len(part_text(p)) for m in shortened for p in m.parts), default=0)
+    while size > budget and length > _MIN_LENGTH:
+        length = max(length // 2, _MIN_LENGTH)
+        shortened = tuple(shorten_message(message, length) for message in messages)
+        size = sum(count_tokens(message, count) for message in shortened)
+    if size > budget and len(shortened) > 2:
+        plain = [message for message in shortened if message.role != "tool" and not message.calls]
+        shortened = (plain[0], plain[-1]) if len(plain) > 2 else tuple(plain)
+        size = sum(count_tokens(message, count) for message in shortened)
+    if size > budget:
+        return (), 0
+    return shortened, size
+
+
+def _text(text: str) -> Part:
+    return Part(text=text)
