@@ -16,10 +16,10 @@ SMALL_MODEL := $(VENV)/small-model
 INSIDE := tests/unit tests/contract tests/test_architecture.py tests/test_public_api.py tests/test_vocabulary.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup eval lint check test bench bench-peers test-adk docs lock browser clean
+.PHONY: help setup eval lint check test bench bench-memory bench-peers test-adk docs lock browser clean
 
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 setup: $(DEV) ## Set up .venv with all extras and development tools
 
@@ -76,6 +76,9 @@ test: lint browser ## Run all checks and tests, as in CI
 
 bench: $(DEV) ## Measure acc against its limits
 	$(BIN)/python benchmarks/run.py
+
+bench-memory: $(DEV) ## Measure what recall finds and what it costs
+	$(BIN)/python benchmarks/memory.py
 
 bench-peers: $(DEV) $(PEERS)/.ready ## Compare acc with other frameworks (15 to 25 minutes)
 	$(BIN)/python benchmarks/compare.py $(ARGS)

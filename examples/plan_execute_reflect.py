@@ -9,7 +9,6 @@ Run it: python examples/plan_execute_reflect.py
 """
 
 import asyncio
-import re
 
 from acc import (
     Agent,
@@ -82,7 +81,7 @@ planner = Agent(
         call("execute_step", request="Check the queue"),
         call("execute_step", request="Check the humidity"),
         "The plan is done.",
-        lambda prompt: re.findall(r"reported\((.*?)\)", prompt.memory)[0],
+        lambda prompt: next(str(r.content) for m in prompt.earlier for r in m.results),
     ),
     tools=[AgentTool(agent=execute_step)],
     memory="acc",
@@ -107,7 +106,6 @@ async def main() -> None:
     assert not any("40 %" in str(commit.detail) for commit in commits), (
         "guesses were never committed"
     )
-    assert "reported(The disk is at 71 %.)" in commits[-1].detail["ccs"]
     assert later.text == "The disk is at 71 %."
 
 

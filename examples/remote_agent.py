@@ -61,6 +61,12 @@ def serve_payment() -> Iterator[str]:
             process.terminate()
 
 
+def report(prompt: ModelRequest) -> str:
+    """Return the answer of the remote agent as a report / 相手の回答を報告します。"""
+    (answer,) = (message for message in prompt.following if message.role == "assistant")
+    return f"報告 / report: {answer.text}"
+
+
 def make_runner(url: str, store: Path) -> Runner:
     """Return the runner of the local tree / こちら側のツリー。
 
@@ -69,7 +75,7 @@ def make_runner(url: str, store: Path) -> Runner:
     """
     reporter = Agent(
         name="reporter",
-        model=ScriptedModel(lambda prompt: f"報告 / report: {prompt.following[-1].parts[0].text}"),
+        model=ScriptedModel(report),
     )
     remote = RemoteAgent(name="payment", url=url, description="Pays.", allow=["127.0.0.1"])
     return Runner(SequentialAgent(name="office", sub_agents=[remote, reporter]), store=store)

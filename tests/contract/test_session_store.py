@@ -375,7 +375,11 @@ EVENTS = tuple(
 )
 
 
-async def test_events_are_ordered_and_filtered(filled_store: SessionStorePort) -> None:
+@pytest.mark.parametrize("newest_first", [False, True])
+@pytest.mark.parametrize("before", [None, -1, 1, 12, 31, 99])
+async def test_events_are_ordered_and_filtered(
+    filled_store: SessionStorePort, before: int | None, newest_first: bool
+) -> None:
     for after, limit, kinds, run_id in product(
         (-1, 0, 1, 13, 30, 31),
         (None, 0, 1, 5, 100),
@@ -384,13 +388,20 @@ async def test_events_are_ordered_and_filtered(filled_store: SessionStorePort) -
     ):
         expected = [
             e
-            for e in EVENTS
+            for e in (EVENTS[::-1] if newest_first else EVENTS)
             if e.seq > after
+            and (before is None or e.seq < before)
             and (kinds is None or e.kind in kinds)
             and (not run_id or e.run_id == run_id)
         ]
         result = await filled_store.events(
-            KEY, after=after, limit=limit, kinds=kinds, run_id=run_id
+            KEY,
+            after=after,
+            before=before,
+            limit=limit,
+            kinds=kinds,
+            run_id=run_id,
+            newest_first=newest_first,
         )
         assert result == tuple(expected[:limit])
 

@@ -35,10 +35,8 @@ class CommandModel:
             return ModelResponse(calls=(call("pay", amount=int(rest)),))
         if command == "wait":
             return ModelResponse(calls=(call("wait", seconds=float(rest)),))
-        previous_turns = prompt.memory.count("User") or len(prompt.memory)
-        return ModelResponse(
-            text=f"言いました: {prompt.query} ({'again' if previous_turns else 'first'})"
-        )
+        position = "again" if prompt.earlier else "first"
+        return ModelResponse(text=f"言いました: {prompt.query} ({position})")
 
 
 clerk = Agent(name="clerk", description="Files things.", model=ScriptedModel("filed"))

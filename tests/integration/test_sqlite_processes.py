@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from acc.adapters.storage.sqlite_recall import SqliteRecallIndex
 from acc.adapters.storage.sqlite_sessions import SqliteSessionStore
 from acc.adapters.system.clock import SystemClock
+from acc.adapters.system.stemmer import SnowballStemmer
 from acc.domain.errors import SessionBusy
+from acc.domain.recall import TermExtractor
 from acc.domain.value_objects.session import SessionKey
 
 KEY = SessionKey(app_name="desk", user_id="ann", session_id="s1")
@@ -18,9 +21,13 @@ KEY = SessionKey(app_name="desk", user_id="ann", session_id="s1")
 PRELUDE = """
 import asyncio, sys, time
 from acc.adapters.system.clock import SystemClock
+from acc.adapters.storage.sqlite_recall import SqliteRecallIndex
 from acc.adapters.storage.sqlite_sessions import SqliteSessionStore
+from acc.adapters.system.stemmer import SnowballStemmer
 from acc.domain.errors import SessionBusy
+from acc.domain.recall import TermExtractor
 from acc.domain.value_objects.event import Event, EventActions, EventKind
+from acc.domain.value_objects.memory import Passage
 from acc.domain.value_objects.session import SessionKey
 
 path, name = sys.argv[1:]
@@ -71,6 +78,15 @@ async def main():
         pass
     await store.read(key)
     await store.aclose()
+"""
+
+ADD_PASSAGES = """
+async def main():
+    index = SqliteRecallIndex(path, key=key, name="m", terms=TermExtractor(SnowballStemmer()))
+    for number in range(60):
+        text = f"{name} reports number {number}"
+        await index.add([Passage(id=f"{name}.{number}", turn_id=number, text=text)])
+    await index.database.aclose()
 """
 
 
@@ -159,3 +175,17 @@ def test_concurrent_creation_of_same_file_succeeds(
         for process in processes:
             _, faults = process.communicate(timeout=60)
             assert (process.returncode, faults) == (0, "")
+
+
+def test_processes_extend_one_recall_index(tmp_path: Path) -> None:
+    path = tmp_path / "acc.db"
+    processes = [start(ADD_PASSAGES, path, name) for name in ("mara", "jonas")]
+    for process in processes:
+        _, faults = process.communicate(timeout=120)
+        assert (process.returncode, faults) == (0, "")
+    index = SqliteRecallIndex(path, key=KEY, name="m", terms=TermExtractor(SnowballStemmer()))
+    for name in ("mara", "jonas"):
+        for number in (0, 31, 59):
+            (match,) = run(index.search(f"What is number {number} of {name}?", limit=1))
+            assert match.passage.id == f"{name}.{number}"
+    run(index.database.aclose())

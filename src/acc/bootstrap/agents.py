@@ -11,7 +11,7 @@ from acc.application.agents.callbacks import Plugin
 from acc.application.agents.validation import validate_names
 from acc.application.memory.baselines import DEFAULT_WINDOW_TOKENS
 from acc.application.memory.registry import check_agent_memory, is_acc
-from acc.application.runtime.agent_memory import MemoryCache
+from acc.application.runtime.agent_memory import MAX_CACHED_MEMORIES, MemoryCache
 from acc.application.runtime.run import Services
 from acc.application.runtime.runner import SessionRunner
 from acc.application.runtime.type_variables import AnyDepsT, AnyOutputT
@@ -43,8 +43,10 @@ class Runner(SessionRunner[AnyDepsT, AnyOutputT]):
 
     `store` is "memory", the path of a SQLite file, or a pair of your own stores for sessions and
     artifacts. `models` defines model names in addition to "embedded" and those of providers, such
-    as "openai:gpt-5.2". `deps` are the dependencies of runs that are started without their own.
-    `plugins` have callbacks for all agents.
+    as "openai:gpt-5.2". `max_cached_memories` is the number of memories, one for each agent and
+    session, that stay in the process; others are restored from the store. `deps` are the
+    dependencies of runs that are started without their own. `plugins` have callbacks for all
+    agents.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Runner(SessionRunner[AnyDepsT, AnyOutputT]):
         store: "str | Path | tuple[SessionStorePort, ArtifactStorePort]" = "memory",
         config: RunConfig | None = None,
         models: Mapping[str, LanguageModelPort] | None = None,
+        max_cached_memories: int = MAX_CACHED_MEMORIES,
         services: Services | None = None,
         deps: AnyDepsT | None = None,
         plugins: Sequence[Plugin[AnyDepsT]] = (),
@@ -64,7 +67,8 @@ class Runner(SessionRunner[AnyDepsT, AnyOutputT]):
         super().__init__(
             agent,
             app_name=app_name,
-            services=services or make_services(store=store, models=models),
+            services=services
+            or make_services(store=store, models=models, max_cached_memories=max_cached_memories),
             config=config,
             deps=deps,
             plugins=plugins,
@@ -111,6 +115,7 @@ def make_services(
     *,
     store: "str | Path | tuple[SessionStorePort, ArtifactStorePort]" = "memory",
     models: Mapping[str, LanguageModelPort] | None = None,
+    max_cached_memories: int = MAX_CACHED_MEMORIES,
     clock: ClockPort | None = None,
     ids: IdsPort | None = None,
     allow: Sequence[str] = (),
@@ -136,7 +141,7 @@ def make_services(
         threads=threads(),
         clock=clock,
         ids=ids or RandomIds(),
-        memory_cache=MemoryCache(),
+        memory_cache=MemoryCache(max_entries=max_cached_memories),
         remote=remote_agents.get,
         fetch=remote_agents.download,
         mcp=LazyMcpConnections(allow),

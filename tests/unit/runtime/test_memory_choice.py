@@ -177,3 +177,24 @@ async def test_each_agent_has_its_own_memory() -> None:
     # Both have the answer that the user received.
     for model in models:
         assert history(model.requests[1]) == [("user", "one"), ("assistant", "b")]
+
+
+@pytest.mark.parametrize(("limit", "created"), [(1, 4), (2, 2)])
+async def test_runner_limits_the_number_of_cached_memories(limit: int, created: int) -> None:
+    memories: list[NoteMemory] = []
+
+    def create() -> NoteMemory:
+        memories.append(NoteMemory())
+        return memories[-1]
+
+    agent = Agent(name="a", model=ScriptedModel("yes", repeat=True), memory=create)
+    runner = Runner(agent, max_cached_memories=limit)
+    for session_id in ("one", "two", "one", "two"):
+        await runner.run(user_id="ann", session_id=session_id, message="hello")
+    assert len(memories) == created
+
+
+async def test_cache_without_memories_is_rejected() -> None:
+    agent = Agent(name="a", model=ScriptedModel("yes"))
+    with pytest.raises(InvalidInput, match="max_cached_memories must be >= 1, got 0"):
+        Runner(agent, max_cached_memories=0)

@@ -97,6 +97,10 @@ CALLS: dict[str, Callable[[SqliteSessionStore], Any]] = {
     "read": lambda store: store.read(KEY),
     "events": lambda store: store.events(KEY, after=490),
     "events of a kind": lambda store: store.events(KEY, kinds=[EventKind.INPUT, EventKind.FAULT]),
+    "newest events": lambda store: store.events(KEY, newest_first=True, limit=5),
+    "newest events of kinds": lambda store: store.events(
+        KEY, before=400, kinds=[EventKind.STATE, EventKind.FAULT], newest_first=True, limit=5
+    ),
     "events of a run": lambda store: store.events(KEY, run_id="r3"),
     "newest": lambda store: store.newest(KEY, kind=EventKind.MEMORY, author="a"),
     "newest of many": lambda store: store.newest(KEY, kind=EventKind.STATE, author="a"),

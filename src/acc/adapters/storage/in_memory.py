@@ -1,6 +1,7 @@
 """Session and artifact stores in memory, for tests and for data that may be lost."""
 
 from collections.abc import Collection, Sequence
+from itertools import islice
 from typing import Any
 
 from acc.adapters.storage.invariants import (
@@ -92,25 +93,27 @@ class InMemorySessionStore:
         key: SessionKey,
         *,
         after: int = 0,
+        before: int | None = None,
         limit: int | None = None,
         kinds: Collection[EventKind] | None = None,
         run_id: str = "",
+        newest_first: bool = False,
     ) -> tuple[Event, ...]:
         """Return stored events in order that match all filters."""
         record = self._records.get(key)
         if record is None:
             return ()
         first = max(after, 0)
+        last = len(record.events) if before is None else min(len(record.events), max(before - 1, 0))
         if run_id:
             first = max(first, record.first_of_run.get(run_id, len(record.events)))
-        matches = record.events[first:]
-        if kinds is not None or run_id:
-            matches = [
-                event
-                for event in matches
-                if (kinds is None or event.kind in kinds) and (not run_id or event.run_id == run_id)
-            ]
-        return tuple(matches if limit is None else matches[: max(limit, 0)])
+        places = range(first, last)
+        matches = (
+            event
+            for event in map(record.events.__getitem__, places[::-1] if newest_first else places)
+            if (kinds is None or event.kind in kinds) and (not run_id or event.run_id == run_id)
+        )
+        return tuple(islice(matches, None if limit is None else max(limit, 0)))
 
     async def newest(self, key: SessionKey, *, kind: EventKind, author: str) -> Event | None:
         """Return the last event of a kind and author."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from acc.domain.errors import StorageFailed
 
 #: Version of the tables. Files of other versions are rejected: there is no released version before.
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 _APPLICATION_ID = 0x61636373  # "accs", to recognise our files
 _TABLES = (
     """
@@ -162,6 +162,52 @@ _TABLES = (
     )
     """,
     "CREATE INDEX deliveries_by_push_config ON deliveries (push_config, id)",
+    # The passages of a memory are numbered from 0. Those from `indexed` on are not in the postings.
+    """
+    CREATE TABLE recall_memories (
+        id INTEGER PRIMARY KEY,
+        app_name TEXT NOT NULL,
+        user_id TEXT NOT NULL,
+        session_id TEXT NOT NULL,
+        name TEXT NOT NULL,
+        passages INTEGER NOT NULL,
+        indexed INTEGER NOT NULL,
+        total_length INTEGER NOT NULL,
+        UNIQUE (app_name, user_id, session_id, name)
+    )
+    """,
+    # The id consists of the memory and the number of the passage.
+    """
+    CREATE TABLE recall_passages (
+        id INTEGER PRIMARY KEY,
+        memory INTEGER NOT NULL,
+        passage_id TEXT NOT NULL,
+        body BLOB NOT NULL,
+        UNIQUE (memory, passage_id)
+    )
+    """,
+    "CREATE TABLE recall_unindexed (id INTEGER PRIMARY KEY, terms TEXT NOT NULL)",
+    # The numbers of passages that contain a term, in four bytes each, little-endian.
+    """
+    CREATE TABLE recall_postings (
+        memory INTEGER NOT NULL,
+        term TEXT NOT NULL,
+        chunk INTEGER NOT NULL,
+        data BLOB NOT NULL,
+        PRIMARY KEY (memory, term, chunk)
+    ) WITHOUT ROWID
+    """,
+    # The number of terms of each passage, in one byte each.
+    """
+    CREATE TABLE recall_lengths (
+        memory INTEGER NOT NULL,
+        chunk INTEGER NOT NULL,
+        data BLOB NOT NULL,
+        PRIMARY KEY (memory, chunk)
+    ) WITHOUT ROWID
+    """,
+    # Pairs of numbers: a retired passage and what replaces it.
+    "CREATE TABLE recall_retired (memory INTEGER PRIMARY KEY, data BLOB NOT NULL)",
 )
 _RETRY_SECONDS = 0.01
 _HINTS = {

@@ -24,6 +24,7 @@ from acc.adapters.storage.sqlite import (
     insert,
     this_process,
 )
+from acc.adapters.storage.sqlite_recall import delete_recall
 from acc.domain.value_objects.base import replace, set_field
 from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.run import RunStatus
@@ -178,12 +179,14 @@ class SqliteSessionStore:
         key: SessionKey,
         *,
         after: int = 0,
+        before: int | None = None,
         limit: int | None = None,
         kinds: Collection[EventKind] | None = None,
         run_id: str = "",
+        newest_first: bool = False,
     ) -> tuple[Event, ...]:
         """Return stored events in order that match all filters."""
-        query, values = events_query(after, limit, kinds, run_id)
+        query, values = events_query(after, before, limit, kinds, run_id, newest_first)
 
         def read(connection: sqlite3.Connection) -> tuple[Event, ...]:
             row = connection.execute(_FIND, key).fetchone()
@@ -336,21 +339,33 @@ class SqliteArtifactStore:
 
 
 def events_query(
-    after: int, limit: int | None, kinds: Collection[EventKind] | None, run_id: str
+    after: int,
+    before: int | None,
+    limit: int | None,
+    kinds: Collection[EventKind] | None,
+    run_id: str,
+    newest_first: bool,
 ) -> tuple[str, list[Any]]:
     """Return the query for a session's events, and its values after the id of the session."""
     # The index is chosen here because SQLite has no statistics about these tables.
     index, where, values = "", "session = ?", list[Any]()
     if kinds is not None:
-        index = " INDEXED BY events_by_kind"
+        # The index has no order by number across kinds, so all events of the kinds would be read.
+        index = " NOT INDEXED" if newest_first else " INDEXED BY events_by_kind"
         where += f" AND kind IN ({', '.join('?' * len(kinds))})"
         values += [kind.value for kind in kinds]
     if run_id:
         index = " INDEXED BY events_by_run"
         where += " AND run_id = ?"
         values.append(run_id)
-    values += [after, -1 if limit is None else max(limit, 0)]
-    query = f"SELECT seq, body FROM events{index} WHERE {where} AND seq > ? ORDER BY seq LIMIT ?"  # noqa: S608 - placeholders only
+    where += " AND seq > ?"
+    values.append(after)
+    if before is not None:
+        where += " AND seq < ?"
+        values.append(before)
+    values.append(-1 if limit is None else max(limit, 0))
+    order = "seq DESC" if newest_first else "seq"
+    query = f"SELECT seq, body FROM events{index} WHERE {where} ORDER BY {order} LIMIT ?"  # noqa: S608 - placeholders only
     return query, values
 
 
@@ -433,6 +448,7 @@ def _delete(connection: sqlite3.Connection, key: SessionKey) -> None:
     scope = (_scope_name(key, Scope.SESSION),)
     connection.execute("DELETE FROM state WHERE scope = ?", scope)
     connection.execute("DELETE FROM artifacts WHERE scope = ?", scope)
+    delete_recall(connection, key)
     row = connection.execute(_FIND, key).fetchone()
     if row is not None:
         connection.execute("DELETE FROM events WHERE session = ?", row[:1])

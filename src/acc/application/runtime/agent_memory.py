@@ -24,6 +24,8 @@ MemoryChoice: TypeAlias = (
     Literal["transcript", "retrieval", "acc"] | MemoryName | MemoryPort | Callable[[], MemoryPort]
 )
 _EVENTS_PER_PAGE = 500
+#: Default number of memories in a process.
+MAX_CACHED_MEMORIES = 512
 
 
 @dataclass(slots=True)
@@ -41,7 +43,9 @@ class MemoryCache:
     session and its last snapshot. So is one that missed turns because another agent answered them.
     """
 
-    def __init__(self, *, max_entries: int = 512) -> None:
+    def __init__(self, *, max_entries: int = MAX_CACHED_MEMORIES) -> None:
+        if max_entries < 1:
+            raise InvalidInput(f"max_cached_memories must be >= 1, got {max_entries}")
         self._cache: OrderedDict[tuple[SessionKey, str], CachedMemory] = OrderedDict()
         self._max_entries = max_entries
         self._owned: dict[int, tuple[SessionKey, CachedMemory]] = {}

@@ -87,6 +87,38 @@ class Evidence(Value, frozen=True, kw_only=True):
         return f"{origin} turn {self.turn_id}"
 
 
+class Passage(Value, frozen=True, kw_only=True):
+    """A whole message of one speaker, as memories recall it.
+
+    `id` is unique within a memory. `at` is the Unix time of the message, 0 if unknown, and `order`
+    its place in the conversation.
+    """
+
+    id: str
+    turn_id: int
+    text: str
+    author: str = "user"
+    source: Source = Source.USER
+    at: float = 0.0
+    order: int = 0
+
+
+class Match(Value, frozen=True, kw_only=True):
+    """A recalled passage with its score, which is the sum of the parts that follow it.
+
+    `replaces` contains retired passages that match too and that this one replaces, oldest first.
+    If one of them matches better than the passage, the score is that of the retired one.
+    """
+
+    passage: Passage
+    score: float
+    words: float = 0.0
+    grams: float = 0.0
+    neighbour: float = 0.0
+    window: float = 0.0
+    replaces: tuple[Passage, ...] = ()
+
+
 class Candidate(Value, frozen=True, kw_only=True):
     """Recalled evidence with its score and the evidence that superseded it, if any.
 

@@ -11,6 +11,8 @@ from acc.domain.value_objects.memory import (
     Compression,
     ConversationTurn,
     Evidence,
+    Match,
+    Passage,
     Qualification,
     TurnSignal,
     TurnTrace,
@@ -96,6 +98,47 @@ class ReportingStorePort(Protocol):
 
     def drain_notes(self) -> tuple[str, ...]:
         """Return and clear the notes about failures since the last call."""
+        ...
+
+
+class RecallIndexPort(Protocol):
+    """The passages of one memory of one session, found by a query.
+
+    The cost of a call is bounded: it does not depend on other sessions, and hardly on the number of
+    passages.
+    """
+
+    async def add(self, passages: Sequence[Passage]) -> None:
+        """Store passages in the order of the conversation; a known id keeps its first text."""
+        ...
+
+    async def search(self, query: str, *, limit: int) -> tuple[Match, ...]:
+        """Return at most `limit` matches, best first, then newest first.
+
+        A match shares terms with the query, or is near a passage that does. A retired passage is
+        not returned, except in `replaces` of the passage that replaced it.
+        """
+        ...
+
+    async def get(self, ids: Sequence[str]) -> tuple[Passage, ...]:
+        """Return the passages with these ids in the order of the conversation, retired or not."""
+        ...
+
+    async def neighbours(
+        self, passage_id: str, *, before: int = 0, after: int = 0
+    ) -> tuple[Passage, ...]:
+        """Return a passage with so many passages before and after it, retired ones left out.
+
+        The passage itself is returned even if it is retired. Nothing for an unknown id.
+        """
+        ...
+
+    async def retire(self, ids: Sequence[str], *, replaced_by: str = "") -> None:
+        """Hide passages from search; matches of them count for the passage that replaces them.
+
+        A replacement may be retired later, then its own replacement takes its place. InvalidInput
+        for an unknown id, or for a passage that would replace itself; nothing changes then.
+        """
         ...
 
 

@@ -141,11 +141,17 @@ class SessionStorePort(Protocol):
         key: SessionKey,
         *,
         after: int = 0,
+        before: int | None = None,
         limit: int | None = None,
         kinds: Collection[EventKind] | None = None,
         run_id: str = "",
+        newest_first: bool = False,
     ) -> tuple[Event, ...]:
-        """Return stored events in order that match all filters."""
+        """Return stored events in order that match all filters.
+
+        Numbers are above `after` and below `before`. With `newest_first` the order is reversed, so
+        that `limit` selects the newest; the cost then depends on the limit, not on the session.
+        """
         ...
 
     async def newest(self, key: SessionKey, *, kind: EventKind, author: str) -> Event | None:

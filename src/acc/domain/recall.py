@@ -1,0 +1,372 @@
+"""Terms of a text, and the ranking of the passages of a conversation by them.
+
+The score of a passage is BM25 over stemmed words, plus BM25 over character n-grams, plus a share
+of the score of its best neighbour, plus BM25 over the window of messages around it. Messages are
+short, so a term counts once for each passage.
+
+Japanese and Chinese have no spaces: kanji are split into single characters and overlapping pairs,
+katakana into whole runs, and n-grams are pairs of characters.
+"""
+
+import re
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
+from heapq import nlargest
+from itertools import chain
+from math import log
+from typing import NamedTuple, Protocol
+
+from acc.domain.language import STOPWORDS, omit_middle
+from acc.domain.text import normalize_text
+
+#: Weights of the parts of a score; the weight of the words is 1.
+GRAM_WEIGHT = 0.5
+NEIGHBOUR_WEIGHT = 0.35
+WINDOW_WEIGHT = 1.0
+#: Messages before and after a passage that form its window.
+WINDOW_DISTANCE = 3
+_K1 = 1.2
+_B = 0.4
+#: Maximum number of terms of a query.
+_MAX_QUERY_WORDS = 48
+_MAX_QUERY_GRAMS = 48
+#: Maximum number of postings scored for the words and for the n-grams of a query. The rarest terms
+#: come first; of the last list the newest postings are scored.
+_MAX_WORD_POSTINGS = 3_000
+_MAX_GRAM_POSTINGS = 2_000
+#: Minimum number of the best passages whose surroundings are scored too.
+_MIN_SEEDS = 32
+#: Maximum number of retired passages that are ranked in addition.
+_MAX_RETIRED = 128
+#: Positions are stored in four bytes.
+MAX_POSITION = 2**32 - 1
+#: Longest length of a passage that is distinguished, in terms. It is stored in one byte.
+MAX_LENGTH = 255
+_GRAM_LENGTH = 4
+_CACHE_SIZE = 4_096
+_KANJI = "\u3400-\u9fff\uf900-\ufaff々〆ヶ"
+_KATAKANA = "\u30a1-\u30f5\u30f7-\u30fa\u30fc"
+_HIRAGANA = "\u3041-\u3096"
+_HANGUL = "\uac00-\ud7a3"
+_UNSPACED = f"{_KANJI}{_KATAKANA}{_HIRAGANA}"
+_LETTER = f"[^\\W_{_UNSPACED}{_HANGUL}]"
+_TOKEN = re.compile(f"[{_UNSPACED}]+|[{_HANGUL}]+|{_LETTER}+(?:['’]{_LETTER}+)*")
+_RUN = re.compile(f"[{_KANJI}]+|[{_KATAKANA}]+")
+_IS_UNSPACED = re.compile(f"[{_UNSPACED}]")
+_IS_KANJI = re.compile(f"[{_KANJI}]")
+_IS_HANGUL = re.compile(f"[{_HANGUL}]")
+#: Marks words, which have the same form as n-grams otherwise, and the beginning of a word.
+_WORD_MARK = "="
+_START_MARK = "_"
+
+
+class Stemmer(Protocol):
+    """Reduces the forms of a word to one."""
+
+    def stem(self, word: str) -> str:
+        """Return the stem of a word in lower case."""
+        ...
+
+
+class Token(NamedTuple):
+    """A word, or a run of text without spaces, as the terms that an index contains."""
+
+    words: tuple[str, ...]
+    grams: tuple[str, ...]
+
+
+class TermExtractor:
+    """Splits texts into the terms of a recall index."""
+
+    def __init__(self, stemmer: Stemmer) -> None:
+        self._stemmer = stemmer
+        self._cached_word = lru_cache(maxsize=_CACHE_SIZE)(self._word)
+
+    def terms(self, text: str) -> frozenset[str]:
+        """Return the different terms of a text, words and n-grams."""
+        tokens = self.tokens(text)
+        return frozenset([term for token in tokens for part in token for term in part])
+
+    def tokens(self, text: str) -> list[Token]:
+        """Return the tokens of a text in order, without stop words and repeated tokens."""
+        found = dict.fromkeys(_TOKEN.findall(normalize_text(omit_middle(text)).casefold()))
+        tokens: list[Token] = []
+        for name in found:
+            if name in STOPWORDS:
+                continue
+            if _IS_UNSPACED.match(name):
+                tokens.append(Token(_unspaced_words(name), _grams(name, 2)))
+            else:
+                tokens.append(self._cached_word(name))
+        return tokens
+
+    def _word(self, name: str) -> Token:
+        if _IS_HANGUL.match(name):
+            return Token((_WORD_MARK + name,), _grams(name, 2))
+        word = name.replace("’", "'").removesuffix("'s")
+        stem = self._stemmer.stem(word) if word.isascii() else word
+        if len(word) < _GRAM_LENGTH:
+            return Token((_WORD_MARK + stem,), ())
+        return Token((_WORD_MARK + stem,), _grams(_START_MARK + word, _GRAM_LENGTH))
+
+
+def _grams(text: str, length: int) -> tuple[str, ...]:
+    last = max(len(text) - length, 0)
+    return tuple([text[start : start + length] for start in range(last + 1)])
+
+
+def _unspaced_words(text: str) -> tuple[str, ...]:
+    words: list[str] = []
+    for run in _RUN.findall(text):
+        if not _IS_KANJI.match(run):
+            words.append(_WORD_MARK + run)
+            continue
+        words.extend([_WORD_MARK + character for character in run])
+        words.extend([_WORD_MARK + run[start : start + 2] for start in range(len(run) - 1)])
+    return tuple(words)
+
+
+class PostingsReader(Protocol):
+    """The postings of one memory. Its passages are numbered from 0 in order of conversation."""
+
+    @property
+    def size(self) -> int:
+        """Return the number of passages."""
+        ...
+
+    @property
+    def mean_length(self) -> float:
+        """Return the mean number of terms of a passage."""
+        ...
+
+    def lengths(self) -> Sequence[int]:
+        """Return the number of terms of every passage, at most MAX_LENGTH."""
+        ...
+
+    def postings(self, terms: Collection[str]) -> Mapping[str, Sequence[int]]:
+        """Return the ascending positions of the passages that contain each term, if any."""
+        ...
+
+
+class Ranked(NamedTuple):
+    """The position of a passage, its score, and the parts of the score."""
+
+    position: int
+    score: float
+    words: float
+    grams: float
+    neighbour: float
+    window: float
+
+
+class _Weighted(NamedTuple):
+    """A term with its weight and positions."""
+
+    weight: float
+    positions: Sequence[int]
+
+
+def rank(
+    tokens: Sequence[Token], reader: PostingsReader, *, limit: int, retired: Collection[int] = ()
+) -> list[Ranked]:
+    """Return the best passages for the tokens of a query, the best first, then the newest.
+
+    If there are enough, `limit` of them are not retired. The cost is bounded: passages that match
+    only through frequent terms are found among the newest.
+    """
+    tokens = _shorten(tokens)
+    words = reader.postings(dict.fromkeys([word for token in tokens for word in token.words]))
+    grams = reader.postings(_gram_terms(tokens, words))
+    word_terms = _weigh(words, reader.size, 1.0)
+    sums: dict[int, float] = {}
+    unread = _accumulate(sums, word_terms, _MAX_WORD_POSTINGS)
+    word_sums = dict(sums)
+    _accumulate(sums, _weigh(grams, reader.size, GRAM_WEIGHT), _MAX_GRAM_POSTINGS)
+    if not sums:
+        return []
+    lengths = reader.lengths()
+    # The weight of a term is divided by `norm + slope * length`.
+    norm = (1 + _K1 * (1 - _B)) / (_K1 + 1)
+    slope = _K1 * _B / (_K1 + 1) / max(reader.mean_length, 1.0)
+    bases = {
+        position: total / (norm + slope * lengths[position]) for position, total in sums.items()
+    }
+    spare = min(sum([position in bases for position in retired]), _MAX_RETIRED)
+    seeds = nlargest(max(_MIN_SEEDS, limit) + spare, bases, key=bases.__getitem__)
+    area = _Area(seeds, reader.size)
+    for term, first in unread:
+        for position in area.positions_of(term.positions):
+            if position < first:
+                word_sums[position] = word_sums.get(position, 0.0) + term.weight
+                sums[position] = sums.get(position, 0.0) + term.weight
+                bases[position] = sums[position] / (norm + slope * lengths[position])
+    windows = _window_scores(word_terms, area)
+    neighbours = _neighbour_scores(bases, area.members)
+    scores = {
+        position: bases.get(position, 0.0) + neighbours[position] + windows.get(position, 0.0)
+        for position in area.members
+    }
+    # Two sorts by numbers are several times faster than one sort by pairs.
+    best = sorted(scores, reverse=True)
+    best.sort(key=scores.__getitem__, reverse=True)
+    ranked: list[Ranked] = []
+    missing = limit
+    for position in best:
+        if missing == 0 or scores[position] <= 0:
+            break
+        by_words = word_sums.get(position, 0.0) / (norm + slope * lengths[position])
+        by_grams = bases.get(position, 0.0) - by_words
+        parts = (by_words, by_grams, neighbours[position], windows.get(position, 0.0))
+        ranked.append(Ranked(position, scores[position], *parts))
+        missing -= position not in retired
+    return ranked
+
+
+#: Share of a term's weight by the number of messages in the window that contain it.
+_WINDOW_SHARES = tuple(
+    WINDOW_WEIGHT * count * (_K1 + 1) / (count + _K1) for count in range(2 * WINDOW_DISTANCE + 2)
+)
+
+
+def _shorten(tokens: Sequence[Token]) -> Sequence[Token]:
+    """Return the first and the last tokens of a long query, which mostly contain the question."""
+    count = sum(max(len(token.words), 1) for token in tokens)
+    if count <= _MAX_QUERY_WORDS:
+        return tokens
+    chosen: dict[int, None] = {}
+    count = 0
+    for index in range(len(tokens)):
+        place = index // 2 if index % 2 else -1 - index // 2
+        count += max(len(tokens[place].words), 1)
+        if count > _MAX_QUERY_WORDS and chosen:
+            break
+        chosen[place % len(tokens)] = None
+    return [tokens[place] for place in sorted(chosen)]
+
+
+def _gram_terms(tokens: Sequence[Token], words: Mapping[str, Sequence[int]]) -> list[str]:
+    """Return the n-grams to search for: those of the tokens with the rarest words."""
+
+    def frequency(token: Token) -> int:
+        return min([len(words.get(word, ())) for word in token.words], default=0)
+
+    grams = dict.fromkeys([gram for token in sorted(tokens, key=frequency) for gram in token.grams])
+    return list(grams)[:_MAX_QUERY_GRAMS]
+
+
+def _weigh(postings: Mapping[str, Sequence[int]], size: int, weight: float) -> list[_Weighted]:
+    """Return the terms with their inverse document frequencies, the rarest first."""
+    terms: list[_Weighted] = []
+    for positions in postings.values():
+        count = len(positions)
+        terms.append(_Weighted(weight * log(1 + (size - count + 0.5) / (count + 0.5)), positions))
+    terms.sort(key=lambda term: len(term.positions))
+    return terms
+
+
+def _accumulate(
+    sums: dict[int, float], terms: Iterable[_Weighted], allowance: int
+) -> list[tuple[_Weighted, int]]:
+    """Add the weights of terms to their passages; at most `allowance` postings are read.
+
+    Return the terms that were not read completely, with the first position that was read.
+    """
+    unread: list[tuple[_Weighted, int]] = []
+    for term in terms:
+        weight, positions = term
+        if len(positions) > allowance:
+            positions = positions[len(positions) - allowance :]
+            unread.append((term, positions[0] if allowance else MAX_POSITION))
+        allowance -= len(positions)
+        for position in positions:
+            sums[position] = sums.get(position, 0.0) + weight
+    return unread
+
+
+class _Area:
+    """The best passages with their surroundings."""
+
+    def __init__(self, seeds: Sequence[int], size: int) -> None:
+        self.members: set[int] = set()
+        for seed in seeds:
+            first, last = seed - WINDOW_DISTANCE, seed + WINDOW_DISTANCE
+            self.members.update(range(max(first, 0), min(last + 1, size)))
+        #: Ranges of positions that have an influence on the members.
+        self._ranges: list[tuple[int, int]] = []
+        for seed in sorted(seeds):
+            first, last = seed - 2 * WINDOW_DISTANCE, seed + 2 * WINDOW_DISTANCE
+            if self._ranges and first <= self._ranges[-1][1]:
+                self._ranges[-1] = (self._ranges[-1][0], last)
+            else:
+                self._ranges.append((first, last))
+
+    def positions_of(self, positions: Sequence[int]) -> Sequence[int]:
+        """Return those of ascending positions that have an influence on the area."""
+        if len(positions) <= 2 * len(self._ranges):
+            return positions
+        found: list[int] = []
+        start = 0
+        for first, last in self._ranges:
+            start = bisect_left(positions, first, start)
+            end = bisect_right(positions, last, start)
+            found.extend(positions[start:end])
+            start = end
+        return found
+
+
+def _neighbour_scores(bases: Mapping[int, float], members: Iterable[int]) -> dict[int, float]:
+    """Return what passages gain from the best of the two passages before and after them."""
+    get = bases.get
+    return {
+        n: NEIGHBOUR_WEIGHT
+        * max(get(n - 2, 0.0), get(n - 1, 0.0), get(n + 1, 0.0), get(n + 2, 0.0))
+        for n in members
+    }
+
+
+def _window_scores(terms: Iterable[_Weighted], area: _Area) -> dict[int, float]:
+    """Return the BM25 score of the windows of all passages in the area, without length norm."""
+    scores: dict[int, float] = {}
+    members = area.members
+    for weight, positions in terms:
+        windows = [
+            range(position - WINDOW_DISTANCE, position + WINDOW_DISTANCE + 1)
+            for position in area.positions_of(positions)
+        ]
+        shares = [weight * share for share in _WINDOW_SHARES]
+        for member, count in Counter(chain.from_iterable(windows)).items():
+            if member in members:
+                scores[member] = scores.get(member, 0.0) + shares[count]
+    return scores
+
+
+class Selected(NamedTuple):
+    """A ranked passage at the position of its replacement, and the retired ones it replaces."""
+
+    position: int
+    ranked: Ranked
+    replaces: tuple[int, ...]
+
+
+def select(
+    ranked: Sequence[Ranked], replacements: Mapping[int, int | None], *, limit: int
+) -> list[Selected]:
+    """Return at most `limit` passages; a retired one counts for its replacement, if any.
+
+    `replacements` maps the positions of retired passages to passages that are not retired.
+    """
+    chosen: dict[int, Ranked] = {}
+    replaced: dict[int, list[int]] = {}
+    for item in ranked:
+        position = replacements.get(item.position, item.position)
+        if position is None or (position not in chosen and len(chosen) >= limit):
+            continue
+        chosen.setdefault(position, item)
+        if position != item.position:
+            replaced.setdefault(position, []).append(item.position)
+    return [
+        Selected(position, item, tuple(sorted(replaced.get(position, ()))))
+        for position, item in chosen.items()
+    ]
