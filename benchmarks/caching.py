@@ -12,6 +12,7 @@ import random
 import re
 from collections.abc import Sequence
 from os.path import commonprefix
+from typing import Literal
 
 import msgspec
 
@@ -88,7 +89,7 @@ def cost(texts: Sequence[str]) -> tuple[float, float]:
     return total - cached * (1 - CACHED_PRICE), cached / total
 
 
-async def converse(memory: str) -> list[ModelRequest]:
+async def converse(memory: Literal["transcript", "acc"]) -> list[ModelRequest]:
     model = Agenda()
     instruction = " ".join(sentence(seeded(n), 25) for n in range(12))
     agent = Agent(name="clerk", model=model, instruction=instruction, tools=[search], memory=memory)

@@ -10,6 +10,7 @@ Run it: python examples/delegator.py
 import asyncio
 import re
 from collections.abc import Callable
+from typing import Literal
 
 from acc import BaseAgent, EventKind, RouterAgent, RunContext, Runner, SequentialAgent
 from acc.testing import ScriptedModel
@@ -36,6 +37,9 @@ class Summarizer(BaseAgent):
         return f"[{self.name}] {re.split(r'(?<=[。.])', ctx.message)[0].strip()}"
 
 
+Rule = Literal["intent", "model"] | Callable[[RunContext], str]
+
+
 def by_doc_type(ctx: RunContext) -> str:
     """Choose a worker by a business rule."""
     return {"legal": "summarize_legal", "science": "summarize_scientific"}.get(
@@ -43,7 +47,7 @@ def by_doc_type(ctx: RunContext) -> str:
     )
 
 
-def delegator(by: str | Callable[[RunContext], str]) -> RouterAgent:
+def delegator(by: Rule) -> RouterAgent:
     """Return a delegator in front of the three workers."""
     return RouterAgent(
         name="summary_router",
@@ -62,7 +66,7 @@ def delegator(by: str | Callable[[RunContext], str]) -> RouterAgent:
 
 async def main() -> None:
     """Send documents through all three kinds of delegator."""
-    cases: list[tuple[str | Callable[[RunContext], str], str]] = [
+    cases: list[tuple[Rule, str]] = [
         (by_doc_type, CONTRACT),
         ("intent", CONTRACT),
         ("model", PAPER),

@@ -88,6 +88,9 @@ def test_core_layers_import_only_standard_library_and_msgspec(layer: str) -> Non
     import sys
 
     allowed = sys.stdlib_module_names | {"acc"} | ({"msgspec"} if layer == "application" else set())
+    # Type checkers know it without an installed package; at run time it is not imported.
+    if layer == "application":
+        allowed |= {"typing_extensions"}
     found: set[str] = set()
     for path in (ROOT / "src" / "acc" / layer).rglob("*.py"):
         if path.name == "base.py":
@@ -108,3 +111,18 @@ def test_lock_files_have_hashes_and_no_urls() -> None:
         lock = path.read_text()
         assert "--hash=sha256:" in lock
         assert "://" not in lock
+
+
+def test_typing_extensions_is_imported_for_type_checkers_only() -> None:
+    for path in SOURCE:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        guarded = {
+            id(node)
+            for block in ast.walk(tree)
+            if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+            for statement in block.body
+            for node in ast.walk(statement)
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module == "typing_extensions":
+                assert id(node) in guarded, path

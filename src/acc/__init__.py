@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from acc.adapters.evaluation.rubric_judge import RubricJudge as RubricJudge
     from acc.application.agents.base import BaseAgent as BaseAgent
+    from acc.application.agents.callbacks import Plugin as Plugin
     from acc.application.agents.graph import Edge as Edge, GraphAgent as GraphAgent
     from acc.application.agents.llm import Agent as Agent, LlmAgent as LlmAgent
+    from acc.application.agents.output import PartialOutput as PartialOutput
     from acc.application.agents.remote import RemoteAgent as RemoteAgent
     from acc.application.agents.router import RouterAgent as RouterAgent
     from acc.application.agents.workflow import (
@@ -22,14 +24,21 @@ if TYPE_CHECKING:
         RetrievalMemory as RetrievalMemory,
         TranscriptMemory as TranscriptMemory,
     )
-    from acc.application.runtime.context import RunContext as RunContext, RunResult as RunResult
+    from acc.application.runtime.agent_memory import MemoryName as MemoryName
+    from acc.application.runtime.context import RunContext as RunContext
+    from acc.application.runtime.result import RunResult as RunResult
     from acc.application.tools.function_tool import (
         FunctionTool as FunctionTool,
         exit_loop as exit_loop,
         tool as tool,
     )
     from acc.application.tools.mcp import McpToolset as McpToolset
-    from acc.application.tools.tool import AgentTool as AgentTool, ToolContext as ToolContext
+    from acc.application.tools.tool import (
+        AgentTool as AgentTool,
+        BaseTool as BaseTool,
+        ToolContext as ToolContext,
+    )
+    from acc.application.tools.toolset import Toolset as Toolset
     from acc.application.use_cases.live_multi_agent_evaluation import (
         LiveMultiAgentEvaluationUseCase as LiveMultiAgentEvaluationUseCase,
     )
@@ -45,14 +54,17 @@ if TYPE_CHECKING:
         InvalidTree as InvalidTree,
         ModelFailed as ModelFailed,
         ModelOutputInvalid as ModelOutputInvalid,
+        ModelRetry as ModelRetry,
         NoRoute as NoRoute,
         NothingPending as NothingPending,
+        OutputUnavailable as OutputUnavailable,
         RemoteFailed as RemoteFailed,
         RunTimedOut as RunTimedOut,
         SessionBusy as SessionBusy,
         SessionWaiting as SessionWaiting,
         StateConflict as StateConflict,
         StorageFailed as StorageFailed,
+        ToolFailed as ToolFailed,
         TransferLoop as TransferLoop,
     )
     from acc.domain.value_objects.approval import (
@@ -97,6 +109,7 @@ if TYPE_CHECKING:
     from acc.ports.outbound.model_ports import (
         ModelRequest as ModelRequest,
         ModelResponse as ModelResponse,
+        ToolSpec as ToolSpec,
     )
 
 #: The public names by the module that defines them. Type checkers use the block above, which
@@ -104,17 +117,22 @@ if TYPE_CHECKING:
 _PUBLIC_NAMES = {
     "acc.adapters.evaluation.rubric_judge": ("RubricJudge",),
     "acc.application.agents.base": ("BaseAgent",),
+    "acc.application.agents.callbacks": ("Plugin",),
     "acc.application.agents.graph": ("Edge", "GraphAgent"),
     "acc.application.agents.llm": ("Agent", "LlmAgent"),
+    "acc.application.agents.output": ("PartialOutput",),
     "acc.application.agents.remote": ("RemoteAgent",),
     "acc.application.agents.router": ("RouterAgent",),
     "acc.application.agents.workflow": ("LoopAgent", "ParallelAgent", "SequentialAgent"),
     "acc.application.memory.acc": ("AccMemory",),
     "acc.application.memory.baselines": ("OracleMemory", "RetrievalMemory", "TranscriptMemory"),
-    "acc.application.runtime.context": ("RunContext", "RunResult"),
+    "acc.application.runtime.agent_memory": ("MemoryName",),
+    "acc.application.runtime.context": ("RunContext",),
+    "acc.application.runtime.result": ("RunResult",),
     "acc.application.tools.function_tool": ("FunctionTool", "exit_loop", "tool"),
     "acc.application.tools.mcp": ("McpToolset",),
-    "acc.application.tools.tool": ("AgentTool", "ToolContext"),
+    "acc.application.tools.tool": ("AgentTool", "BaseTool", "ToolContext"),
+    "acc.application.tools.toolset": ("Toolset",),
     "acc.application.use_cases.live_multi_agent_evaluation": ("LiveMultiAgentEvaluationUseCase",),
     "acc.bootstrap.agents": ("Runner",),
     "acc.bootstrap.evaluation": ("make_agent",),
@@ -128,14 +146,17 @@ _PUBLIC_NAMES = {
         "InvalidTree",
         "ModelFailed",
         "ModelOutputInvalid",
+        "ModelRetry",
         "NoRoute",
         "NothingPending",
+        "OutputUnavailable",
         "RemoteFailed",
         "RunTimedOut",
         "SessionBusy",
         "SessionWaiting",
         "StateConflict",
         "StorageFailed",
+        "ToolFailed",
         "TransferLoop",
     ),
     "acc.domain.value_objects.approval": (
@@ -159,7 +180,7 @@ _PUBLIC_NAMES = {
     "acc.domain.value_objects.memory": ("ConversationTurn", "TurnSignal"),
     "acc.domain.value_objects.run": ("CallContext", "Grant", "RunConfig", "RunStatus"),
     "acc.ports.outbound.memory_ports": ("MemoryPort", "MemoryView"),
-    "acc.ports.outbound.model_ports": ("ModelRequest", "ModelResponse"),
+    "acc.ports.outbound.model_ports": ("ModelRequest", "ModelResponse", "ToolSpec"),
 }
 _MODULES = {name: module for module, names in _PUBLIC_NAMES.items() for name in names}
 

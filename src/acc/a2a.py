@@ -32,6 +32,8 @@ except ModuleNotFoundError as error:
 from acc.application.a2a.card_builder import PROTOCOL_VERSIONS
 from acc.application.a2a.requests import ServerLimits
 from acc.application.agents.base import BaseAgent
+from acc.application.agents.callbacks import Plugin
+from acc.application.runtime.type_variables import AnyDepsT
 from acc.bootstrap.a2a import ServeOptions, card_signer, make_server
 from acc.bootstrap.a2a_client import make_receiver, receive_notifications
 from acc.domain.value_objects.endpoint import check_remote_url
@@ -66,7 +68,7 @@ __all__ = [
 
 
 def create_app(
-    agent: BaseAgent,
+    agent: BaseAgent[AnyDepsT],
     *,
     public_url: str = "http://127.0.0.1:8000",
     store: str | Path = "memory",
@@ -83,6 +85,8 @@ def create_app(
     protocol_versions: Sequence[str] = PROTOCOL_VERSIONS,
     deduplicate: bool = True,
     anonymous_listing: bool = False,
+    deps: AnyDepsT | None = None,
+    plugins: Sequence[Plugin[AnyDepsT]] = (),
 ) -> A2AServer:
     """Return an ASGI application that serves an agent over A2A.
 
@@ -105,6 +109,8 @@ def create_app(
         protocol_versions: The A2A versions that are served.
         deduplicate: Whether a message with a known id returns the existing task.
         anonymous_listing: Whether anonymous callers may list tasks.
+        deps: Dependencies of all runs, as `ctx.deps`.
+        plugins: Callbacks for all agents.
     """
     check_remote_url(public_url)
     return make_server(
@@ -125,5 +131,7 @@ def create_app(
             protocol_versions=protocol_versions,
             deduplicate=deduplicate,
             anonymous_listing=anonymous_listing,
+            deps=deps,
+            plugins=plugins,
         ),
     )

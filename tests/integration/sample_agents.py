@@ -48,7 +48,7 @@ class CommandAgent(BaseAgent):
             answer = await ctx.request_input(rest or "What shall it be?")
             return f"you answered {answer.value}"
         if verb == "login":
-            await ctx.ask("Sign in at the shop.", kind=RequestKind.AUTHORIZATION)
+            await ctx.ask_with_request("Sign in at the shop.", kind=RequestKind.AUTHORIZATION)
             return "signed in"
         if verb == "fail":
             raise RuntimeError(f"the database password is {rest}")

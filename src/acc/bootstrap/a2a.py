@@ -14,6 +14,8 @@ from acc.application.a2a.intake import input_modes
 from acc.application.a2a.requests import ServerLimits
 from acc.application.a2a.webhook_retries import PushDelivery
 from acc.application.agents.base import BaseAgent
+from acc.application.agents.callbacks import Plugin
+from acc.application.agents.dependencies import check_deps, required_deps
 from acc.application.use_cases.diagnose_server import DiagnoseServerUseCase
 from acc.application.use_cases.serve_a2a import ServeA2AUseCase
 from acc.bootstrap.agents import Runner, check_models, make_services, make_stores
@@ -60,6 +62,8 @@ class ServeOptions:
     protocol_versions: Sequence[str] = PROTOCOL_VERSIONS
     deduplicate: bool = True
     anonymous_listing: bool = False
+    deps: object = None
+    plugins: Sequence[Plugin] = ()
 
 
 def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2AServer":
@@ -75,7 +79,15 @@ def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2ASe
     requires_auth = options.verifier is not None
     check_models(agent)
     services = make_services(store=options.store, allow=options.allow)
-    runner = Runner(agent, app_name=agent.name, services=services, config=options.config)
+    check_deps(required_deps(agent), options.deps)
+    runner = Runner(
+        agent,
+        app_name=agent.name,
+        services=services,
+        config=options.config,
+        deps=options.deps,
+        plugins=options.plugins,
+    )
     tasks, storage = make_task_store(options.store, services.sessions, services.clock, agent.name)
     serve = ServeA2AUseCase(
         runner,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO, cast
 
 from acc.application.agents.base import BaseAgent
+from acc.application.agents.callbacks import Plugin
 from acc.application.agents.validation import validate_names
 from acc.application.memory.acc import DEFAULT_BUDGET_TOKENS
 from acc.application.memory.baselines import DEFAULT_WINDOW_TOKENS
@@ -14,6 +15,7 @@ from acc.application.memory.registry import check_agent_memory, is_acc
 from acc.application.runtime.agent_memory import MAX_CACHED_MEMORIES, MemoryCache
 from acc.application.runtime.run import Services
 from acc.application.runtime.runner import SessionRunner
+from acc.application.runtime.type_variables import AnyDepsT, AnyOutputT
 from acc.bootstrap.mcp import LazyMcpConnections
 from acc.bootstrap.memory import RULES, compressor_name, make_memory, token_counter
 from acc.bootstrap.models import (
@@ -39,18 +41,20 @@ if TYPE_CHECKING:
 GraphFormat = Literal["mermaid", "svg"]
 
 
-class Runner(SessionRunner):
+class Runner(SessionRunner[AnyDepsT, AnyOutputT]):
     """Runs an agent tree for the sessions of an application.
 
     `store` is "memory", the path of a SQLite file, or a pair of your own stores for sessions and
     artifacts. `models` defines model names in addition to "embedded" and those of providers, such
     as "openai:gpt-5.2". `max_cached_memories` is the number of memories, one for each agent and
-    session, that stay in the process; others are restored from the store.
+    session, that stay in the process; others are restored from the store. `deps` are the
+    dependencies of runs that are started without their own. `plugins` have callbacks for all
+    agents.
     """
 
     def __init__(
         self,
-        agent: BaseAgent,
+        agent: BaseAgent[AnyDepsT, AnyOutputT],
         *,
         app_name: str = "app",
         store: "str | Path | tuple[SessionStorePort, ArtifactStorePort]" = "memory",
@@ -58,6 +62,8 @@ class Runner(SessionRunner):
         models: Mapping[str, LanguageModelPort] | None = None,
         max_cached_memories: int = MAX_CACHED_MEMORIES,
         services: Services | None = None,
+        deps: AnyDepsT | None = None,
+        plugins: Sequence[Plugin[AnyDepsT]] = (),
     ) -> None:
         if services is None and isinstance(agent, BaseAgent):
             check_names(agent, own_models=models or {})
@@ -67,6 +73,8 @@ class Runner(SessionRunner):
             services=services
             or make_services(store=store, models=models, max_cached_memories=max_cached_memories),
             config=config,
+            deps=deps,
+            plugins=plugins,
         )
 
 

@@ -45,6 +45,7 @@ _DETAIL_KINDS = frozenset(
         EventKind.MODEL_REQUEST,
         EventKind.INPUT,
         EventKind.INPUT_REQUIRED,
+        EventKind.PARTIAL_OUTPUT,
         EventKind.SNAPSHOT,
     }
 )

@@ -21,6 +21,8 @@ AccError                     internal
 │   └── TransferLoop         transfer_loop         too many transfers; names the path
 ├── ModelFailed              model_failed          a model call failed
 ├── ModelOutputInvalid       model_output_invalid  a model repeatedly returned invalid output
+├── OutputUnavailable        output_unavailable    a run has no output of the agent's type
+├── ToolFailed               tool_failed           a tool failed more often than its bound
 ├── AgentFailed              agent_failed          the code of an agent raised an exception
 │   └── BranchFailed         branch_failed         every branch of a parallel agent failed
 ├── GraphStuck               graph_stuck           a join waits for an input that cannot arrive
@@ -279,6 +281,32 @@ class ModelOutputInvalid(AccError):
         )
         self.agent = agent
         self.fault = fault
+
+
+class OutputUnavailable(AccError):
+    """A run without an output of the agent's output type."""
+
+    code = "output_unavailable"
+
+
+class ToolFailed(AccError):
+    """A tool failed more often in a row than its `retries` allow, or with a programming error."""
+
+    code = "tool_failed"
+
+    def __init__(self, tool: str, fault: str, attempts: int) -> None:
+        times = "once" if attempts == 1 else f"{attempts} times in a row"
+        super().__init__(f"tool {tool!r} failed {times}: {fault}")
+        self.tool = tool
+        self.fault = fault
+        self.attempts = attempts
+
+
+class ModelRetry(Exception):
+    """Raised by a tool: the model gets the message and may call the tool again.
+
+    It is not an error of the run. Each time counts as a failed attempt of the tool.
+    """
 
 
 class AgentFailed(AccError):

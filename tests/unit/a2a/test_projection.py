@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from server_harness import (
@@ -404,7 +404,11 @@ async def test_appended_chunks_are_joined_and_an_empty_chunk_fails(
 async def test_empty_memory_is_reported_as_0_and_no_memory_is_not_reported(
     harness: ServerHarness,
 ) -> None:
-    for memory, first in (("transcript", {"tokens": 0}), (None, None)):
+    cases: tuple[tuple[Literal["transcript"] | None, Any], ...] = (
+        ("transcript", {"tokens": 0}),
+        (None, None),
+    )
+    for memory, first in cases:
         agent = Agent(name="desk", model=ScriptedModel("one", "two"), memory=memory)
         async with harness.open(agent) as serve:
             task = await send(serve, "hello")

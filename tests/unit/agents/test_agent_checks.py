@@ -177,7 +177,11 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         "'r': 'b' is not a sub-agent",
     ),
     "a router by magic": (
-        lambda: RouterAgent(name="r", sub_agents=[says("a", description="x")], by="magic"),
+        lambda: RouterAgent(
+            name="r",
+            sub_agents=[says("a", description="x")],
+            by="magic",  # type: ignore[arg-type]
+        ),
         "'r': by .* got 'magic'",
     ),
     "a router to the undescribed": (

@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
-from agent_support import Does, Writes, events_of_kind, messages, says, turn
+from agent_support import WHO, Does, Writes, events_of_kind, messages, says, turn
 
 from acc import (
     Agent,
@@ -114,13 +115,27 @@ async def test_custom_agent_may_answer_with_say() -> None:
     assert (await turn(Quiet(name="q"))).text == "said"
 
 
-async def test_custom_agent_must_return_text() -> None:
-    class Counts(BaseAgent):
-        async def run(self, ctx: RunContext) -> str:
-            return 42  # type: ignore[return-value] # what a quickly written agent does
+async def test_custom_agent_may_return_a_value_which_is_stored_as_json() -> None:
+    @dataclass
+    class Count:
+        words: int
 
-    with pytest.raises(InvalidInput, match="'c' returned int; expected str"):
-        await turn(Counts(name="c"))
+    class Counts(BaseAgent[object, Count]):
+        async def run(self, ctx: RunContext) -> Count:
+            return Count(words=len(ctx.message.split()))
+
+    result = await Runner(Counts(name="c")).run(**WHO, message="one two")
+    assert result.text == '{"words":2}'
+    assert result.output == Count(words=2)
+
+
+async def test_custom_agent_must_return_a_value_that_fits_json() -> None:
+    class Careless(BaseAgent):
+        async def run(self, ctx: RunContext) -> object:
+            return object()
+
+    with pytest.raises(InvalidInput, match="'c' returned object; expected str"):
+        await turn(Careless(name="c"))
 
 
 async def test_custom_agent_runs_agent_with_own_message() -> None:

@@ -321,13 +321,16 @@ async def test_model_callbacks_may_return_text() -> None:
     assert (result.text, result.state, unused.requests) == ("canned", {"said": "canned"}, [])
     after = Agent(name="a", model=ScriptedModel("x"), after_model_callback=canned)
     assert (await turn(after)).text == "canned"
-    odd = Agent(name="a", model=ScriptedModel("x"), after_model_callback=lambda c, a: {"a": 1})
+    answer_with_dict: Any = lambda ctx, answer: {"a": 1}  # noqa: E731
+    odd = Agent(name="a", model=ScriptedModel("x"), after_model_callback=answer_with_dict)
     with pytest.raises(AgentFailed, match="after_model_callback returned dict"):
         await turn(odd)
 
 
 async def test_failing_model_callback_fails_the_agent() -> None:
-    agent = Agent(name="a", model=ScriptedModel("x"), before_model_callback=lambda c, p: 1 // 0)
+    agent = Agent(
+        name="a", model=ScriptedModel("x"), before_model_callback=lambda c, p: str(1 // 0)
+    )
     with pytest.raises(AgentFailed, match="agent 'a' failed: ZeroDivisionError"):
         await turn(agent)
 

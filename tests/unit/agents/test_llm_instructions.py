@@ -6,7 +6,7 @@ import pytest
 from agent_support import Does, Writes, turn
 
 from acc import Agent, RunContext, Runner, SequentialAgent
-from acc.application.agents.llm import placeholders
+from acc.application.agents.instructions import placeholders
 from acc.domain.errors import AgentFailed, InvalidInput, StateMissing
 from acc.testing import ScriptedModel
 

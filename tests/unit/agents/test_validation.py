@@ -1,6 +1,14 @@
 import pytest
 
-from acc import Agent, AgentTool, InvalidInput, RouterAgent, Runner, SequentialAgent
+from acc import (
+    Agent,
+    AgentTool,
+    InvalidInput,
+    MemoryName,
+    RouterAgent,
+    Runner,
+    SequentialAgent,
+)
 from acc.testing import ScriptedModel
 
 
@@ -33,7 +41,7 @@ def test_runner_rejects_an_unknown_model_of_a_router() -> None:
 
 
 async def test_runner_accepts_the_models_of_the_application() -> None:
-    agent = Agent(name="a", model="mine", memory="acc:mine")
+    agent = Agent(name="a", model="mine", memory=MemoryName("acc:mine"))
     models = {"mine": ScriptedModel("{}", "Hello.", repeat=True)}
     runner = Runner(agent, models=models)
     await runner.aclose()

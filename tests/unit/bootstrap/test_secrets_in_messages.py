@@ -4,7 +4,7 @@ from typing import Literal
 
 import pytest
 
-from acc import Agent, InvalidInput, Runner
+from acc import Agent, InvalidInput, MemoryName, Runner
 from acc.a2a import create_app
 from acc.bootstrap.agents import draw_graph
 from acc.domain.value_objects.endpoint import redact_secrets
@@ -14,7 +14,7 @@ from acc.domain.value_objects.endpoint import redact_secrets
     "agent",
     [
         Agent(name="a", model="http://user:pass-word@127.0.0.1:1/v1"),
-        Agent(name="a", memory="redis://user:pass-word@host/0"),
+        Agent(name="a", memory=MemoryName("redis://user:pass-word@host/0")),
     ],
     ids=["model", "memory"],
 )
@@ -27,7 +27,7 @@ def test_unknown_name_is_reported_without_its_password(agent: Agent) -> None:
 @pytest.mark.parametrize("graph_format", ["mermaid", "svg"])
 def test_drawing_has_no_password(graph_format: Literal["mermaid", "svg"]) -> None:
     url = "openai-compatible:m@http://user:pass-word@127.0.0.1:1/v1"
-    agent = Agent(name="a", model=url, memory=f"acc:{url}?key=pass-word")
+    agent = Agent(name="a", model=url, memory=MemoryName(f"acc:{url}?key=pass-word"))
     assert "pass-word" not in draw_graph(agent, graph_format)
 
 

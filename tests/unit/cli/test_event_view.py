@@ -43,6 +43,13 @@ def test_streamed_message_is_printed_once() -> None:
     assert printed(*deltas, message, end, stream=False) == "a › Hello\n"
 
 
+def test_partial_outputs_are_not_printed() -> None:
+    partial = Event(
+        kind=EventKind.PARTIAL_OUTPUT, run_id="r", author="a", parts=(Part(data={"city": "K"}),)
+    )
+    assert printed(partial) == ""
+
+
 def test_deltas_of_branches_are_printed_when_the_message_is_complete() -> None:
     delta = event(EventKind.DELTA, "Hel", branch="both.left")
     message = event(EventKind.MESSAGE, "Hello", branch="both.left")

@@ -6,7 +6,7 @@ from acc.application.agents.base import BaseAgent
 from acc.application.agents.llm import LlmAgent
 from acc.application.agents.router import RouterAgent
 from acc.application.agents.workflow import LoopAgent, SequentialAgent
-from acc.application.runtime.context import RunResult
+from acc.application.runtime.result import RunResult
 from acc.application.tools.function_tool import exit_loop, tool
 from acc.bootstrap.agents import Runner
 from acc.domain.value_objects.approval import approve, deny

@@ -22,6 +22,7 @@ from acc.application.evaluation.cost import (
     used_models,
 )
 from acc.application.evaluation.plan import EvaluationPlanner, PromptSizes, RecordedRun
+from acc.application.runtime.agent_memory import MemoryName
 from acc.bootstrap.evaluation import evaluation_sources, scenario_library
 from acc.bootstrap.models import ProviderModel
 from acc.cli.eval import EvaluationOptions, configure
@@ -34,7 +35,7 @@ TREE = SequentialAgent(
     name="desk",
     sub_agents=[
         LlmAgent(name="first", model=ProviderModel("openai:held", api_key_env="KEY")),
-        LlmAgent(name="second", model="openai:named", memory="acc:openai:writer"),
+        LlmAgent(name="second", model="openai:named", memory=MemoryName("acc:openai:writer")),
         LlmAgent(name="third"),
     ],
 )

@@ -243,8 +243,8 @@ class Bill:
 def test_schema_without_key_or_with_transfers_is_reported() -> None:
     loose = agent("a", output_schema=Order, sub_agents=[agent("b")])
     assert [text for _, _, text in findings(loose, "schemas")] == [
-        "has an output_schema but no output_key, so other agents receive its answer as text",
-        "has an output_schema but may transfer to b, which need not match it",
+        "has an output_type but no output_key, so other agents receive its answer as text",
+        "has an output_type but may transfer to b, which need not match it",
     ]
     assert rule(agent("a", output_schema=int, output_key="n"), "schemas").severity is OK
 

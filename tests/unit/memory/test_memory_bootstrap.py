@@ -6,7 +6,17 @@ from typing import Any
 import pytest
 from compressor_models import copy_statements, state_response
 
-from acc import Agent, EventKind, Runner, RunResult, acc_memory, approve, make_memory, tool
+from acc import (
+    Agent,
+    EventKind,
+    MemoryName,
+    Runner,
+    RunResult,
+    acc_memory,
+    approve,
+    make_memory,
+    tool,
+)
 from acc.adapters.evaluation.agents import MemoryAgentRunner
 from acc.adapters.reports.page_data import list_warnings
 from acc.adapters.reports.results import record_rows
@@ -40,7 +50,7 @@ async def test_agent_and_compressor_use_separate_models() -> None:
         ScriptedModel("Noted.", "Bo."),
         ScriptedModel(copy_statements, repeat=True),
     )
-    agent = Agent(name="a", model=agent_model, memory="acc:writer")
+    agent = Agent(name="a", model=agent_model, memory=MemoryName("acc:writer"))
     runner = Runner(agent, models={"writer": writer})
     await runner.run(**SESSION, message="The lead is Bo.")
     result = await runner.run(**SESSION, message="Who is the lead?")
@@ -61,7 +71,7 @@ async def test_environment_sets_compressor_of_plain_acc(
     monkeypatch.setenv(COMPRESSOR_VARIABLE, "writer")
     writer = ScriptedModel(copy_statements, repeat=True)
     for memory, asked in (("acc", 1), ("acc:rules", 1), ("transcript", 1)):
-        agent = Agent(name="a", model=ScriptedModel("Noted."), memory=memory)
+        agent = Agent(name="a", model=ScriptedModel("Noted."), memory=MemoryName(memory))
         await Runner(agent, models={"writer": writer}).run(**SESSION, message="The lead is Bo.")
         assert len(writer.requests) == asked
 
@@ -69,7 +79,7 @@ async def test_environment_sets_compressor_of_plain_acc(
 @pytest.mark.parametrize("memory", ["acc:", "acc: ", "oracle", "acc:nobody", "accx"])
 def test_unknown_memory_is_rejected_before_run(memory: str) -> None:
     with pytest.raises(InvalidInput, match="agent 'a': "):
-        Runner(Agent(name="a", model=ScriptedModel(), memory=memory))
+        Runner(Agent(name="a", model=ScriptedModel(), memory=MemoryName(memory)))
 
 
 def test_compressor_is_accepted_by_name_or_as_model() -> None:
@@ -87,7 +97,7 @@ async def test_restored_memory_does_not_call_compressor_again(tmp_path: Path) ->
     store = tmp_path / "sessions.db"
     for turn, message in enumerate(["The lead is Bo.", "The cap is 9 EUR.", "Who leads?"], start=1):
         agent_model = ScriptedModel("Noted.")
-        agent = Agent(name="a", model=agent_model, memory="acc:writer")
+        agent = Agent(name="a", model=agent_model, memory=MemoryName("acc:writer"))
         runner = Runner(agent, store=store, models={"writer": writer})
         await runner.run(**SESSION, message=message)
         await runner.aclose()
@@ -105,7 +115,7 @@ async def test_resumed_run_counts_compressor_usage_without_new_call() -> None:
         """Pay an amount."""
         return f"paid {amount}"
 
-    agent = Agent(name="a", model=agent_model, memory="acc:writer", tools=[pay])
+    agent = Agent(name="a", model=agent_model, memory=MemoryName("acc:writer"), tools=[pay])
     services = make_services(models={"writer": writer})
     waiting = await Runner(agent, services=services).run(**SESSION, message="Pay 3 EUR to Bo.")
     assert len(writer.requests) == 1
@@ -118,7 +128,7 @@ async def test_resumed_run_counts_compressor_usage_without_new_call() -> None:
 
 
 async def test_compressor_usage_counts_against_run_budget() -> None:
-    agent = Agent(name="a", model=ScriptedModel("Noted."), memory="acc:writer")
+    agent = Agent(name="a", model=ScriptedModel("Noted."), memory=MemoryName("acc:writer"))
     models: Any = {"writer": ScriptedModel(copy_statements, repeat=True)}
     runner = Runner(agent, models=models, config=RunConfig(max_llm_calls=1))
     with pytest.raises(BudgetExceeded, match="max_llm_calls"):

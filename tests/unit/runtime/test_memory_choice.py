@@ -21,7 +21,7 @@ from acc import (
     tool,
 )
 from acc.application.memory.messages import part_text
-from acc.application.runtime.agent_memory import MemoryChoice
+from acc.application.runtime.agent_memory import MemoryChoice, MemoryName
 from acc.domain.errors import InvalidInput
 from acc.testing import ScriptedModel, call
 
@@ -99,7 +99,7 @@ async def test_agent_without_memory_does_not_remember() -> None:
 
 
 @pytest.mark.parametrize("memory", ["retrieval", "acc"])
-async def test_memory_can_be_named(memory: str) -> None:
+async def test_memory_can_be_named(memory: MemoryName) -> None:
     seen = await memory_in_prompts(
         memory, "The budget of project Lark is 900 EUR.", "What is the budget of project Lark?"
     )
@@ -108,7 +108,7 @@ async def test_memory_can_be_named(memory: str) -> None:
 
 async def test_unknown_memory_error_lists_names() -> None:
     with pytest.raises(InvalidInput, match="unknown memory 'elephant': choose one of transc"):
-        await turn(Agent(name="a", model=ScriptedModel("x"), memory="elephant"))
+        await turn(Agent(name="a", model=ScriptedModel("x"), memory=MemoryName("elephant")))
 
 
 @pytest.mark.parametrize("factory", [NoteMemory, lambda: NoteMemory()])

@@ -9,8 +9,17 @@ from typing import Any
 import pytest
 from runner_harness import PaymentTool, RunnerHarness, Storage, check_record, scripted_agent
 
-from acc import Agent, RunContext, RunStatus, SequentialAgent, approve, deny, tool
-from acc.application.tools.tool import Tool
+from acc import (
+    Agent,
+    BaseTool,
+    RunContext,
+    RunStatus,
+    SequentialAgent,
+    Toolset,
+    approve,
+    deny,
+    tool,
+)
 from acc.domain.errors import AgentFailed, InvalidInput, NothingPending, SessionWaiting
 from acc.domain.value_objects.approval import ApprovalDecision, InputAnswer, RequestKind
 from acc.domain.value_objects.event import EventKind
@@ -192,17 +201,15 @@ async def test_dataclass_default_may_be_infinite(storage: Storage) -> None:
     assert ordered == [Order(item="ink")]
 
 
-class FixedToolset:
+class FixedToolset(Toolset):
     """Toolset whose tools are listed only while an agent runs."""
 
     name = "counter"
 
-    def __init__(self, *tools: Tool) -> None:
+    def __init__(self, *tools: BaseTool) -> None:
         self._tools = tools
 
-    async def list_tools(
-        self, ctx: RunContext, *, is_only_toolset: bool, reserved_names: frozenset[str]
-    ) -> Sequence[Tool]:
+    async def list_tools(self, ctx: RunContext) -> Sequence[BaseTool]:
         return self._tools
 
 

@@ -1,6 +1,7 @@
 """Long turns: the prompt stays below its limit, and shortened results can be read."""
 
 import re
+from typing import Literal
 
 import pytest
 from agent_support import WHO
@@ -35,7 +36,7 @@ def prompt_tokens(request: ModelRequest) -> int:
 
 
 async def run_calls(
-    model: ScriptedModel, memory: str | None = None, limit: int = LIMIT
+    model: ScriptedModel, memory: Literal["transcript", "acc"] | None = None, limit: int = LIMIT
 ) -> RunResult:
     agent = Agent(name="reader", model=model, tools=[page, step], memory=memory)
     config = RunConfig(max_prompt_tokens=limit, max_llm_calls=500, max_tool_calls=500)

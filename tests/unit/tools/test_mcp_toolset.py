@@ -186,7 +186,7 @@ async def test_options_apply_to_all_tools_or_by_name() -> None:
     server = ScriptedMcpServer(info("t"), info("u"))
     runner = runner_of(server, "x", tools=[source])
     context: Any = type("C", (), {"services": runner.services})
-    found = await source.list_tools(context, is_only_toolset=True, reserved_names=frozenset())
+    found = await source.list_tools(context)
     assert [(one.name, one.requires, one.timeout) for one in found] == [
         ("t", "shop:use", 3.0),
         ("u", "", None),

@@ -20,7 +20,7 @@ from acc.application.agents.remote_content import (
     message_text,
     status_text,
 )
-from acc.application.runtime.context import RunResult
+from acc.application.runtime.result import RunResult
 from acc.application.runtime.runner import SessionRunner
 from acc.domain.errors import AccError, InvalidInput, ModelFailed
 from acc.domain.value_objects.content import text_part

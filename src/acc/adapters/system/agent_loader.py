@@ -8,7 +8,7 @@ from typing import Any
 
 from acc.adapters.system.object_loader import describe_import_error, load_object
 from acc.application.agents.base import BaseAgent
-from acc.application.tools.tool import Tool
+from acc.application.tools.tool import BaseTool
 from acc.domain.errors import AccError, InvalidInput, InvalidTree
 
 
@@ -46,7 +46,7 @@ def _add_to_import_path(file: Path) -> str:
 
 
 def _as_agent(reference: str, target: Any) -> BaseAgent:
-    if isinstance(target, Tool):
+    if isinstance(target, BaseTool):
         raise InvalidInput(f"{reference} is a tool, not an agent; add it to the tools of an agent")
     if not isinstance(target, BaseAgent) and callable(target):
         _check_needs_no_arguments(reference, target)

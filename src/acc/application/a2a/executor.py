@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from acc.application.a2a.projection import ProjectionOptions, TaskProjection, is_saved_file
 from acc.application.a2a.subscriptions import TaskBroker
-from acc.application.runtime.context import RunResult
 from acc.application.runtime.recorder import EventRecorder
+from acc.application.runtime.result import RunResult
 from acc.application.runtime.run import Services
 from acc.application.runtime.runner import SessionRunner
 from acc.domain.errors import (

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from acc.application.agents.llm import strip_code_fence
-from acc.application.runtime.context import RunResult
+from acc.application.agents.output import strip_code_fence
+from acc.application.runtime.result import RunResult
 from acc.domain.errors import AccError, BudgetExceeded, InvalidInput, NoRoute
 from acc.domain.value_objects.approval import InputRequest, RequestKind
 from acc.domain.value_objects.base import Value

@@ -1,16 +1,39 @@
 """BaseAgent: name, sub-agents, callbacks, confirmation, and checks of an agent tree."""
 
-import inspect
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeAlias
 
+from acc.application.agents.callbacks import (
+    AGENT_CALLBACKS,
+    AfterAgentCallback,
+    AgentErrorCallback,
+    BeforeAgentCallback,
+    Callback,
+    as_callbacks,
+    callbacks_of,
+    first_result,
+    maybe_await,
+)
 from acc.application.runtime.context import RunContext
-from acc.application.runtime.interrupts import RunRejected, is_control_flow, paused_in_group
+from acc.application.runtime.interrupts import (
+    RUN_LEVEL_ERRORS,
+    RunRejected,
+    is_control_flow,
+    paused_in_group,
+)
+from acc.application.runtime.type_variables import (
+    AnyDepsT,
+    AnyOutputT,
+    GenericDefaults,
+    MaybeAwaitable,
+    OneOrMore,
+)
 from acc.domain.errors import AccError, AgentFailed, InvalidTree
 from acc.domain.value_objects.approval import ApprovalDecision, RequestKind
+from acc.domain.value_objects.base import JsonData
 from acc.domain.value_objects.event import EventKind
 from acc.domain.value_objects.run import Grant
 
@@ -19,29 +42,37 @@ log = logging.getLogger("acc.run")
 MAX_NAME_LENGTH = 64
 _RESERVED_NAMES = frozenset({"user"})
 
-#: A function or an async function.
-Callback = Callable[..., Any]
 #: Whether approval is required: a bool, a question, or a predicate that returns one of these.
-Confirm = bool | str | Callable[..., Any]
+Confirm: TypeAlias = (
+    bool | str | Callable[[Mapping[str, JsonData]], MaybeAwaitable[bool | str | None]]
+)
+ConfirmAgent: TypeAlias = (
+    bool | str | Callable[[RunContext[AnyDepsT]], MaybeAwaitable[bool | str | None]]
+)
 
 
 @dataclass(kw_only=True, eq=False)
-class BaseAgent:
+class BaseAgent(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
     """Base class of agents. A subclass defines `async def run(self, ctx)` and returns its answer.
 
-    `confirm` requests approval before the agent runs. `grants` restricts, by name, what a sub-agent
-    can access. If `before_agent_callback(ctx)` returns a string, it becomes the answer and the
-    agent does not run. If `after_agent_callback(ctx, text)` returns a string, it replaces the
-    answer.
+    `BaseAgent[Deps, Output]` has the types of `ctx.deps` and of the answer. An answer that is not a
+    str is stored as JSON. `confirm` requests approval before the agent runs. `grants` restricts, by
+    name, what a sub-agent can access.
+
+    A callback option is one function or a list. If `before_agent_callback(ctx)` returns a string,
+    it becomes the answer and the agent does not run. If `after_agent_callback(ctx, text)` returns a
+    string, it replaces the answer. If the agent fails and `on_agent_error_callback(ctx, error)`
+    returns a string, it becomes the answer.
     """
 
     name: str
     description: str = ""
-    sub_agents: Sequence["BaseAgent"] = ()
+    sub_agents: "Sequence[BaseAgent]" = ()
     grants: Mapping[str, Grant] = field(default_factory=dict)
-    confirm: Confirm = False
-    before_agent_callback: Callback | None = None
-    after_agent_callback: Callback | None = None
+    confirm: ConfirmAgent[AnyDepsT] = False
+    before_agent_callback: OneOrMore[BeforeAgentCallback[AnyDepsT]] | None = None
+    after_agent_callback: OneOrMore[AfterAgentCallback[AnyDepsT]] | None = None
+    on_agent_error_callback: OneOrMore[AgentErrorCallback[AnyDepsT]] | None = None
     parent: "BaseAgent | None" = field(default=None, init=False, repr=False)
 
     #: Media types that the agent accepts and returns when it is served over A2A.
@@ -79,11 +110,15 @@ class BaseAgent:
     def check(self) -> None:
         """Raise InvalidTree if the options are invalid; subclasses add their checks here."""
 
-    async def run(self, ctx: RunContext) -> str | None:
+    async def run(self, ctx: RunContext[AnyDepsT]) -> AnyOutputT | None:
         """Do the work of the agent and return its answer, if it has one."""
         raise NotImplementedError(f"{type(self).__name__} must define `async def run(self, ctx)`")
 
-    def read_output(self, ctx: RunContext) -> Any:
+    def decode_output(self, text: str) -> object:
+        """Return an answer as a value of the agent's output type, which is str by default."""
+        return text
+
+    def read_output(self, ctx: RunContext) -> JsonData:
         """Return the state value that holds this agent's answer, if it has one."""
         return None
 
@@ -136,30 +171,39 @@ class BaseAgent:
         if is_logged:
             _log(ctx, "agent finished")
 
-    async def _execute(self, ctx: RunContext) -> None:
-        config = ctx.run.config
+    async def _execute(self, ctx: RunContext[Any]) -> None:
         try:
-            if (config.stubs or config.debug) and await _answer_with(ctx, _stub):
-                ctx.run.mark_unreplayed(ctx.path)
-                return
-            if self.confirm:
-                await _require_approval(ctx)
-            before = self.before_agent_callback
-            if before is not None and await _answer_with(ctx, before):
-                return
-            thread_length = len(ctx.current_branch.thread)
-            text = await self.run(ctx)
-            if text is not None:
-                await ctx.finish(text)
-            if self.after_agent_callback is not None:
-                await _finish_with(ctx, self.after_agent_callback, thread_length)
-        except AccError:
-            raise
+            await self._answer(ctx)
         except BaseException as error:
             if is_control_flow(error):
                 raise
+            if isinstance(error, AccError):
+                if not await _answer_error(ctx, error):
+                    raise
+                return
             failure = AgentFailed(self.name, f"{type(error).__name__}: {error}")
-            raise (paused_in_group(error) or failure) from error
+            failure.__cause__ = error
+            pause = paused_in_group(error)
+            if pause is not None or not await _answer_error(ctx, failure):
+                raise (pause or failure) from error
+
+    async def _answer(self, ctx: RunContext[Any]) -> None:
+        """Run with stubs, confirmation and callbacks."""
+        config = ctx.run.config
+        if (config.stubs or config.debug) and await _answer_with(ctx, _stub):
+            ctx.run.mark_unreplayed(ctx.path)
+            return
+        if self.confirm:
+            await _require_approval(ctx)
+        for before in callbacks_of(ctx, "before_agent_callback"):
+            if await _answer_with(ctx, before):
+                return
+        thread_length = len(ctx.current_branch.thread)
+        answer: object = await self.run(ctx)
+        if answer is not None:
+            await ctx.finish(answer)
+        if after := callbacks_of(ctx, "after_agent_callback"):
+            await _finish_with(ctx, after, thread_length)
 
     def _check_options(self) -> None:
         """Raise InvalidTree if an option that every agent has is invalid."""
@@ -170,7 +214,7 @@ class BaseAgent:
         require(is_valid, self, "grants", "a mapping from sub-agent names to Grant")
         is_valid = isinstance(self.confirm, bool | str) or callable(self.confirm)
         require(is_valid, self, "confirm", "a bool, a question or a function")
-        check_callbacks(self, "before_agent_callback", "after_agent_callback")
+        check_callbacks(self, *AGENT_CALLBACKS)
 
     def _check_unique_names(self) -> None:
         """Raise InvalidTree if a name or an agent occurs twice; agent tools may be shared."""
@@ -207,8 +251,8 @@ def require(is_valid: bool, agent: BaseAgent, option: str, expected: str) -> Non
 def check_callbacks(agent: BaseAgent, *names: str) -> None:
     """Raise InvalidTree if a callback is not callable."""
     for name in names:
-        callback = getattr(agent, name)
-        require(callback is None or callable(callback), agent, name, "a function")
+        is_valid = all(map(callable, as_callbacks(getattr(agent, name))))
+        require(is_valid, agent, name, "a function or a list of functions")
 
 
 def check_count(agent: BaseAgent, option: str) -> None:
@@ -244,12 +288,6 @@ def check_name(name: object, what: str) -> None:
         raise InvalidTree(f"the name {name!r} is reserved for messages of people")
 
 
-async def maybe_await(callback: Callback, *arguments: Any) -> Any:
-    """Call a function or an async function and return its result."""
-    result = callback(*arguments)
-    return await result if inspect.isawaitable(result) else result
-
-
 async def _answer_with(ctx: RunContext, callback: Callback) -> bool:
     """Answer with the text that a callback returns; return False if it returns None."""
     answer = await maybe_await(callback, ctx)
@@ -261,24 +299,44 @@ async def _answer_with(ctx: RunContext, callback: Callback) -> bool:
     return True
 
 
-async def _finish_with(ctx: RunContext, callback: Callback, thread_length: int) -> None:
-    """Answer with the draft or, if the callback returns a text, replace the answer with it.
+async def _finish_with(ctx: RunContext, callbacks: Sequence[Callback], thread_length: int) -> None:
+    """Answer with the draft or, if a callback returns a text, replace the answer with it.
 
-    A replaced answer is removed from the conversation, which had `thread_length` messages before
-    the agent ran.
+    Each callback receives the text as the callbacks before it left it. A replaced answer is removed
+    from the conversation, which had `thread_length` messages before the agent ran.
     """
     thread, draft = ctx.current_branch.thread, ctx.text
     end = len(thread)
     output = deepcopy(ctx.agent.read_output(ctx))
-    answer = await maybe_await(callback, ctx, draft)
-    if answer is not None:
+    callback: Callback | None = None
+    answer: object = None
+    for candidate in callbacks:
+        replacement = await maybe_await(candidate, ctx, draft if answer is None else answer)
+        if replacement is not None:
+            callback, answer = candidate, replacement
+            if not isinstance(answer, str):
+                break
+    if callback is not None:
         authors = {agent.name for agent in ctx.agent.walk()}
         messages = thread[thread_length:end]
         thread[thread_length:end] = [m for m in messages if m.author not in authors]
         # Do not overwrite an output that the callback wrote itself.
         await _say(ctx, callback, answer, write=ctx.agent.read_output(ctx) == output)
     elif ctx.is_draft:
-        await ctx.say(draft)
+        await ctx.say(draft, output=ctx.output)
+
+
+async def _answer_error(ctx: RunContext, error: Exception) -> bool:
+    """Answer with what an error callback returns; return False if the error is to be raised.
+
+    Errors that end the run are shown to the callbacks but cannot be replaced by an answer.
+    """
+    callbacks = callbacks_of(ctx, "on_agent_error_callback")
+    answer = await first_result(callbacks, ctx, error) if callbacks else None
+    if answer is None or isinstance(error, RUN_LEVEL_ERRORS):
+        return False
+    await _say(ctx, callbacks[0], answer, write=True)
+    return True
 
 
 async def _say(ctx: RunContext, callback: Callback, answer: object, *, write: bool) -> None:

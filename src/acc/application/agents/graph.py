@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
-from acc.application.agents.base import BaseAgent, check_count, maybe_await, require
+from acc.application.agents.base import BaseAgent, check_count, require
+from acc.application.agents.callbacks import maybe_await
 from acc.application.agents.workflow import (
     Branches,
     branch_texts,
@@ -15,6 +16,10 @@ from acc.application.agents.workflow import (
 from acc.application.runtime.context import RunContext
 from acc.application.runtime.interrupts import RUN_LEVEL_ERRORS
 from acc.application.runtime.state import MergeRule
+from acc.application.runtime.type_variables import (
+    AnyDepsT,
+    AnyOutputT,
+)
 from acc.domain.errors import (
     AccError,
     BranchFailed,
@@ -23,10 +28,11 @@ from acc.domain.errors import (
     InvalidTree,
     ReplayMismatch,
 )
+from acc.domain.value_objects.base import JsonData
 from acc.domain.value_objects.event import Event, EventKind
 
-#: Decides from the state whether an edge is taken.
-Condition = Callable[[Mapping[str, Any]], Any]
+#: Decides from the state whether an edge is taken: if the result, or what it awaits, is true.
+Condition: TypeAlias = Callable[[Mapping[str, JsonData]], object]
 #: The contexts of finished nodes by name, and a collected error.
 StepResult = tuple[Mapping[str, RunContext], AccError | None]
 
@@ -45,7 +51,7 @@ class Edge:
 
 
 @dataclass(kw_only=True, eq=False)
-class GraphAgent(BaseAgent):
+class GraphAgent(BaseAgent[AnyDepsT, AnyOutputT]):
     """Runs agents along edges, from `start` until no edge is taken.
 
     Nodes that are due in the same step run concurrently, each in a branch, as in a ParallelAgent. A
@@ -161,7 +167,7 @@ class GraphAgent(BaseAgent):
 
     async def _run_single(self, ctx: RunContext, agent: BaseAgent) -> Mapping[str, RunContext]:
         child = await ctx.run_agent(agent)
-        ctx.text = child.text or ctx.text
+        ctx.adopt(child)
         ctx.escalated = child.escalated
         return {agent.name: child}
 

@@ -1,32 +1,46 @@
 """LlmAgent: the reasoning loop with a model and tools, and instruction placeholders."""
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-import msgspec
-
-from acc.application.agents.base import (
-    BaseAgent,
-    Callback,
-    check_callbacks,
-    check_model,
+from acc.application.agents.base import BaseAgent, check_callbacks, check_model, require
+from acc.application.agents.callbacks import (
+    MODEL_AND_TOOL_CALLBACKS,
+    AfterModelCallback,
+    AfterToolCallback,
+    BeforeModelCallback,
+    BeforeToolCallback,
+    ModelErrorCallback,
+    ToolErrorCallback,
+    callbacks_of,
+    first_result,
+    has_callback,
     maybe_await,
-    require,
+)
+from acc.application.agents.dependencies import declared_types
+from acc.application.agents.instructions import Instruction, render_instruction
+from acc.application.agents.output import (
+    INVALID_OUTPUT,
+    OutputType,
+    PartialOutputs,
+    make_output_type,
 )
 from acc.application.memory.messages import READ_RESULT_TOOL, content_text
 from acc.application.runtime.agent_memory import MemoryChoice, TurnMemory
-from acc.application.runtime.context import RunContext
+from acc.application.runtime.context import UNSET, RunContext
+from acc.application.runtime.interrupts import RUN_LEVEL_ERRORS
+from acc.application.runtime.json_types import to_builtins
 from acc.application.runtime.model_call import call_model
 from acc.application.runtime.turn_window import TurnWindow, shortened_results
-from acc.application.tools.execution import ToolExecutor
-from acc.application.tools.function_tool import as_tool, decode_model, json_schema, to_builtins
+from acc.application.runtime.type_variables import DepsT, OneOrMore, OutputT
+from acc.application.tools.execution import ToolExecutor, ToolRetries
+from acc.application.tools.function_tool import as_tool
 from acc.application.tools.read_result import ReadResultTool
-from acc.application.tools.tool import TRANSFER_TOOL_NAME, AgentTool, Tool, TransferTool
+from acc.application.tools.tool import TRANSFER_TOOL_NAME, AgentTool, BaseTool, TransferTool
 from acc.application.tools.toolset import DynamicTools, Toolset, check_toolsets
-from acc.domain.errors import InvalidInput, InvalidTree, ModelOutputInvalid, StateMissing
-from acc.domain.value_objects.base import replace
+from acc.domain.errors import InvalidTree, ModelOutputInvalid
+from acc.domain.value_objects.base import JsonData, replace
 from acc.domain.value_objects.content import (
     CORRECTION_AUTHOR,
     RUNTIME_AUTHOR,
@@ -41,57 +55,68 @@ from acc.domain.value_objects.event import Event, EventKind
 from acc.ports.outbound.memory_ports import MemoryPort, MemoryView
 from acc.ports.outbound.model_ports import LanguageModelPort, ModelRequest, ModelResponse, ToolSpec
 
-#: A text, or a function from the context to a text.
-Instruction = str | Callable[[RunContext], Any]
-_PLACEHOLDER = re.compile(
-    r"\{\{|\}\}|\{(?:artifact\.([^{}?]+)|((?:(?:app|user|temp):)?[^\W\d]\w*))(\?)?\}"
-)
-_CODE_FENCE = "```"
-_BYTE_ORDER_MARK = "\ufeff"
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm
+
 _FINAL_ANSWERS = (EventKind.MESSAGE, EventKind.DRAFT)
 _MODEL_RESPONSES = (*_FINAL_ANSWERS, EventKind.TOOL_CALLS, EventKind.FAULT)
 _MAX_INVALID_ANSWER_LENGTH = 2_000
 _RESERVED_TOOL_NAMES = (TRANSFER_TOOL_NAME, READ_RESULT_TOOL)
-_INVALID_OUTPUT = (msgspec.MsgspecError, UnicodeEncodeError)
+
+
+def _unset() -> Any:
+    """Return the default of an option; Any, so that type checkers do not infer a type from it."""
+    return None
 
 
 @dataclass(kw_only=True, eq=False)
-class LlmAgent(BaseAgent):
+class LlmAgent(BaseAgent[DepsT, OutputT]):
     """An agent that reasons with a model. `Agent` is an alias.
 
+    `Agent[Deps, Output]` has the types of `ctx.deps` and of `result.output`. They can also be
+    given as `deps_type` and `output_type`; `output_schema` is another name of `output_type`. The
+    answer must then be JSON of the output type: a dataclass, a TypedDict, a msgspec.Struct, a
+    pydantic model, a list or a union of them. The default is str.
+
     `instruction` may contain placeholders such as `{email}`, or be a function of the context. The
-    answer is written to the state key `output_key`. With `output_schema`, a type such as a
-    dataclass, the answer must be JSON of that type. `memory` is transcript, retrieval, acc, None,
+    answer is written to the state key `output_key`. `memory` is transcript, retrieval, acc, None,
     or a function that creates a MemoryPort. The agent can transfer to sub-agents, its parent and
     its peers unless this is disallowed. After a transfer the new agent keeps the conversation; an
     agent with `returns_control` returns its answer to the agent that transferred to it. With
     `include_contents="none"` it sees neither earlier turns nor messages of other agents.
 
-    `before_model_callback(ctx, prompt)` may return a text, a ModelResponse or another ModelRequest.
-    `after_model_callback(ctx, answer)` may return another text or ModelResponse.
-    `before_tool_callback(tool, arguments, ctx)` may return a result that replaces the call.
-    `after_tool_callback(tool, arguments, ctx, result)` may return another result.
+    A callback option is one function or a list. `before_model_callback(ctx, prompt)` may return a
+    text, a ModelResponse or another ModelRequest. `after_model_callback(ctx, response)` may return
+    another text or ModelResponse, and `on_model_error_callback(ctx, prompt, error)` one in place of
+    an error. `before_tool_callback(tool, arguments, ctx)` may return a result that replaces the
+    call, `after_tool_callback(tool, arguments, ctx, result)` another result, and
+    `on_tool_error_callback(tool, arguments, ctx, error)` one in place of an error.
     """
 
     model: str | LanguageModelPort = "embedded"
-    instruction: Instruction = ""
-    tools: Sequence[Tool | Toolset | BaseAgent | Callable[..., Any]] = ()
+    instruction: Instruction[DepsT] = ""
+    # Parameters of functions and the types in toolsets and agents are checked at run time.
+    tools: "Sequence[BaseTool | Toolset | BaseAgent | Callable[..., object]]" = ()
     output_key: str = ""
-    output_schema: Any = None
+    deps_type: "TypeForm[DepsT]" = field(default_factory=_unset)
+    output_type: "TypeForm[OutputT]" = field(default_factory=_unset)
+    output_schema: "TypeForm[OutputT]" = field(default_factory=_unset)
     memory: MemoryChoice | None = "transcript"
-    before_model_callback: Callback | None = None
-    after_model_callback: Callback | None = None
-    before_tool_callback: Callback | None = None
-    after_tool_callback: Callback | None = None
+    before_model_callback: OneOrMore[BeforeModelCallback[DepsT]] | None = None
+    after_model_callback: OneOrMore[AfterModelCallback[DepsT]] | None = None
+    on_model_error_callback: OneOrMore[ModelErrorCallback[DepsT]] | None = None
+    before_tool_callback: OneOrMore[BeforeToolCallback[DepsT]] | None = None
+    after_tool_callback: OneOrMore[AfterToolCallback[DepsT]] | None = None
+    on_tool_error_callback: OneOrMore[ToolErrorCallback[DepsT]] | None = None
     disallow_transfer_to_sub_agents: bool = False
     disallow_transfer_to_parent: bool = False
     disallow_transfer_to_peers: bool = False
     returns_control: bool = False
     include_contents: Literal["default", "none"] = "default"
-    _own_tools: dict[str, Tool] = field(init=False, repr=False)
+    _own_tools: dict[str, BaseTool] = field(init=False, repr=False)
     _own_specs: tuple[ToolSpec, ...] = field(init=False, repr=False, default=())
     _toolsets: tuple[Toolset, ...] = field(init=False, repr=False, default=())
-    _schema: Mapping[str, Any] | None = field(init=False, repr=False, default=None)
+    _output: OutputType | None = field(init=False, repr=False, default=None)
 
     def check(self) -> None:
         """Raise InvalidTree if an option is invalid."""
@@ -109,13 +134,9 @@ class LlmAgent(BaseAgent):
                 self._check_agent_tool(tool.agent)
             self._own_tools[tool.name] = tool
         self._own_specs = tuple(tool.spec for tool in self._own_tools.values())
-        if self.output_schema is not None:
-            try:
-                self._schema = json_schema(self.output_schema)
-            except (TypeError, ValueError) as error:
-                raise InvalidTree(
-                    f"agent {self.name!r}: no JSON schema for output_schema: {error}"
-                ) from None
+        self._check_output_type()
+        if types := declared_types(type(self), LlmAgent):
+            self._declare(*types)
         if not self.disallow_transfer_to_sub_agents:
             for child in self.sub_agents:
                 if not child.description:
@@ -126,13 +147,7 @@ class LlmAgent(BaseAgent):
 
     def _check_llm_options(self) -> None:
         check_model(self, self.model)
-        check_callbacks(
-            self,
-            "before_model_callback",
-            "after_model_callback",
-            "before_tool_callback",
-            "after_tool_callback",
-        )
+        check_callbacks(self, *MODEL_AND_TOOL_CALLBACKS)
         is_valid = isinstance(self.instruction, str) or callable(self.instruction)
         require(is_valid, self, "instruction", "a text or a function of the context")
         key = self.output_key
@@ -147,6 +162,46 @@ class LlmAgent(BaseAgent):
         require(is_valid, self, "include_contents", '"default" or "none"')
         require(isinstance(self.tools, Iterable), self, "tools", "a list")
         self.tools = tuple(self.tools)
+
+    def _check_output_type(self) -> None:
+        """Set the output type, for which `output_schema` is another name."""
+        given, alias = self.output_type, self.output_schema
+        if given is not None and alias is not None and given != alias:
+            raise InvalidTree(
+                f"agent {self.name!r}: output_schema is another name of output_type; set only one"
+            )
+        option, of = ("output_type", given) if alias is None else ("output_schema", alias)
+        try:
+            self._output = None if of is None else make_output_type(of)
+        except (TypeError, ValueError) as error:
+            raise InvalidTree(
+                f"agent {self.name!r}: no JSON schema for {option}: {error}"
+            ) from None
+        resolved: Any = str if of is None else of
+        self.output_type = resolved
+        self.output_schema = cast("Any", None) if self._output is None else resolved
+
+    if not TYPE_CHECKING:
+
+        @property
+        def __orig_class__(self) -> object:
+            """Return the class with its types, such as `Agent[Deps, Output]`."""
+            return self.__dict__["__orig_class__"]
+
+        @__orig_class__.setter
+        def __orig_class__(self, alias: object) -> None:
+            # Called by typing after `Agent[Deps, Output](...)`.
+            self.__dict__["__orig_class__"] = alias
+            if len(alias.__args__) == 2:
+                self._declare(*alias.__args__)
+
+    def _declare(self, deps: Any, output: Any) -> None:
+        """Use the types of `Agent[Deps, Output]` for what was not given as an option."""
+        if self.deps_type is None:
+            self.deps_type = deps
+        if self.output_type is str and output not in (Any, str):
+            self.output_type = output
+            self._check_output_type()
 
     def _check_agent_tool(self, agent: BaseAgent) -> None:
         if agent is self:
@@ -164,7 +219,7 @@ class LlmAgent(BaseAgent):
                 )
 
     @property
-    def own_tools(self) -> Mapping[str, Tool]:
+    def own_tools(self) -> Mapping[str, BaseTool]:
         """Return the agent's tools by name, without those of toolsets."""
         return self._own_tools
 
@@ -184,9 +239,14 @@ class LlmAgent(BaseAgent):
         return self._toolsets
 
     @property
-    def json_schema(self) -> Mapping[str, Any] | None:
-        """Return the JSON schema of `output_schema`, if it is set."""
-        return self._schema
+    def json_schema(self) -> Mapping[str, JsonData] | None:
+        """Return the JSON schema of `output_type`, unless it is str."""
+        return None if self._output is None else self._output.schema
+
+    @property
+    def output(self) -> OutputType | None:
+        """Return the output type with its schema and decoder, or None for str."""
+        return self._output
 
     def transfer_targets(self) -> Iterator[BaseAgent]:
         """Yield the agents that this agent may transfer to."""
@@ -200,24 +260,20 @@ class LlmAgent(BaseAgent):
         if not self.disallow_transfer_to_peers and not parent.disallow_transfer_to_sub_agents:
             yield from (peer for peer in parent.sub_agents if peer is not self)
 
-    def parse_output(self, text: str) -> Any:
-        """Return an answer as the value to store; it must match `output_schema`, if set."""
-        if self.output_schema is None:
-            return text
-        body = strip_code_fence(text)
-        value = msgspec.json.decode(body, type=self.output_schema, dec_hook=decode_model)
-        return to_builtins(value)
+    def decode_output(self, text: str) -> object:
+        """Return an answer as a value of `output_type`; one of INVALID_OUTPUT if it is not."""
+        return text if self._output is None else self._output.decode(text)
 
-    def read_output(self, ctx: RunContext) -> Any:
+    def read_output(self, ctx: RunContext) -> JsonData:
         """Return the state value at `output_key`."""
         return ctx.state.get(self.output_key) if self.output_key else None
 
     def write_output(self, ctx: RunContext, text: str) -> None:
-        """Write a replacing answer to `output_key`, as text if it does not match the schema."""
+        """Write a replacing answer to `output_key`, as text if it has another type."""
         if self.output_key:
             try:
-                ctx.state[self.output_key] = self.parse_output(text)
-            except _INVALID_OUTPUT:
+                ctx.state[self.output_key] = to_builtins(self.decode_output(text))
+            except INVALID_OUTPUT:
                 ctx.state[self.output_key] = text
 
     async def run(self, ctx: RunContext) -> None:
@@ -231,7 +287,7 @@ Agent = LlmAgent
 class _ReasoningLoop:
     """The model calls and tool calls of one agent in one run."""
 
-    def __init__(self, agent: LlmAgent, ctx: RunContext) -> None:
+    def __init__(self, agent: LlmAgent[Any, Any], ctx: RunContext) -> None:
         self._agent = agent
         self._ctx = ctx
         self._model = ctx.services.model(agent.model)
@@ -249,6 +305,8 @@ class _ReasoningLoop:
         self._conversation = _conversation(ctx) if sees_contents else ()
         self._window = TurnWindow(ctx.config.max_prompt_tokens, ctx.services.tokens)
         self._invalid_responses = 0
+        self._attempt = 1
+        self._retries = ToolRetries(ctx.config)
         self._memory: TurnMemory | None = None
 
     async def run(self) -> None:
@@ -273,7 +331,7 @@ class _ReasoningLoop:
         if recorded is not None and recorded.kind in _MODEL_RESPONSES:
             ctx.run.budget.add_usage(recorded.usage or Usage(llm_calls=1))
             if recorded.kind in _FINAL_ANSWERS:
-                return await ctx.finish("")
+                return await ctx.finish("", output=self._recorded_output(recorded.text))
             return await ctx.emit(recorded.kind)
         if self._dynamic_tools is not None:
             await self._dynamic_tools.refresh()
@@ -286,7 +344,7 @@ class _ReasoningLoop:
                 view = await self._memory.view()
             prompt = await self._build_prompt(view)
         response, usage = await self._call_model(prompt)
-        error = self._check_response(response)
+        error, output = self._check_response(response)
         if error:
             parts = text_part(response.text[:_MAX_INVALID_ANSWER_LENGTH])
             detail = {"error": error}
@@ -303,7 +361,13 @@ class _ReasoningLoop:
                 usage=usage,
                 detail={"dynamic_tools": names} if names else None,
             )
-        return await ctx.finish(response.text, usage=usage)
+        return await ctx.finish(response.text, usage=usage, output=output)
+
+    def _recorded_output(self, text: str) -> object:
+        try:
+            return self._agent.decode_output(text)
+        except INVALID_OUTPUT:
+            return UNSET  # the type has changed, or the text is that of a callback
 
     async def _build_prompt(self, view: MemoryView | None) -> ModelRequest:
         instruction = self._agent.instruction
@@ -311,8 +375,7 @@ class _ReasoningLoop:
             instruction = await render_instruction(self._ctx, instruction)
         dynamic = self._dynamic_tools
         earlier = () if view is None else view.messages
-        query = ChatMessage(role="user", author="user", parts=self._ctx.parts)
-        messages = (*earlier, query, *self._conversation, *self._window.messages)
+        messages = (*earlier, *self._turn_messages())
         specs = self._specs if dynamic is None else self._specs + dynamic.specs
         numbers = shortened_results(messages)
         if numbers:
@@ -328,53 +391,76 @@ class _ReasoningLoop:
             output_schema=self._agent.json_schema,
         )
 
+    def _turn_messages(self) -> tuple[ChatMessage, ...]:
+        """Return the messages of this turn so far."""
+        query = ChatMessage(role="user", author="user", parts=self._ctx.parts)
+        return (query, *self._conversation, *self._window.messages)
+
     async def _call_model(self, prompt: ModelRequest) -> tuple[ModelResponse, Usage]:
-        agent, ctx = self._agent, self._ctx
-        response: ModelResponse | None = None
-        usage = Usage()
-        if agent.before_model_callback is not None:
-            replacement = await maybe_await(agent.before_model_callback, ctx, prompt)
+        ctx = self._ctx
+        for before in callbacks_of(ctx, "before_model_callback"):
+            replacement = await maybe_await(before, ctx, prompt)
             if isinstance(replacement, ModelRequest):
                 prompt = replacement
-            else:
-                response = _as_response("before_model_callback", replacement)
-        if response is None:
-            may_be_replaced = (
-                agent.after_model_callback is not None or agent.after_agent_callback is not None
-            )
-            response, usage = await call_model(
-                ctx,
-                self._model,
-                prompt,
-                memory_tokens=0 if self._memory is None else self._memory.tokens,
-                stream=not may_be_replaced,
-            )
-        if agent.after_model_callback is not None:
-            replacement = await maybe_await(agent.after_model_callback, ctx, response)
-            response = _as_response("after_model_callback", replacement) or response
-        return response, usage
+            elif (canned := _as_response("before_model_callback", replacement)) is not None:
+                return await self._replace_response(canned), Usage()
+        ctx.messages = prompt.messages
+        try:
+            response, usage = await self._send(prompt)
+        except RUN_LEVEL_ERRORS:
+            raise
+        except Exception as error:
+            handlers = callbacks_of(ctx, "on_model_error_callback")
+            replacement = await first_result(handlers, ctx, prompt, error) if handlers else None
+            handled = _as_response("on_model_error_callback", replacement)
+            if handled is None:
+                raise
+            response, usage = handled, Usage(llm_calls=1)
+            ctx.run.budget.add_usage(usage)  # the failed call counts
+        return await self._replace_response(response), usage
 
-    def _check_response(self, response: ModelResponse) -> str:
-        """Return what is wrong with a response; write a valid answer to `output_key`."""
+    async def _send(self, prompt: ModelRequest) -> tuple[ModelResponse, Usage]:
+        ctx, output = self._ctx, self._agent.output
+        may_be_replaced = has_callback(ctx, "after_model_callback") or has_callback(
+            ctx, "after_agent_callback"
+        )
+        partial = None if output is None else PartialOutputs(ctx, attempt=self._attempt)
+        return await call_model(
+            ctx,
+            self._model,
+            prompt,
+            memory_tokens=0 if self._memory is None else self._memory.tokens,
+            stream=not may_be_replaced,
+            deltas=partial,
+        )
+
+    async def _replace_response(self, response: ModelResponse) -> ModelResponse:
+        """Return the response as the after callbacks leave it."""
+        for after in callbacks_of(self._ctx, "after_model_callback"):
+            replacement = await maybe_await(after, self._ctx, response)
+            response = _as_response("after_model_callback", replacement) or response
+        return response
+
+    def _check_response(self, response: ModelResponse) -> tuple[str, object]:
+        """Return what is wrong with a response, or the output; write it to `output_key`."""
         if response.calls:
             if all(map(_is_valid_call, response.calls)):
-                return ""
-            return "a tool call needs a text id, a text name and named arguments"
+                return "", UNSET
+            return "a tool call needs a text id, a text name and named arguments", UNSET
         if not response.text.strip():
-            return "the answer is empty"
+            return "the answer is empty", UNSET
         agent = self._agent
-        if not agent.output_key and agent.output_schema is None:
-            return ""
         try:
-            value = agent.parse_output(response.text)
-        except _INVALID_OUTPUT as error:
-            return f"the answer must be JSON that matches the schema: {error}"
+            value = agent.decode_output(response.text)
+        except INVALID_OUTPUT as error:
+            return f"the answer must be JSON that matches the schema: {error}", UNSET
         if agent.output_key:
-            self._ctx.state[agent.output_key] = value
-        return ""
+            self._ctx.state[agent.output_key] = to_builtins(value)
+        return "", value
 
     def _request_correction(self, text: str, error: str) -> None:
         self._count_invalid_response(error)
+        self._attempt += 1
         if text:
             self._add_message("assistant", self._agent.name, (Part(text=text),))
         request = f"That cannot be used: {error}. Answer again."
@@ -384,6 +470,8 @@ class _ReasoningLoop:
         """Execute the tool calls; return True if the agent has finished."""
         ctx, agent = self._ctx, self._agent
         is_replay = event.step in ctx.run.journal.steps
+        if is_replay:  # no request was built, and the memory is not read again
+            ctx.messages = self._turn_messages()
         tools = self._tools
         available: Collection[str] = tools
         if self._dynamic_tools is not None:
@@ -396,8 +484,7 @@ class _ReasoningLoop:
             ctx,
             tools,
             available_names=available,
-            before=agent.before_tool_callback,
-            after=agent.after_tool_callback,
+            retries=self._retries,
             is_replay=is_replay,
         )
         outcomes = await executor.run(event.calls)
@@ -409,6 +496,7 @@ class _ReasoningLoop:
             self._count_invalid_response(str(outcomes[0].result.content["error"]))
         else:
             self._invalid_responses = 0
+        self._retries.count(tools, outcomes)
         if any(outcome.escalate for outcome in outcomes):
             ctx.escalated = True
             if ctx.transfer_to is None:  # after a transfer, the target provides the answer
@@ -454,55 +542,6 @@ def _conversation(ctx: RunContext) -> tuple[ChatMessage, ...]:
     return (*thread, ChatMessage(role="user", author=RUNTIME_AUTHOR, parts=text_part(note)))
 
 
-def placeholders(instruction: Instruction) -> tuple[tuple[str, bool], ...]:
-    """Return the state keys of an instruction, each with True if it is optional."""
-    if not isinstance(instruction, str) or "{" not in instruction:
-        return ()
-    matches = _PLACEHOLDER.finditer(instruction)
-    return tuple((match[2], bool(match[3])) for match in matches if match[2])
-
-
-async def render_instruction(ctx: RunContext, instruction: Instruction) -> str:
-    """Return the instruction with its placeholders replaced from state and artifacts."""
-    if not isinstance(instruction, str):
-        text = await maybe_await(instruction, ctx)
-        if not isinstance(text, str):
-            raise TypeError(
-                f"the instruction function returned {type(text).__name__}; expected str"
-            )
-        return text
-    pieces: list[str] = []
-    end = open_braces = 0
-    for match in _PLACEHOLDER.finditer(instruction):
-        pieces.append(instruction[end : match.start()])
-        end = match.end()
-        if match[0] == "{{":
-            open_braces += 1
-            pieces.append("{")
-        elif match[0] == "}}":
-            # Without a preceding "{{" it is not an escape but the end of two objects, as in JSON.
-            pieces.append("}" if open_braces else "}}")
-            open_braces = max(open_braces - 1, 0)
-        else:
-            pieces.append(await _placeholder_value(ctx, match))
-    pieces.append(instruction[end:])
-    return "".join(pieces)
-
-
-def strip_code_fence(text: str) -> str:
-    """Return the content of the code fence that ends a text, else the whole text.
-
-    A text with two fences is not split: the content between them is not valid JSON, and the model
-    receives this error.
-    """
-    text = text.strip().removeprefix(_BYTE_ORDER_MARK).strip()
-    _, fence, fenced = text.removesuffix(_CODE_FENCE).partition(_CODE_FENCE)
-    if not fence or not text.endswith(_CODE_FENCE):
-        return text
-    body = fenced.strip()
-    return body[4:] if body[:4].lower() == "json" else body
-
-
 def can_keep_conversation(agent: BaseAgent) -> bool:
     """Return True if an agent can keep the conversation: all its ancestors are LlmAgents."""
     if getattr(agent, "returns_control", False):
@@ -518,29 +557,6 @@ def can_keep_conversation(agent: BaseAgent) -> bool:
 def has_memory(root: BaseAgent) -> bool:
     """Return True if an agent of a tree has a memory."""
     return any(isinstance(agent, LlmAgent) and agent.memory is not None for agent in root.walk())
-
-
-async def _placeholder_value(ctx: RunContext, match: re.Match[str]) -> str:
-    artifact_name, key, is_optional = match[1], match[2], bool(match[3])
-    if artifact_name is not None:
-        artifact = await ctx.artifacts.load(artifact_name)
-        if artifact is not None:
-            try:
-                return artifact.text
-            except UnicodeDecodeError:
-                raise InvalidInput(
-                    f"placeholder {{artifact.{artifact_name}}} must refer to a text; the artifact "
-                    f"has the media type {artifact.media_type}"
-                ) from None
-        if is_optional:
-            return ""
-        raise StateMissing(ctx.agent.name, f"artifact.{artifact_name}", await ctx.artifacts.names())
-    if key not in ctx.state:
-        if is_optional:
-            return ""
-        raise StateMissing(ctx.agent.name, key, list(ctx.state))
-    value = ctx.state[key]
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _as_response(callback: str, value: object) -> ModelResponse | None:

@@ -63,7 +63,7 @@ _UNUSABLE_CODES = frozenset({"no_card", "no_interface", "untrusted_origin"})
 
 
 @dataclass(kw_only=True, eq=False)
-class RemoteAgent(BaseAgent):
+class RemoteAgent(BaseAgent[object, str]):
     """An agent of another server, called over A2A. It can be used wherever an agent can.
 
     `url` is the URL of its card or its base URL. `token` is a bearer token, or "env:NAME" for an
@@ -423,7 +423,7 @@ async def _request_inputs(
     for request in requests:
         expires_at = request.expires_at
         try:
-            _, answer = await ctx.fork("asked").ask(
+            _, answer = await ctx.fork("asked").ask_with_request(
                 request.message,
                 kind=request.kind,
                 tool=request.tool,

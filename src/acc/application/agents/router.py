@@ -3,12 +3,14 @@
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Literal
 
-from acc.application.agents.base import BaseAgent, check_model, maybe_await, require
+from acc.application.agents.base import BaseAgent, check_model, require
+from acc.application.agents.callbacks import maybe_await
 from acc.application.agents.workflow import check_has_sub_agents
 from acc.application.runtime.context import RunContext
 from acc.application.runtime.model_call import call_model
+from acc.application.runtime.type_variables import AnyDepsT, AnyOutputT, MaybeAwaitable
 from acc.domain.errors import InvalidTree, NoRoute
 from acc.domain.language import terms
 from acc.domain.value_objects.content import CORRECTION_AUTHOR, NO_USAGE, ChatMessage, Part, Usage
@@ -27,7 +29,7 @@ _OTHER_SCRIPTS = rf"(?:-|[^\W{''.join(_JAPANESE_SCRIPTS)}])"
 
 
 @dataclass(kw_only=True, eq=False)
-class RouterAgent(BaseAgent):
+class RouterAgent(BaseAgent[AnyDepsT, AnyOutputT]):
     """Delegates each message to one of its sub-agents.
 
     `by` is a function from the context to a sub-agent or its name; or "intent", which compares the
@@ -36,7 +38,11 @@ class RouterAgent(BaseAgent):
     default such a message raises NoRoute, unless exactly one sub-agent shares a word with it.
     """
 
-    by: str | Callable[[RunContext], Any] = "intent"
+    sub_agents: "Sequence[BaseAgent[AnyDepsT, AnyOutputT]]" = field(default=())
+    by: (
+        Literal["intent", "model"]
+        | Callable[[RunContext[AnyDepsT]], MaybeAwaitable[str | BaseAgent]]
+    ) = "intent"
     intents: Mapping[str, Sequence[str]] = field(default_factory=dict)
     model: str | LanguageModelPort = "embedded"
     default: str = ""
@@ -86,7 +92,7 @@ class RouterAgent(BaseAgent):
         await ctx.emit(EventKind.ROUTE, usage=usage, detail={"to": name, "reason": reason})
         target = next(agent for agent in self.sub_agents if agent.name == name)
         child = await ctx.run_agent(target)
-        ctx.text = child.text
+        ctx.adopt(child)
         ctx.escalated = child.escalated
 
     async def _choose(self, ctx: RunContext) -> tuple[str, str, Usage | None]:

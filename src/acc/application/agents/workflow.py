@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from acc.application.agents.base import BaseAgent, check_count, is_positive_int, require
-from acc.application.runtime.context import RunContext
+from acc.application.runtime.context import UNSET, RunContext
 from acc.application.runtime.interrupts import RUN_LEVEL_ERRORS, RunPaused, RunRejected
 from acc.application.runtime.run import Branch
 from acc.application.runtime.state import MergeRule, check_merge_rule, merge_branches
+from acc.application.runtime.type_variables import AnyDepsT, AnyOutputT
 from acc.domain.errors import AccError, BranchFailed, InvalidTree
 from acc.domain.value_objects.approval import InputRequest
 from acc.domain.value_objects.content import text_part
@@ -18,8 +19,10 @@ from acc.domain.value_objects.event import EventKind
 
 
 @dataclass(kw_only=True, eq=False)
-class SequentialAgent(BaseAgent):
+class SequentialAgent(BaseAgent[AnyDepsT, AnyOutputT]):
     """Runs its sub-agents in order. Each receives the answers and state of those before it."""
+
+    sub_agents: "Sequence[BaseAgent[AnyDepsT, AnyOutputT]]" = field(default=())
 
     def check(self) -> None:
         """Raise InvalidTree if an option is invalid."""
@@ -29,16 +32,17 @@ class SequentialAgent(BaseAgent):
         """Run the sub-agents; the last answer counts. An escalation ends the sequence."""
         for agent in self.sub_agents:
             child = await ctx.run_agent(agent)
-            ctx.text = child.text or ctx.text
+            ctx.adopt(child)
             if child.escalated:
                 ctx.escalated, ctx.escalation_text = True, child.escalation_text
                 return
 
 
 @dataclass(kw_only=True, eq=False)
-class LoopAgent(BaseAgent):
+class LoopAgent(BaseAgent[AnyDepsT, AnyOutputT]):
     """Repeats its sub-agents until one escalates or calls `exit_loop`, up to max_iterations."""
 
+    sub_agents: "Sequence[BaseAgent[AnyDepsT, AnyOutputT]]" = field(default=())
     max_iterations: int | None = None
 
     def check(self) -> None:
@@ -57,19 +61,22 @@ class LoopAgent(BaseAgent):
         result of the tool that ended it.
         """
         for _ in range(self.max_iterations or 0):
-            text = ""
+            has_text = False
             for agent in self.sub_agents:
                 child = await ctx.run_agent(agent)
-                text = child.text or text
+                ctx.adopt(child)
+                has_text = has_text or bool(child.text)
                 if child.escalated:
-                    ctx.text = text or child.escalation_text or ctx.text
+                    if not has_text and child.escalation_text:
+                        ctx.text, ctx.output = child.escalation_text, UNSET
                     return
-            ctx.text = text or ctx.text
 
 
 @dataclass(kw_only=True, eq=False)
-class ParallelAgent(BaseAgent):
+class ParallelAgent(BaseAgent[AnyDepsT, Mapping[str, object]]):
     """Runs its sub-agents concurrently, each in a branch with its own state.
+
+    Its answer has one line for each branch, its output is a mapping from names to outputs.
 
     Every branch starts from the current state. When all branches have finished, their writes are
     merged. Two writes to one key are an error unless `merge` has a rule for the key: first, last,
@@ -98,6 +105,10 @@ class ParallelAgent(BaseAgent):
         if not finished and branches.error is not None:
             raise branches.error
         ctx.text = branch_texts(finished)
+        ctx.output = {
+            name: context.text if context.output is UNSET else context.output
+            for name, context in finished.items()
+        }
 
 
 def check_has_sub_agents(agent: BaseAgent) -> None:

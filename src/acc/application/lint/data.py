@@ -7,7 +7,8 @@ from itertools import combinations
 
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.graph import Edge, GraphAgent
-from acc.application.agents.llm import LlmAgent, placeholders
+from acc.application.agents.instructions import placeholders
+from acc.application.agents.llm import LlmAgent
 from acc.application.agents.workflow import ParallelAgent
 from acc.application.lint.data_flow import MissingKind, MissingRead, StateFlow, output_key
 from acc.application.lint.structure import Finding, RuleResult, problem, warning
@@ -228,15 +229,14 @@ def _schema_fields(agents: Sequence[BaseAgent]) -> dict[str, tuple[str, str]]:
 def _schema_findings(agent: LlmAgent) -> Iterator[Finding]:
     if not agent.output_key:
         yield warning(
-            "has an output_schema but no output_key, so other agents receive its answer as text",
+            "has an output_type but no output_key, so other agents receive its answer as text",
             agent.name,
             fix="set output_key= to the state key that other agents read",
         )
     targets = [target.name for target in agent.transfer_targets()]
     if targets:
         yield warning(
-            f"has an output_schema but may transfer to {', '.join(targets)}, which need not match "
-            "it",
+            f"has an output_type but may transfer to {', '.join(targets)}, which need not match it",
             agent.name,
             fix="disallow its transfers, or use the other agents as tools: tools=[other_agent]",
         )
@@ -254,7 +254,7 @@ def _conflicting_schemas(llm_agents: Sequence[LlmAgent]) -> Iterator[Finding]:
                     f"write {key!r} with different schemas, so that readers can rely on neither",
                     first.name,
                     second.name,
-                    fix="use the same output_schema for both, or different keys",
+                    fix="use the same output_type for both, or different keys",
                 )
 
 

@@ -7,12 +7,18 @@ from types import CodeType
 from typing import Any
 
 from acc.application.agents.base import BaseAgent
+from acc.application.agents.callbacks import (
+    AGENT_CALLBACKS,
+    MODEL_AND_TOOL_CALLBACKS,
+    as_callbacks,
+)
 from acc.application.agents.graph import GraphAgent
-from acc.application.agents.llm import LlmAgent, placeholders
+from acc.application.agents.instructions import placeholders
+from acc.application.agents.llm import LlmAgent
 from acc.application.agents.router import RouterAgent
 from acc.application.agents.workflow import LoopAgent, ParallelAgent, SequentialAgent
 from acc.application.tools.function_tool import FunctionTool
-from acc.application.tools.tool import Tool
+from acc.application.tools.tool import BaseTool
 
 #: Agent classes whose `run` method is part of acc. Other classes run code of the user.
 BUILT_IN_AGENTS = (LlmAgent, SequentialAgent, LoopAgent, ParallelAgent, RouterAgent, GraphAgent)
@@ -102,7 +108,7 @@ class StateFlow:
     def _follow(self, agent: BaseAgent, known: KnownKeys) -> KnownKeys:
         """Return the keys that are known after an agent has run."""
         if agent.before_agent_callback is not None:
-            known = known.add(self._keys_in_code([agent.before_agent_callback]))
+            known = known.add(self._keys_in_code(as_callbacks(agent.before_agent_callback)))
         if isinstance(agent, LlmAgent):
             return self._follow_llm(agent, known)
         if isinstance(agent, SequentialAgent | LoopAgent):
@@ -168,7 +174,7 @@ class StateFlow:
         self._missing[agent.name, key] = read
 
 
-def tools_of(agent: BaseAgent) -> tuple[Tool, ...]:
+def tools_of(agent: BaseAgent) -> tuple[BaseTool, ...]:
     """Return the agent's own tools."""
     return tuple(agent.own_tools.values()) if isinstance(agent, LlmAgent) else ()
 
@@ -180,22 +186,18 @@ def output_key(agent: BaseAgent) -> str:
 
 def callbacks_of(agent: BaseAgent) -> tuple[Callable[..., Any], ...]:
     """Return the callbacks of an agent that run after its instruction was rendered."""
-    callbacks = [agent.after_agent_callback]
+    names = [name for name in AGENT_CALLBACKS if name != "before_agent_callback"]
     if isinstance(agent, LlmAgent):
-        callbacks += [
-            agent.before_model_callback,
-            agent.after_model_callback,
-            agent.before_tool_callback,
-            agent.after_tool_callback,
-        ]
-    return tuple(callback for callback in callbacks if callback is not None)
+        names += MODEL_AND_TOOL_CALLBACKS
+    return tuple(callback for name in names for callback in as_callbacks(getattr(agent, name)))
 
 
 def own_code(agent: BaseAgent) -> tuple[Callable[..., Any], ...]:
     """Return the functions of the user that an agent calls."""
-    functions = [tool.func for tool in tools_of(agent) if isinstance(tool, FunctionTool)]
-    if agent.before_agent_callback is not None:
-        functions.append(agent.before_agent_callback)
+    functions: list[Callable[..., Any]] = [
+        tool.func for tool in tools_of(agent) if isinstance(tool, FunctionTool)
+    ]
+    functions += as_callbacks(agent.before_agent_callback)
     if not isinstance(agent, BUILT_IN_AGENTS):
         functions.append(type(agent).run)
     return (*functions, *callbacks_of(agent))

@@ -13,7 +13,7 @@ from acc.application.agents.router import RouterAgent
 from acc.application.agents.workflow import LoopAgent
 from acc.application.lint.data_flow import can_end_loop, tools_of
 from acc.application.memory.registry import AGENT_MEMORIES, is_agent_memory
-from acc.application.tools.tool import AgentTool, Tool
+from acc.application.tools.tool import AgentTool, BaseTool
 from acc.domain.language import is_japanese, terms
 from acc.domain.value_objects.endpoint import redact_secrets
 
@@ -361,7 +361,7 @@ def _requires_approval(agent: BaseAgent) -> bool:
     return False
 
 
-def _privilege_findings(agent: BaseAgent, tool: Tool) -> Iterator[Finding]:
+def _privilege_findings(agent: BaseAgent, tool: BaseTool) -> Iterator[Finding]:
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[_-]+", " ", tool.name)
     if _READS.match(name):
         return

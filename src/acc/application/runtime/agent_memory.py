@@ -4,7 +4,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, NewType, TypeAlias
 
 from acc.application.runtime.context import RunContext
 from acc.application.runtime.conversation import TURN_EVENTS, conversation_turn
@@ -23,8 +23,12 @@ from acc.ports.outbound.memory_ports import (
 )
 
 log = logging.getLogger("acc.run")
+#: A name that type checkers do not know: `MemoryName("acc:openai:gpt-5.2")`.
+MemoryName = NewType("MemoryName", str)
 #: The name of a memory, a function that creates one, or a memory for a single session.
-MemoryChoice = str | MemoryPort | Callable[[], MemoryPort]
+MemoryChoice: TypeAlias = (
+    Literal["transcript", "retrieval", "acc"] | MemoryName | MemoryPort | Callable[[], MemoryPort]
+)
 _EVENTS_PER_PAGE = 500
 #: Default number of memories in a process.
 MAX_CACHED_MEMORIES = 512

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Generic, NoReturn
 
 import msgspec
 from msgspec.structs import replace
@@ -10,26 +10,35 @@ from msgspec.structs import replace
 from acc.application.runtime.artifacts import Artifacts, download
 from acc.application.runtime.inputs import check_storable
 from acc.application.runtime.interrupts import RunPaused, RunRejected
+from acc.application.runtime.json_types import encode_json
 from acc.application.runtime.run import Branch, Run, Services, state_changes
 from acc.application.runtime.state import StateView
+from acc.application.runtime.type_variables import (
+    ContextDepsT,
+)
 from acc.domain.errors import InvalidInput, ReplayMismatch
 from acc.domain.text import replace_surrogates
 from acc.domain.value_objects.approval import InputAnswer, InputRequest, RequestKind
-from acc.domain.value_objects.base import Value
+from acc.domain.value_objects.base import JsonData
 from acc.domain.value_objects.content import ChatMessage, Part, Usage, text_of, text_part
 from acc.domain.value_objects.event import NO_ACTIONS, TRANSIENT, Event, EventActions, EventKind
-from acc.domain.value_objects.run import CallContext, Grant, RunConfig, RunStatus
+from acc.domain.value_objects.run import CallContext, Grant, RunConfig
 
 if TYPE_CHECKING:
     from acc.application.agents.base import BaseAgent
 
 _REQUEST_DECODER = msgspec.json.Decoder(InputRequest)
+#: An output that was not set: it is derived from the text of the answer.
+UNSET: Any = msgspec.UNSET
 #: Yield to the event loop every 64 events so that timeouts can fire.
 _YIELD_INTERVAL = 64
 
 
-class RunContext:
-    """What one agent gets for one call of its `run` method."""
+class RunContext(Generic[ContextDepsT]):
+    """What one agent gets for one call of its `run` method.
+
+    `RunContext[Deps]` has the type of `ctx.deps`.
+    """
 
     __slots__ = (
         "_child_counts",
@@ -45,6 +54,8 @@ class RunContext:
         "identity",
         "is_draft",
         "message",
+        "messages",
+        "output",
         "parts",
         "path",
         "published",
@@ -72,13 +83,17 @@ class RunContext:
         self.parts = parts
         self.message = text_of(parts)
         self.text = ""
+        #: The answer as a value of the output type; UNSET if it is the text.
+        self.output: object = UNSET
+        #: The messages of the last model request of the agent.
+        self.messages: Sequence[ChatMessage] = ()
         #: Whether the text is recorded as a draft and not yet as a message.
         self.is_draft = False
         self.escalated = False
         #: The result of the tool that escalated: the answer if the loop's last round has no other.
         self.escalation_text = ""
         self.transfer_to: BaseAgent | None = None
-        self.state: MutableMapping[str, Any] = branch.state
+        self.state: MutableMapping[str, JsonData] = branch.state
         #: Patterns of artifact names; a name must match one pattern of each tuple.
         self.artifact_grants: tuple[tuple[str, ...], ...] = ()
         self.call: CallContext = run.request.call
@@ -98,6 +113,17 @@ class RunContext:
     def services(self) -> Services:
         """Return the ports that the run may use."""
         return self.run.services
+
+    @property
+    def deps(self) -> ContextDepsT:
+        """Return the dependencies that the run was started with; they are never stored."""
+        deps: ContextDepsT = self.run.deps
+        return deps
+
+    @property
+    def usage(self) -> Usage:
+        """Return the usage of the run so far."""
+        return self.run.budget.usage
 
     @property
     def config(self) -> RunConfig:
@@ -144,7 +170,7 @@ class RunContext:
         usage: Usage | None = None,
         request: InputRequest | None = None,
         actions: EventActions = NO_ACTIONS,
-        detail: Mapping[str, Any] | None = None,
+        detail: Mapping[str, JsonData] | None = None,
     ) -> Event:
         """Record an event with the state changes since the last one, or replay it."""
         if kind.__class__ is not EventKind or parts.__class__ is not tuple:
@@ -189,7 +215,7 @@ class RunContext:
                 await asyncio.sleep(0)
         return event
 
-    async def record_model_call(self, detail: Mapping[str, Any], usage: Usage | None) -> None:
+    async def record_model_call(self, detail: Mapping[str, JsonData], usage: Usage | None) -> None:
         """Record the request of a model call. It is not a step, so that a replay ignores it."""
         event = Event(
             kind=EventKind.MODEL_REQUEST,
@@ -205,9 +231,13 @@ class RunContext:
         )
         await self.run.recorder.record(event)
 
-    async def say(self, text: str, *, usage: Usage | None = None) -> Event:
-        """Record a message of the agent, which later agents of the run see."""
+    async def say(self, text: str, *, usage: Usage | None = None, output: object = UNSET) -> Event:
+        """Record a message of the agent, which later agents of the run see.
+
+        `output` is the message as a value, if it is JSON of an output type.
+        """
         self._check_text(text)
+        self.output = output
         text = replace_surrogates(text)
         parts = (Part(text=text),)
         event = await self.emit(EventKind.MESSAGE, parts=parts, usage=usage)
@@ -217,23 +247,42 @@ class RunContext:
         self.current_branch.thread.append(message)
         return event
 
-    async def finish(self, text: str, *, usage: Usage | None = None) -> Event:
+    async def finish(
+        self, answer: object, *, usage: Usage | None = None, output: object = UNSET
+    ) -> Event:
         """Record the final message of the agent, after which it does nothing.
 
-        The message of the outermost agent is stored together with the end of the run.
+        An answer that is not a str is recorded as JSON. The message of the outermost agent is
+        stored together with the end of the run.
         """
-        if self.agent.after_agent_callback is not None:
+        text, output = (answer, output) if isinstance(answer, str) else (self._json(answer), answer)
+        if self.agent.after_agent_callback or "after_agent_callback" in self.run.plugins:
             # The callback may replace the text, so it is recorded without being a message.
-            self._check_text(text)
+            self.output = output
             event = await self.emit(EventKind.DRAFT, parts=text_part(text), usage=usage)
             self.text, self.is_draft = event.text, True
             return event
         is_outermost = self.path.rfind("/") == 0 and self.transfer_to is None
         self._is_final = is_outermost and not self.run.journal.steps
         try:
-            return await self.say(text, usage=usage)
+            return await self.say(text, usage=usage, output=output)
         finally:
             self._is_final = False
+
+    def _json(self, answer: object) -> str:
+        """Return an answer as JSON; InvalidInput if it cannot be converted."""
+        try:
+            return encode_json(answer)
+        except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+            raise InvalidInput(
+                f"agent {self.agent.name!r} returned {type(answer).__name__}; expected str, or a "
+                f"value that can be converted to JSON: {error}"
+            ) from None
+
+    def adopt(self, child: "RunContext") -> None:
+        """Answer with the answer of another agent, if it has one."""
+        if child.text:
+            self.text, self.output = child.text, child.output
 
     async def reply(self, text: str) -> Event:
         """Reply with a message and no task; for root agents with `replies_directly`."""
@@ -246,7 +295,7 @@ class RunContext:
         """End the run as rejected: the agent does not do what it was asked."""
         raise RunRejected(self.agent.name, reason)
 
-    async def progress(self, text: str, *, detail: Mapping[str, Any] | None = None) -> None:
+    async def progress(self, text: str, *, detail: Mapping[str, JsonData] | None = None) -> None:
         """Show the progress of a long operation; this is not stored."""
         self._check_text(text)
         await self.emit(EventKind.PROGRESS, parts=text_part(text), detail=detail)
@@ -312,8 +361,8 @@ class RunContext:
         *,
         kind: RequestKind = RequestKind.INPUT,
         tool: str = "",
-        arguments: Mapping[str, Any] | None = None,
-        schema: Mapping[str, Any] | None = None,
+        arguments: Mapping[str, JsonData] | None = None,
+        schema: Mapping[str, JsonData] | None = None,
         expires_after: float | None = None,
     ) -> InputAnswer:
         """Return a person's answer; the run pauses here until there is one.
@@ -321,7 +370,7 @@ class RunContext:
         `schema` is a JSON schema of the answer's value. The request expires after `expires_after`
         seconds.
         """
-        _, answer = await self.ask(
+        _, answer = await self.ask_with_request(
             message,
             kind=kind,
             tool=tool,
@@ -335,10 +384,20 @@ class RunContext:
         self,
         message: str,
         *,
+        schema: Mapping[str, JsonData] | None = None,
+        expires_after: float | None = None,
+    ) -> InputAnswer:
+        """Return a person's answer, like `ToolContext.ask`; short for `request_input`."""
+        return await self.request_input(message, schema=schema, expires_after=expires_after)
+
+    async def ask_with_request(
+        self,
+        message: str,
+        *,
         kind: RequestKind = RequestKind.INPUT,
         tool: str = "",
-        arguments: Mapping[str, Any] | None = None,
-        schema: Mapping[str, Any] | None = None,
+        arguments: Mapping[str, JsonData] | None = None,
+        schema: Mapping[str, JsonData] | None = None,
         expires_after: float | None = None,
     ) -> tuple[InputRequest, InputAnswer]:
         """Return the request and the answer; the run pauses here until there is one."""
@@ -461,6 +520,7 @@ class RunContext:
             parent=self,
         )
         context.state = self.state
+        context.messages = self.messages
         context.history = self.history and history
         return context
 
@@ -512,21 +572,3 @@ class Actions:
     @escalate.setter
     def escalate(self, value: bool) -> None:
         self._context.escalated = value
-
-
-class RunResult(Value, frozen=True, kw_only=True):
-    """The outcome of a run: its answer, events, state and usage."""
-
-    run_id: str
-    status: RunStatus
-    text: str
-    events: tuple[Event, ...]
-    state: Mapping[str, Any]
-    usage: Usage
-    requests: tuple[InputRequest, ...] = ()
-
-    @property
-    def answered_by(self) -> str:
-        """Return the name of the agent of the last message."""
-        authors = (e.author for e in reversed(self.events) if e.kind is EventKind.MESSAGE)
-        return next((author for author in authors if author != "user"), "")

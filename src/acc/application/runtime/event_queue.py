@@ -1,6 +1,7 @@
 """Pass the events of a run to an iterator that may stop reading."""
 
 import asyncio
+from typing import Any
 
 from acc.domain.value_objects.event import Event
 
@@ -46,7 +47,7 @@ class EventQueue:
             self._queue.get_nowait()
 
 
-async def cancel_and_wait(task: "asyncio.Task[None]") -> None:
+async def cancel_and_wait(task: "asyncio.Task[Any]") -> None:
     """Cancel a task that is still running, and wait until it has ended."""
     task.cancel()
     cancelled: asyncio.CancelledError | None = None

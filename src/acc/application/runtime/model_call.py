@@ -1,7 +1,7 @@
 """Call a model within the budget of its run."""
 
 import time
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -24,6 +24,14 @@ from acc.ports.outbound.model_ports import (
 _ONE_CALL = Usage(llm_calls=1)
 
 
+class DeltaSink(Protocol):
+    """Shows the pieces of a response that is streamed."""
+
+    async def add(self, delta: str) -> None:
+        """Add a piece of text."""
+        ...
+
+
 async def call_model(
     ctx: RunContext,
     model: LanguageModelPort,
@@ -31,11 +39,12 @@ async def call_model(
     *,
     memory_tokens: int = 0,
     stream: bool = True,
+    deltas: DeltaSink | None = None,
 ) -> tuple[ModelResponse, Usage]:
     """Return a model's response and its usage, counted against the run's budget.
 
     The response is streamed if the observer wants it. Pass `stream=False` for a response that may
-    be replaced before it is used.
+    be replaced before it is used. Pieces of text go to `deltas`, by default as events.
     """
     run = ctx.run
     run.budget.check_model_call(ctx.path)
@@ -45,7 +54,7 @@ async def call_model(
     usage: Usage | None = None
     try:
         if stream and run.recorder.wants_deltas and isinstance(model, StreamingModelPort):
-            answer = await _stream(ctx, model, prompt)
+            answer = await _stream(ctx, model, prompt, deltas)
         else:
             answer = await model.complete(prompt)
         answer = _validate(ctx, answer)
@@ -104,19 +113,22 @@ def _check_content(ctx: RunContext, model: LanguageModelPort, prompt: ModelReque
 
 
 async def _stream(
-    ctx: RunContext, model: StreamingModelPort, prompt: ModelRequest
+    ctx: RunContext, model: StreamingModelPort, prompt: ModelRequest, deltas: DeltaSink | None
 ) -> ModelResponse:
     length = 0
-    deltas = model.stream(prompt)
+    pieces = model.stream(prompt)
     try:
-        async for delta in deltas:
+        async for delta in pieces:
             if isinstance(delta, ModelResponse):
                 return delta
             length += len(delta)
             _check_length(ctx, length)
-            await ctx.emit(EventKind.DELTA, parts=text_part(delta))
+            if deltas is not None:
+                await deltas.add(delta)
+            else:
+                await ctx.emit(EventKind.DELTA, parts=text_part(delta))
     finally:
-        close = getattr(deltas, "aclose", None)
+        close = getattr(pieces, "aclose", None)
         if close is not None:
             await close()
     raise ModelFailed(f"{ctx.path}: the stream ended without a response")

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from acc.application.runtime.budget import RunBudget
 from acc.application.runtime.recorder import EventRecorder
@@ -25,7 +25,11 @@ from acc.ports.outbound.system_ports import ClockPort, IdsPort, SchemaValidatorP
 
 if TYPE_CHECKING:
     from acc.application.agents.base import BaseAgent
+    from acc.application.agents.callbacks import PluginCallbacks
     from acc.application.runtime.agent_memory import MemoryCache, TurnMemory
+
+
+_NO_PLUGINS: "PluginCallbacks" = {}
 
 
 class MemoryScope(NamedTuple):
@@ -180,8 +184,10 @@ class Run:
 
     __slots__ = (
         "budget",
+        "deps",
         "journal",
         "memories",
+        "plugins",
         "recorder",
         "request",
         "services",
@@ -195,7 +201,13 @@ class Run:
         services: Services,
         recorder: EventRecorder,
         journal: Journal | None = None,
+        deps: Any = None,
+        plugins: "PluginCallbacks" = _NO_PLUGINS,
     ) -> None:
+        #: Dependencies of the application, which are never stored.
+        self.deps = deps
+        #: Callbacks of plugins, by name.
+        self.plugins = plugins
         self.request = request
         self.services = services
         self.recorder = recorder

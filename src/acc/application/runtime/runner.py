@@ -2,23 +2,25 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from typing import Any
-
-import msgspec
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from functools import partial
+from typing import Any, Generic
 
 from acc.application.agents.base import BaseAgent
+from acc.application.agents.callbacks import Plugin, plugin_callbacks
+from acc.application.agents.dependencies import check_deps, required_deps
 from acc.application.agents.llm import can_keep_conversation
+from acc.application.agents.output import INVALID_OUTPUT, OutputAssembler, PartialOutput
 from acc.application.agents.remote import cancel_waiting
 from acc.application.runtime.agent_memory import commit_memories
-from acc.application.runtime.context import RunContext, RunResult
-from acc.application.runtime.event_queue import EventQueue, cancel_and_wait
+from acc.application.runtime.context import UNSET, RunContext
+from acc.application.runtime.event_stream import stream_run
 from acc.application.runtime.inputs import (
     Message,
     as_answers,
-    check_storable,
+    collect_answers,
     message_parts,
-    validate_answers,
 )
 from acc.application.runtime.interrupts import REJECTIONS, RunPaused, rejection_reason
 from acc.application.runtime.leases import SessionLease, SessionLeases
@@ -36,6 +38,7 @@ from acc.application.runtime.replay import (
     state_before,
     state_before_interruption,
 )
+from acc.application.runtime.result import RunResult
 from acc.application.runtime.run import (
     Branch,
     Journal,
@@ -45,17 +48,23 @@ from acc.application.runtime.run import (
     check_run_options,
 )
 from acc.application.runtime.state import State
+from acc.application.runtime.type_variables import (
+    AnyDepsT,
+    AnyOutputT,
+    GenericDefaults,
+)
 from acc.domain.errors import (
     AccError,
     AgentFailed,
     InvalidInput,
     NothingPending,
+    OutputUnavailable,
     RunTimedOut,
     SessionBusy,
     SessionWaiting,
 )
-from acc.domain.value_objects.approval import ApprovalDecision, InputAnswer, InputRequest
-from acc.domain.value_objects.base import replace
+from acc.domain.value_objects.approval import InputAnswer, InputRequest
+from acc.domain.value_objects.base import JsonData, replace
 from acc.domain.value_objects.content import Part, Usage, text_part
 from acc.domain.value_objects.event import NO_ACTIONS, Event, EventActions, EventKind
 from acc.domain.value_objects.run import CallContext, RunConfig, RunStatus
@@ -66,20 +75,21 @@ log = logging.getLogger("acc.run")
 #: State key of the agent that keeps the conversation after a transfer.
 ACTIVE_AGENT = "_active_agent"
 _USER_EVENTS = frozenset({EventKind.MESSAGE, EventKind.INPUT})
-_ANSWERS_DECODER = msgspec.json.Decoder(tuple[InputAnswer, ...])
 
 
-class SessionRunner:
-    """Runs one agent tree in the sessions of one application."""
+class SessionRunner(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
+    """Runs one agent tree in the sessions of one application; see `Runner` for the options."""
 
     def __init__(
         self,
-        agent: BaseAgent,
+        agent: BaseAgent[AnyDepsT, AnyOutputT],
         *,
         app_name: str,
         services: Services,
         config: RunConfig | None = None,
         busy_timeout: float = 300.0,
+        deps: AnyDepsT | None = None,
+        plugins: Sequence[Plugin[AnyDepsT]] = (),
     ) -> None:
         if not isinstance(agent, BaseAgent):
             raise InvalidInput(f"expected an agent, got {agent!r}")
@@ -92,6 +102,9 @@ class SessionRunner:
         self.app_name = app_name
         self.services = services
         self.config = config or RunConfig()
+        self._deps = deps
+        self._required_deps = required_deps(agent)
+        self._plugins = plugin_callbacks(plugins)
         self._leases = SessionLeases(services.sessions, busy_timeout=busy_timeout)
 
     async def run(
@@ -102,16 +115,19 @@ class SessionRunner:
         message: Message,
         config: RunConfig | None = None,
         context: CallContext | None = None,
+        deps: AnyDepsT | None = None,
         observer: RunObserver | None = None,
         recorder: EventRecorder | None = None,
-    ) -> RunResult:
+    ) -> RunResult[AnyOutputT]:
         """Run one turn and return its result; a failure is raised after it is recorded.
 
-        A run that waits for input returns with the status input_required and its requests. The
-        `observer` receives the events. A `recorder` stores them in place of the default one.
+        A run that waits for input returns with the status input_required and its requests. `deps`
+        are available to tools, callbacks and instructions, and are never stored. The `observer`
+        receives the events. A `recorder` stores them in place of the default one.
         """
         if config is not None or context is not None:
             check_run_options(self.agent, config, context)
+        deps = self._check_deps(deps)
         run_id = self.services.ids.new()
         request = RunRequest(
             run_id=run_id,
@@ -127,7 +143,7 @@ class SessionRunner:
             request = replace(
                 request, turn_id=start.session.turns + 1, first_seq=start.events[-1].seq
             )
-            run = Run(request, services=self.services, recorder=recorder)
+            run = self._new_run(request, recorder, deps, None)
             return await self._execute(run, State(start.session.state), start.events)
 
     async def resume(
@@ -138,17 +154,20 @@ class SessionRunner:
         answers: InputAnswer | Iterable[InputAnswer] = (),
         config: RunConfig | None = None,
         context: CallContext | None = None,
+        deps: AnyDepsT | None = None,
         observer: RunObserver | None = None,
         recorder: EventRecorder | None = None,
-    ) -> RunResult:
+    ) -> RunResult[AnyOutputT]:
         """Continue a run that waits for input or whose process died, in any process.
 
         Resume is replay: recorded model responses and tool results are reused, not repeated. A tool
         call that was started and has no recorded result is repeated only if the tool is idempotent;
-        otherwise the model is told that its outcome is unknown.
+        otherwise the model is told that its outcome is unknown. Pass the `deps` again; they are not
+        stored.
         """
         if config is not None or context is not None:
             check_run_options(self.agent, config, context)
+        deps = self._check_deps(deps)
         key, holder, new_answers = (
             self._key(user_id, session_id),
             self.services.ids.new(),
@@ -177,9 +196,15 @@ class SessionRunner:
                 first_seq=first.seq,
             )
             check_started_by(events, session_id, self._first_agent(state).name)
-            given = self._validate_answers(pending_requests(events), new_answers)
+            given = collect_answers(
+                self.agent,
+                pending_requests(events),
+                new_answers,
+                now=self.services.clock.now(),
+                schemas=self.services.schemas,
+            )
             journal = Journal(request.run_id, events, answers=given)
-            run = Run(request, services=self.services, recorder=recorder, journal=journal)
+            run = self._new_run(request, recorder, deps, journal)
             if given:
                 try:
                     await recorder.record(
@@ -202,53 +227,57 @@ class SessionRunner:
         answers: InputAnswer | Iterable[InputAnswer] = (),
         config: RunConfig | None = None,
         context: CallContext | None = None,
+        deps: AnyDepsT | None = None,
     ) -> AsyncIterator[Event]:
         """Yield the events of a turn, or of a resumed run, as they happen.
 
         Every event that is not partial is stored before it is yielded. Closing the iterator cancels
         the run.
         """
-        new_answers = as_answers(answers)
-        if message is not None and new_answers:
+        who = {"user_id": user_id, "session_id": session_id}
+        start = self._start(message, answers, **who, config=config, context=context, deps=deps)
+        async with aclosing(stream_run(start)) as stream:
+            async for item in stream:
+                if isinstance(item, Event):
+                    yield item
+
+    async def stream_output(
+        self,
+        *,
+        user_id: str,
+        session_id: str,
+        message: Message | None = None,
+        answers: InputAnswer | Iterable[InputAnswer] = (),
+        config: RunConfig | None = None,
+        context: CallContext | None = None,
+        deps: AnyDepsT | None = None,
+    ) -> AsyncIterator[PartialOutput[AnyOutputT]]:
+        """Yield the output of a turn, or of a resumed run, while it is generated.
+
+        The last partial output has the result of the run. Those before it may still be rejected;
+        `attempt` increases if the model has to answer again. Closing the iterator cancels the run.
+        """
+        who = {"user_id": user_id, "session_id": session_id}
+        start = self._start(message, answers, **who, config=config, context=context, deps=deps)
+        assembler = OutputAssembler[AnyOutputT](self.agent)
+        async with aclosing(stream_run(start)) as stream:
+            async for item in stream:
+                update = assembler.update(item)
+                if update is not None:
+                    yield update
+
+    def _start(
+        self,
+        message: Message | None,
+        answers: InputAnswer | Iterable[InputAnswer],
+        **options: Any,
+    ) -> "Callable[..., Coroutine[Any, Any, RunResult[AnyOutputT]]]":
+        """Return the method that starts a turn, or that resumes a run without a message."""
+        if message is None:
+            return partial(self.resume, answers=as_answers(answers), **options)
+        if as_answers(answers):
             raise InvalidInput("pass a message or answers, not both")
-        queue = EventQueue()
-
-        async def produce() -> None:
-            try:
-                if message is not None:
-                    await self.run(
-                        user_id=user_id,
-                        session_id=session_id,
-                        message=message,
-                        config=config,
-                        context=context,
-                        observer=queue,
-                    )
-                else:
-                    await self.resume(
-                        user_id=user_id,
-                        session_id=session_id,
-                        answers=new_answers,
-                        config=config,
-                        context=context,
-                        observer=queue,
-                    )
-            finally:
-                queue.end()
-
-        # Not a task group: yielding inside one breaks cancellation (PEP 789). The generator owns
-        # the task and ends after it.
-        task = asyncio.get_running_loop().create_task(produce())
-        task.add_done_callback(queue.wake)
-        try:
-            while not (task.done() and queue.is_empty):
-                event = await queue.get()
-                if event is not None:
-                    yield event
-            await task
-        finally:
-            queue.close()
-            await cancel_and_wait(task)
+        return partial(self.run, message=message, **options)
 
     async def pending(self, *, user_id: str, session_id: str) -> tuple[InputRequest, ...]:
         """Return the requests that a session waits for, none if it does not wait."""
@@ -273,13 +302,13 @@ class SessionRunner:
             run = Run(request, services=self.services, recorder=recorder)
             await self._end(run, RunStatus.CANCELED, reason or "abandoned")
 
-    async def state(self, *, user_id: str, session_id: str) -> Mapping[str, Any]:
+    async def state(self, *, user_id: str, session_id: str) -> Mapping[str, JsonData]:
         """Return the state of a session, with that of its user and app."""
         session = await self.services.sessions.read(self._key(user_id, session_id))
         return {} if session is None else session.state
 
     async def update_state(
-        self, values: Mapping[str, Any], *, user_id: str, session_id: str
+        self, values: Mapping[str, JsonData], *, user_id: str, session_id: str
     ) -> None:
         """Write to a session's state outside a run, for example before its first message."""
         if not isinstance(values, Mapping):
@@ -372,37 +401,30 @@ class SessionRunner:
             )
         return start
 
-    def _validate_answers(
-        self, pending: Sequence[InputRequest], answers: Sequence[InputAnswer]
-    ) -> dict[str, InputAnswer]:
-        """Return the valid answers by request; an expired request gets the answer `expired`."""
-        if not all(isinstance(answer, InputAnswer) for answer in answers):
-            raise InvalidInput("an answer must be the result of approve(...) or deny(...)")
-        check_storable(answers, _ANSWERS_DECODER, "this answer")
-        known = {request.id for request in pending}
-        given: dict[str, InputAnswer] = {}
-        for answer in answers:
-            if answer.request_id in given:
-                raise NothingPending(f"request {answer.request_id!r} is answered twice")
-            if answer.request_id not in known:
-                ids = ", ".join(request.id for request in pending) or (
-                    "none; resume() without answers continues an interrupted run"
-                )
-                raise NothingPending(
-                    f"request {answer.request_id!r} is not pending; pending requests: {ids}"
-                )
-            given[answer.request_id] = answer
-        now = self.services.clock.now()
-        for request in pending:
-            if request.expires_at is not None and now >= request.expires_at:
-                given[request.id] = InputAnswer(
-                    request_id=request.id, verdict=ApprovalDecision.EXPIRED
-                )
-        valid = validate_answers(self.agent, pending, given.values(), self.services.schemas)
-        return {answer.request_id: answer for answer in valid}
+    def _new_run(
+        self, request: RunRequest, recorder: EventRecorder, deps: object, journal: Journal | None
+    ) -> Run:
+        return Run(
+            request,
+            services=self.services,
+            recorder=recorder,
+            journal=journal,
+            deps=deps,
+            plugins=self._plugins,
+        )
 
-    async def _execute(self, run: Run, state: State, opening: Sequence[Event] = ()) -> RunResult:
+    def _check_deps(self, deps: AnyDepsT | None) -> AnyDepsT | None:
+        """Return the dependencies of a run; InvalidInput if an agent needs others."""
+        deps = self._deps if deps is None else deps
+        if self._required_deps:
+            check_deps(self._required_deps, deps)
+        return deps
+
+    async def _execute(
+        self, run: Run, state: State, opening: Sequence[Event] = ()
+    ) -> RunResult[AnyOutputT]:
         """Run the tree to its end and record how it ended."""
+        output: object = UNSET
         status, text = RunStatus.FAILED, "the process was interrupted"
         requests: tuple[InputRequest, ...] = ()
         detail: Mapping[str, Any] = {}
@@ -410,7 +432,7 @@ class SessionRunner:
             try:
                 if opening:
                     await run.recorder.show(*opening)
-                text = await self._run_tree(run, state)
+                text, output = await self._run_tree(run, state)
                 status = RunStatus.COMPLETED
             except RunPaused as pause:
                 status, text, requests = RunStatus.INPUT_REQUIRED, "", pause.requests
@@ -447,10 +469,11 @@ class SessionRunner:
             state=state.copy(),
             usage=run.budget.usage,
             requests=requests,
+            output_or_error=output,
         )
 
-    async def _run_tree(self, run: Run, state: State) -> str:
-        """Run the agent that has the conversation and return its answer."""
+    async def _run_tree(self, run: Run, state: State) -> tuple[str, object]:
+        """Run the agent that has the conversation; return its answer as text and as output."""
         first = self._first_agent(state)
         root = RunContext(run, self.agent, Branch(state), path="", parts=run.request.message)
         seconds = run.request.config.timeout
@@ -477,7 +500,22 @@ class SessionRunner:
                 state[ACTIVE_AGENT] = last.agent.name
             else:
                 state.pop(ACTIVE_AGENT, None)
-        return last.text
+        return last.text, self._output(last)
+
+    def _output(self, last: RunContext) -> object:
+        """Return the answer as a value of the root's output type, or the error if it is not one.
+
+        After a transfer the answer is that of another agent, whose output type may differ.
+        """
+        if last.agent is self.agent and last.output is not UNSET:
+            return last.output
+        try:
+            return self.agent.decode_output(last.text)
+        except INVALID_OUTPUT as error:
+            return OutputUnavailable(
+                f"the answer of {last.agent.name!r} does not have the output type of "
+                f"{self.agent.name!r}: {error}"
+            )
 
     def _first_agent(self, state: State) -> BaseAgent:
         """Return the agent that a transfer gave the conversation to, or the root."""

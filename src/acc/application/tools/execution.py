@@ -3,13 +3,14 @@
 import asyncio
 import logging
 import math
+import traceback
 from collections.abc import Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from acc.application.agents.base import Callback, maybe_await
+from acc.application.agents.callbacks import callbacks_of, first_result, maybe_await
 from acc.application.memory.messages import part_text
 from acc.application.runtime.context import RunContext
 from acc.application.runtime.inputs import INVALID_ARGUMENTS
@@ -18,11 +19,13 @@ from acc.application.runtime.interrupts import (
     RunPaused,
     RunRejected,
     is_control_flow,
+    paused_in_group,
 )
+from acc.application.runtime.json_types import encode_model
 from acc.application.runtime.state import to_json_data
-from acc.application.tools.function_tool import display_arguments, encode_model
-from acc.application.tools.tool import Tool, ToolContext
-from acc.domain.errors import StateNotStorable
+from acc.application.tools.function_tool import display_arguments
+from acc.application.tools.tool import BaseTool, ToolContext
+from acc.domain.errors import AccError, ModelRetry, StateNotStorable, ToolFailed
 from acc.domain.text import replace_surrogates
 from acc.domain.value_objects.approval import (
     ApprovalDecision,
@@ -32,6 +35,7 @@ from acc.domain.value_objects.approval import (
 )
 from acc.domain.value_objects.content import Part, ToolCall, ToolResult
 from acc.domain.value_objects.event import NO_ACTIONS, Event, EventActions, EventKind
+from acc.domain.value_objects.run import RunConfig
 
 log = logging.getLogger("acc.run")
 MAX_ERROR_LENGTH = 2_000
@@ -52,12 +56,49 @@ class ToolOutcome:
     invalid_call: bool = False
     executed: bool = False
 
+    @property
+    def error(self) -> str:
+        """Return the error of the tool, or an empty string; a denied call is not an error."""
+        content = self.result.content
+        is_error = self.result.is_error and isinstance(content, Mapping)
+        return str(content.get("error", "")) if is_error else ""
+
+
+class ToolRetries:
+    """Counts for each tool of an agent how often it failed in a row, and enforces the bound.
+
+    Calls of one model response count once, because the model could not react between them.
+    """
+
+    def __init__(self, config: RunConfig) -> None:
+        self._default = config.max_tool_retries
+        self._failures: dict[str, int] = {}
+
+    def __getitem__(self, tool: str) -> int:
+        return self._failures.get(tool, 0)
+
+    def count(self, tools: Mapping[str, BaseTool], outcomes: Sequence[ToolOutcome]) -> None:
+        """Count the outcomes of one response; ToolFailed if a tool failed too often."""
+        errors: dict[str, str] = {}
+        for outcome in outcomes:
+            if error := outcome.error:
+                errors.setdefault(outcome.result.name, error)
+        for outcome in outcomes:
+            if not outcome.error:
+                errors.pop(outcome.result.name, None)
+                self._failures.pop(outcome.result.name, None)
+        for name, error in errors.items():
+            failures = self._failures[name] = self[name] + 1
+            retries = tools[name].retries if name in tools else None
+            if failures > (self._default if retries is None else retries):
+                raise ToolFailed(name, error, failures)
+
 
 @dataclass(slots=True)
 class _ReadyCall:
     """A tool with validated arguments, and the approval, if one was required."""
 
-    tool: Tool
+    tool: BaseTool
     arguments: dict[str, Any]
     approval: InputAnswer | None = None
 
@@ -72,18 +113,16 @@ class ToolExecutor:
     def __init__(
         self,
         ctx: RunContext,
-        tools: Mapping[str, Tool],
+        tools: Mapping[str, BaseTool],
         *,
         available_names: Collection[str],
-        before: Callback | None,
-        after: Callback | None,
+        retries: ToolRetries,
         is_replay: bool,
     ) -> None:
         self._ctx = ctx
         self._tools = tools
         self._available_names = available_names
-        self._before = before
-        self._after = after
+        self._retries = retries
         self._is_replay = is_replay
 
     async def run(self, calls: Sequence[ToolCall]) -> list[ToolOutcome]:
@@ -141,7 +180,7 @@ class ToolExecutor:
         return await self._record(scope, await self._invoke(scope, call, confirmed))
 
     def _validate(
-        self, scope: RunContext, call: ToolCall, tool: Tool | None
+        self, scope: RunContext, call: ToolCall, tool: BaseTool | None
     ) -> _ReadyCall | ToolOutcome:
         """Return the converted arguments, or an error outcome if the call is not possible."""
         if tool is None:
@@ -151,7 +190,7 @@ class ToolExecutor:
             error = f"the arguments of {call.name} could not be decoded: {call.fault}"
         else:
             try:
-                arguments = tool.validate(call.arguments)
+                arguments = _validated(scope, tool, call.arguments)
             except INVALID_ARGUMENTS as problem:
                 error = f"invalid arguments for {tool.name}: {problem}"
             else:
@@ -173,8 +212,8 @@ class ToolExecutor:
         tool, arguments = ready.tool, ready.arguments
         recorded = scope.next_recorded()
         if recorded is None:
-            if self._before is not None:
-                content = await maybe_await(self._before, tool, arguments, scope)
+            if before := callbacks_of(scope, "before_tool_callback"):
+                content = await first_result(before, tool, arguments, scope)
                 if content is not None:
                     return ToolOutcome(result=_make_result(call, content))
             question = await _confirmation_question(tool, arguments)
@@ -187,7 +226,7 @@ class ToolExecutor:
         displayed = display_arguments(tool, arguments)
         error = ""
         while True:
-            request, answer = await scope.ask(
+            request, answer = await scope.ask_with_request(
                 error + question,
                 kind=RequestKind.CONFIRMATION,
                 tool=tool.name,
@@ -201,7 +240,8 @@ class ToolExecutor:
             if edited is None and request.arguments == displayed:
                 return _ReadyCall(tool, arguments, answer)
             try:
-                approved = tool.validate(request.arguments if edited is None else edited)
+                given = request.arguments if edited is None else edited
+                approved = _validated(scope, tool, given)
                 return _ReadyCall(tool, approved, answer)
             except INVALID_ARGUMENTS as problem:
                 which = "displayed" if edited is None else "edited"
@@ -216,9 +256,11 @@ class ToolExecutor:
         scope.run.budget.add_tool_call()
         if not tool.replayable:
             started = await self._record_start(scope, ready)
-            if started and not tool.idempotent:
+            if started:
                 return ToolOutcome(result=_unknown_result(call, started), executed=True)
-        tool_context = ToolContext(scope, call.id)
+        tool_context = ToolContext(
+            scope, call.id, tool_name=tool.name, retry_count=self._retries[tool.name]
+        )
         if log.isEnabledFor(logging.INFO):
             log.info("tool called", extra=_log_fields(scope, tool))
         pending = await _pending_outcome(scope)
@@ -234,8 +276,8 @@ class ToolExecutor:
                 arguments={"ticket": result.content},
             )
             result = _reported_result(call, outcome)
-        if self._after is not None:
-            content = await maybe_await(self._after, tool, arguments, scope, result)
+        for after in callbacks_of(scope, "after_tool_callback"):
+            content = await maybe_await(after, tool, arguments, scope, result)
             if content is not None:
                 result = _make_result(call, content)
         return ToolOutcome(result=result, escalate=tool_context.actions.escalate, executed=True)
@@ -246,9 +288,11 @@ class ToolExecutor:
         is_replay = self._is_replay
         if approval is not None:
             is_replay = approval.request_id not in scope.run.journal.new_answers
-        if is_replay and (started := await _earlier_start(scope, approval)):
+        may_repeat = ready.tool.idempotent
+        if is_replay and not may_repeat and (started := await _earlier_start(scope, approval)):
             return started
-        if approval is not None and scope.next_recorded() is None:
+        recorded = scope.next_recorded()
+        if approval is not None and (recorded is None or "started" in recorded.detail):
             await scope.emit(EventKind.STATE, detail={"started": ready.tool.name})
         return ""
 
@@ -321,15 +365,15 @@ class _Batch:
 async def _invoke_with_timeout(
     scope: RunContext,
     call: ToolCall,
-    tool: Tool,
-    arguments: Mapping[str, Any],
+    tool: BaseTool,
+    arguments: dict[str, Any],
     tool_context: ToolContext,
 ) -> ToolResult:
     """Invoke the tool; an error of the tool becomes an error result for the model."""
     limit = tool.timeout if tool.timeout is not None else scope.config.tool_timeout
     try:
         async with asyncio.timeout(None if limit == math.inf else limit) as deadline:
-            content = await tool.invoke(scope, tool_context, arguments)
+            content = await tool.invoke(arguments, tool_context)
         # Reached if the tool suppressed its cancellation; Python 3.11 does not trace this frame.
         if deadline.expired():  # pragma: no cover
             return _timeout_result(call, limit)
@@ -339,16 +383,50 @@ async def _invoke_with_timeout(
     except BaseException as error:
         if is_control_flow(error):
             raise
-        log.info("tool failed", exc_info=True, extra=_log_fields(scope, tool))
-        if isinstance(error, TimeoutError) and deadline.expired():
-            return _timeout_result(call, limit)
-        return _error_result(call, f"{tool.name} failed: {type(error).__name__}: {error}")
+        if (pause := paused_in_group(error)) is not None:
+            raise pause from None
+        is_timeout = isinstance(error, TimeoutError) and deadline.expired()
+        failure = _timeout_result(call, limit) if is_timeout else _failure_result(call, error)
+        return await _handle_error(scope, call, tool, arguments, error, failure)
     finally:
         tool_context.close()
     return _make_result(call, content)
 
 
-async def _confirmation_question(tool: Tool, arguments: Mapping[str, Any]) -> str:
+async def _handle_error(
+    scope: RunContext,
+    call: ToolCall,
+    tool: BaseTool,
+    arguments: dict[str, Any],
+    error: BaseException,
+    failure: ToolResult,
+) -> ToolResult:
+    """Log an error of a tool and return its result, or that of an error callback."""
+    is_expected = isinstance(error, AccError | ModelRetry | TimeoutError)
+    level = logging.INFO if is_expected else logging.ERROR
+    if log.isEnabledFor(level):
+        trace = replace_surrogates("".join(traceback.format_exception(error)).rstrip())
+        log.log(level, "tool %s failed\n%s", tool.name, trace, extra=_log_fields(scope, tool))
+    handlers = callbacks_of(scope, "on_tool_error_callback")
+    if handlers and isinstance(error, Exception) and not isinstance(error, ModelRetry):
+        content = await first_result(handlers, tool, arguments, scope, error)
+        if content is not None:
+            return _make_result(call, content)
+    if scope.config.raise_tool_errors and not is_expected:
+        raise ToolFailed(tool.name, f"{type(error).__name__}: {error}", 1) from error
+    return failure
+
+
+def _validated(scope: RunContext, tool: BaseTool, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the converted arguments; without a `validate` method the schema decides."""
+    if type(tool).validate is BaseTool.validate:
+        error = scope.services.schemas.schema_error(tool.spec.parameters, arguments)
+        if error:
+            raise ValueError(error)
+    return tool.validate(arguments)
+
+
+async def _confirmation_question(tool: BaseTool, arguments: Mapping[str, Any]) -> str:
     """Return the question for the person who approves the call, or an empty string."""
     confirm = tool.confirm
     if callable(confirm):
@@ -364,7 +442,7 @@ async def _confirmation_question(tool: Tool, arguments: Mapping[str, Any]) -> st
 
 
 async def _replay_result(
-    scope: RunContext, recorded: Sequence[Event], result: ToolResult, tool: Tool | None
+    scope: RunContext, recorded: Sequence[Event], result: ToolResult, tool: BaseTool | None
 ) -> ToolOutcome:
     """Return the recorded outcome of a call without invoking the tool."""
     last = recorded[-1]
@@ -462,6 +540,12 @@ def _error_result(call: ToolCall, text: str) -> ToolResult:
     return ToolResult(call_id=call.id, name=call.name, content=content, is_error=True)
 
 
+def _failure_result(call: ToolCall, error: BaseException) -> ToolResult:
+    if isinstance(error, ModelRetry):
+        return _error_result(call, str(error) or f"call {call.name} again")
+    return _error_result(call, f"{call.name} failed: {type(error).__name__}: {error}")
+
+
 def _timeout_result(call: ToolCall, limit: float | None) -> ToolResult:
     return _error_result(call, f"{call.name} did not finish within {limit:g} seconds")
 
@@ -485,7 +569,7 @@ def _denied_result(call: ToolCall, answer: InputAnswer) -> ToolResult:
     return ToolResult(call_id=call.id, name=call.name, content=content, is_error=True)
 
 
-def _log_fields(scope: RunContext, tool: Tool) -> dict[str, str]:
+def _log_fields(scope: RunContext, tool: BaseTool) -> dict[str, str]:
     """Return the identifiers for a log record; arguments and results are never logged."""
     return {
         "trace_id": scope.call.trace_id,

@@ -7,15 +7,26 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Annotated, Any, overload
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Generic, Protocol, overload
 
 import msgspec
 
 from acc.application.agents.base import BaseAgent, Confirm, check_name
 from acc.application.runtime.context import RunContext
-from acc.application.tools.tool import AgentTool, Tool, ToolContext, check_tool_options
+from acc.application.runtime.json_types import (
+    decode_model,
+    is_model_type,
+    json_schema,
+    to_builtins,
+)
+from acc.application.runtime.type_variables import (
+    ParametersP,
+    ResultT,
+)
+from acc.application.tools.tool import AgentTool, BaseTool, ToolContext, check_tool_options
 from acc.domain.errors import InvalidTree
+from acc.domain.value_objects.base import JsonData
 from acc.ports.outbound.model_ports import ToolSpec
 
 _CONTEXT_NAMES = ("ctx", "context", "tool_context")
@@ -25,21 +36,21 @@ _OTHER_SECTION = re.compile(
 )
 _ARGUMENT_LINE = re.compile(r"^\s+\*{0,2}(\w+)\s*(?:[(（][^)）]*[)）])?\s*[:：]\s*(.+)$")
 _PARAM_FIELD = re.compile(r"^\s*:param\s+(?:[\w\[\], |.]+\s)?(\w+)\s*:\s*(.+)$")
-_MODEL_METHODS = ("model_json_schema", "model_validate_json", "model_dump")
 
 
 @dataclass(eq=False)
-class FunctionTool:
-    """A function as a tool. It can still be called like the function.
+class FunctionTool(BaseTool, Generic[ParametersP, ResultT]):
+    """A function as a tool. It can still be called like the function, with its types.
 
     `confirm` requests approval before a call: always (True), always with the given question, or if
-    a predicate over the arguments returns True or a question. `requires` names a permission. A
-    `long_running` function only starts the work: the run pauses until its outcome is reported. With
-    `parallel=False` a call never runs concurrently with other calls of the same model response. An
-    `idempotent` function may be called again if the process died during a call.
+    a predicate over the arguments returns True or a question. `requires` names a permission. After
+    more than `retries` failures in a row the run fails. A `long_running` function only starts the
+    work: the run pauses until its outcome is reported. With `parallel=False` a call never runs
+    concurrently with other calls of the same model response. An `idempotent` function may be called
+    again if the process died during a call.
     """
 
-    func: Callable[..., Any]
+    func: Callable[ParametersP, ResultT]
     name: str = ""
     description: str = ""
     confirm: Confirm = False
@@ -48,10 +59,13 @@ class FunctionTool:
     timeout: float | None = None
     long_running: bool = False
     parallel: bool = True
+    retries: int | None = None
     idempotent: bool = False
     replayable: bool = field(default=False, init=False)
     #: Defaults that JSON cannot represent, such as infinity; models and people do not see them.
-    hidden_defaults: Mapping[str, Any] = field(init=False, repr=False)
+    hidden_defaults: Mapping[str, JsonData] = field(init=False, repr=False)
+    #: The type of `ctx.deps` that the function declares, or None.
+    deps_type: Any = field(init=False, repr=False, default=None)
     _spec: ToolSpec = field(init=False, repr=False)
     _arguments_type: type[Any] = field(init=False, repr=False)
     _context_name: str = field(init=False, repr=False, default="")
@@ -95,7 +109,7 @@ class FunctionTool:
         self._is_async = inspect.iscoroutinefunction(function)
         functools.update_wrapper(self, function, updated=())
 
-    def __call__(self, /, *arguments: Any, **named: Any) -> Any:
+    def __call__(self, /, *arguments: ParametersP.args, **named: ParametersP.kwargs) -> ResultT:
         """Call the function itself."""
         return self.func(*arguments, **named)
 
@@ -104,20 +118,20 @@ class FunctionTool:
         """Return the name, description and schema that the model receives."""
         return self._spec
 
-    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def validate(self, arguments: Mapping[str, JsonData]) -> dict[str, JsonData]:
         """Return the arguments converted to their types, or raise msgspec.ValidationError."""
         return msgspec.structs.asdict(_decode(arguments, self._arguments_type))
 
-    async def invoke(
-        self, context: RunContext, tool_context: ToolContext, arguments: Mapping[str, Any]
-    ) -> Any:
+    async def invoke(self, arguments: Mapping[str, JsonData], ctx: ToolContext) -> object:
         """Call the function; a function that is not async runs in a thread."""
         named = dict(arguments)
         if self._context_name:
-            named[self._context_name] = tool_context
+            named[self._context_name] = ctx
+        function: Callable[..., Any] = self.func
         if self._is_async:
-            return await self.func(**named)
-        result = await context.services.threads.call(_call_in_thread, self.func, named)
+            return await function(**named)
+        threads = ctx.run_context.services.threads
+        result = await threads.call(_call_in_thread, function, named)
         return await result if inspect.isawaitable(result) else result
 
     def _parameters(self) -> dict[str, tuple[Any, Any]]:
@@ -133,6 +147,7 @@ class FunctionTool:
             hint = hints.get(name, Any)
             if _is_context_hint(hint) or (hint is Any and name in _CONTEXT_NAMES):
                 self._context_name = name
+                self.deps_type = _context_deps(hint)
                 continue
             if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
                 raise InvalidTree(
@@ -157,13 +172,21 @@ class FunctionTool:
                     f"tool {self.name!r}: the default of {name!r} does not match its type hint: "
                     f"{error}"
                 ) from None
-        if isinstance(default, list | dict | set) or _is_model_type(type(default)):
+        if isinstance(default, list | dict | set) or is_model_type(type(default)):
             return (name, hint, msgspec.field(default_factory=functools.partial(deepcopy, default)))
         return (name, hint, default)
 
 
+class _ToolDecorator(Protocol):
+    """What `tool(...)` with options returns."""
+
+    def __call__(
+        self, function: Callable[ParametersP, ResultT], /
+    ) -> FunctionTool[ParametersP, ResultT]: ...
+
+
 @overload
-def tool(function: Callable[..., Any], /) -> FunctionTool: ...
+def tool(function: Callable[ParametersP, ResultT], /) -> FunctionTool[ParametersP, ResultT]: ...
 
 
 @overload
@@ -179,8 +202,9 @@ def tool(
     timeout: float | None = None,
     long_running: bool = False,
     parallel: bool = True,
+    retries: int | None = None,
     idempotent: bool = False,
-) -> Callable[[Callable[..., Any]], FunctionTool]: ...
+) -> _ToolDecorator: ...
 
 
 def tool(
@@ -195,11 +219,12 @@ def tool(
     timeout: float | None = None,
     long_running: bool = False,
     parallel: bool = True,
+    retries: int | None = None,
     idempotent: bool = False,
-) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
+) -> "FunctionTool[..., Any] | _ToolDecorator":
     """Make a function a tool: `@tool`, or `@tool(confirm=True)` with options of FunctionTool."""
 
-    def decorate(target: Callable[..., Any]) -> FunctionTool:
+    def decorate(target: Callable[..., Any], /) -> FunctionTool[..., Any]:
         return FunctionTool(
             target,
             name=name,
@@ -210,17 +235,19 @@ def tool(
             timeout=timeout,
             long_running=long_running,
             parallel=parallel,
+            retries=retries,
             idempotent=idempotent,
         )
 
-    return decorate if function is None else decorate(function)
+    # mypy does not see that `decorate` keeps the types of any function.
+    return decorate if function is None else decorate(function)  # type: ignore[return-value]
 
 
-def as_tool(item: "Tool | BaseAgent | Callable[..., Any]") -> Tool:
+def as_tool(item: "BaseTool | BaseAgent | Callable[..., object]") -> BaseTool:
     """Return an entry of a list of tools as a tool."""
     if isinstance(item, BaseAgent):
         return AgentTool(agent=item)
-    if isinstance(item, Tool):
+    if isinstance(item, BaseTool):
         return item
     if callable(item):
         return FunctionTool(item)
@@ -229,7 +256,7 @@ def as_tool(item: "Tool | BaseAgent | Callable[..., Any]") -> Tool:
     )
 
 
-def display_arguments(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def display_arguments(tool: BaseTool, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments as JSON data for a person, without hidden defaults."""
     hidden = tool.hidden_defaults if isinstance(tool, FunctionTool) else {}
     visible = {
@@ -239,26 +266,6 @@ def display_arguments(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any
     }
     data: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(to_builtins(visible)))
     return data
-
-
-def json_schema(of: Any) -> dict[str, Any]:
-    """Return the JSON schema of a type."""
-    definitions: dict[str, Any] = {}
-
-    def model_schema(model: type[Any]) -> dict[str, Any]:
-        _check_model_type(model)
-        schema = dict(model.model_json_schema())
-        _add_definitions(definitions, schema.pop("$defs", {}))
-        return schema
-
-    schema = msgspec.json.schema(of, schema_hook=model_schema)
-    if definitions:
-        # References in the schemas of models start at the root.
-        _add_definitions(definitions, schema.get("$defs", {}))
-        schema["$defs"] = definitions
-    # msgspec 0.22 finds fields whose names are not ASCII only after they have been encoded.
-    msgspec.json.encode(schema)
-    return schema
 
 
 def parse_docstring(text: str) -> tuple[str, dict[str, str]]:
@@ -285,34 +292,24 @@ def parse_docstring(text: str) -> tuple[str, dict[str, str]]:
     return "\n".join(lines).strip(), descriptions
 
 
-def to_builtins(value: Any) -> Any:
-    """Return a value as JSON data, including dataclass fields that have their defaults."""
-    return msgspec.to_builtins(_expand_dataclasses(value), str_keys=True, enc_hook=encode_model)
-
-
-def encode_model(value: Any) -> Any:
-    """Return a pydantic model, or one with the same methods, as JSON data (msgspec enc_hook)."""
-    if not _is_model_type(type(value)):
-        raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
-    return value.model_dump(mode="json", by_alias=True)
-
-
-def decode_model(model: type[Any], data: Any) -> Any:
-    """Return JSON data as a pydantic model, or one with the same methods (msgspec dec_hook)."""
-    _check_model_type(model)
-    return model.model_validate_json(msgspec.json.encode(data))
-
-
 def _decode(data: Any, target: Any) -> Any:
     """Convert JSON data to a type; the keys of JSON objects are always strings."""
     return msgspec.convert(data, target, str_keys=True, dec_hook=decode_model)
 
 
 def _is_context_hint(hint: Any) -> bool:
-    """Return True if a hint is ToolContext, also in Annotated or in a union."""
-    if typing.get_origin(hint) in (Annotated, typing.Union, types.UnionType):
+    """Return True if a hint is ToolContext, also with a type, in Annotated or in a union."""
+    origin = typing.get_origin(hint)
+    if origin in (Annotated, typing.Union, types.UnionType):
         return any(map(_is_context_hint, typing.get_args(hint)))
-    return hint is ToolContext
+    return hint is ToolContext or origin is ToolContext
+
+
+def _context_deps(hint: Any) -> Any:
+    """Return the type of the dependencies in a hint such as `ToolContext[Deps]`, or None."""
+    if typing.get_origin(hint) is ToolContext:
+        return typing.get_args(hint)[0]
+    return next(filter(None, map(_context_deps, typing.get_args(hint))), None)
 
 
 def _call_in_thread(function: Callable[..., Any], named: Mapping[str, Any]) -> Any:
@@ -327,34 +324,6 @@ def _is_json_representable(value: Any) -> bool:
     """Return True if a value survives a JSON round trip; infinity does not."""
     data = to_builtins(value)
     return bool(msgspec.json.decode(msgspec.json.encode(data)) == data)
-
-
-def _expand_dataclasses(value: Any) -> Any:
-    if is_dataclass(value):
-        return {item.name: _expand_dataclasses(getattr(value, item.name)) for item in fields(value)}
-    if isinstance(value, list | tuple):
-        return [_expand_dataclasses(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _expand_dataclasses(item) for key, item in value.items()}
-    return value
-
-
-def _is_model_type(candidate: type[Any]) -> bool:
-    return all(hasattr(candidate, name) for name in _MODEL_METHODS)
-
-
-def _check_model_type(candidate: type[Any]) -> None:
-    if not _is_model_type(candidate):
-        raise TypeError(
-            f"{candidate.__name__} cannot be decoded from JSON: use a dataclass, a TypedDict, a "
-            "msgspec.Struct, a pydantic model, or types such as str and list[int]"
-        )
-
-
-def _add_definitions(definitions: dict[str, Any], further: Mapping[str, Any]) -> None:
-    for name, definition in further.items():
-        if definitions.setdefault(name, definition) != definition:
-            raise TypeError(f"two different classes are named {name}")
 
 
 def _arguments_schema(arguments_type: type[Any], descriptions: Mapping[str, str]) -> dict[str, Any]:
@@ -372,7 +341,7 @@ def _arguments_schema(arguments_type: type[Any], descriptions: Mapping[str, str]
 
 
 @tool
-def exit_loop(ctx: ToolContext) -> str:
+def exit_loop(ctx: ToolContext | RunContext) -> str:
     """End the loop: call this when its work is done and no further round is needed."""
     ctx.actions.escalate = True
     return ""

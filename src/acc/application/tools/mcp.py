@@ -13,8 +13,10 @@ import msgspec
 
 from acc.application.agents.base import MAX_NAME_LENGTH, Confirm, check_name
 from acc.application.runtime.context import RunContext
-from acc.application.tools.tool import TRANSFER_TOOL_NAME, Tool, ToolContext
+from acc.application.tools.tool import TRANSFER_TOOL_NAME, BaseTool, ToolContext
+from acc.application.tools.toolset import Toolset
 from acc.domain.errors import AccError, InvalidInput, InvalidTree, RemoteFailed
+from acc.domain.value_objects.base import JsonData
 from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.endpoint import McpEndpoint, McpToolInfo, McpToolResult
 from acc.ports.outbound.mcp_ports import McpServerPort
@@ -27,18 +29,18 @@ _SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg", "audio/wav": ".wav", "au
 
 
 @dataclass(eq=False, kw_only=True)
-class McpToolset:
+class McpToolset(Toolset):
     """The tools of an MCP server, as one entry in an agent's list of tools.
 
     Set `command` to start the server as a process, or `url` to connect to a running server; see
     McpEndpoint for `token`, `env`, `cwd`, `allow`, `start_timeout` and `max_bytes`. `env` maps
     names to values, or lists names of variables to pass on. `only` has patterns of the tool names
     to include. If an agent has several toolsets, each tool name starts with the `name` of its
-    server; `prefix` overrides this, "" for no prefix. `confirm`, `requires` and `timeout` are as
-    for other tools, for all tools of the server or by tool name. Without `confirm`, tools that the
-    server declares destructive require approval. Result text longer than `max_characters` is
-    truncated and saved in full as an artifact. If a server that is not `required` is unavailable,
-    the agent runs without its tools.
+    server; `prefix` overrides this, "" for no prefix. `confirm`, `requires`, `timeout` and
+    `retries` are as for other tools, for all tools of the server or by tool name. Without
+    `confirm`, tools that the server declares destructive require approval. Result text longer than
+    `max_characters` is truncated and saved in full as an artifact. If a server that is not
+    `required` is unavailable, the agent runs without its tools.
     """
 
     command: Sequence[str] = ()
@@ -54,6 +56,7 @@ class McpToolset:
     confirm_expires: float | None = None
     requires: str | Mapping[str, str] = ""
     timeout: float | Mapping[str, float] | None = None
+    retries: int | Mapping[str, int] | None = None
     start_timeout: float = 30.0
     max_bytes: int = 4 * 1024 * 1024
     max_characters: int = 100_000
@@ -85,9 +88,13 @@ class McpToolset:
         if self.prefix:
             check_name(self.prefix, "a prefix")
 
-    async def list_tools(
+    async def list_tools(self, ctx: RunContext) -> Sequence[BaseTool]:
+        """Return the tools of the server, named as if this was the only toolset."""
+        return await self.named_tools(ctx, is_only_toolset=True, reserved_names=frozenset())
+
+    async def named_tools(
         self, ctx: RunContext, *, is_only_toolset: bool, reserved_names: frozenset[str]
-    ) -> Sequence[Tool]:
+    ) -> Sequence[BaseTool]:
         """Return the tools of the server under names that a model can call."""
         connections = ctx.services.mcp
         if connections is None:
@@ -116,6 +123,7 @@ class McpToolset:
                 confirm_expires=self.confirm_expires,
                 requires=_option_for(self.requires, info.name) or "",
                 timeout=_option_for(self.timeout, info.name),
+                retries=_option_for(self.retries, info.name),
                 max_characters=self.max_characters,
             )
             for info in selected
@@ -150,7 +158,7 @@ def assign_tool_names(
 
 
 @dataclass(eq=False, kw_only=True)
-class McpTool:
+class McpTool(BaseTool):
     """One tool of an MCP server."""
 
     server: McpServerPort
@@ -160,6 +168,7 @@ class McpTool:
     confirm_expires: float | None = None
     requires: str = ""
     timeout: float | None = None
+    retries: int | None = None
     max_characters: int = 100_000
     description: str = field(init=False)
     long_running: bool = field(default=False, init=False)
@@ -175,24 +184,20 @@ class McpTool:
         """Return the name, description and the server's schema for the model."""
         return ToolSpec(name=self.name, description=self.description, parameters=self.info.schema)
 
-    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def validate(self, arguments: Mapping[str, JsonData]) -> dict[str, JsonData]:
         """Return the arguments unchanged, or raise ValueError if they violate the schema."""
         error = self.server.schema_error(self.info, arguments)
         if error:
             raise ValueError(error)
         return dict(arguments)
 
-    async def invoke(
-        self, context: RunContext, tool_context: ToolContext, arguments: Mapping[str, Any]
-    ) -> Any:
+    async def invoke(self, arguments: Mapping[str, JsonData], ctx: ToolContext) -> object:
         """Call the server; files in its result are saved as artifacts."""
-        result = await self.server.call(
-            self.info.name, arguments, on_progress=tool_context.progress
-        )
+        result = await self.server.call(self.info.name, arguments, on_progress=ctx.progress)
         if result.is_error:
             text = " ".join(part.text for part in result.parts if part.text is not None)
             raise RemoteFailed(text.strip() or "the server reported an error without a message")
-        return _ResultReader(self, tool_context).read(result)
+        return _ResultReader(self, ctx).read(result)
 
 
 class _ResultReader:

@@ -1,13 +1,12 @@
 """The tool that reads a recorded tool result which the prompt shows shortened."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
 from acc.application.memory.messages import READ_RESULT_TOOL, content_text
-from acc.application.runtime.context import RunContext
-from acc.application.tools.tool import Tool, ToolContext
+from acc.application.tools.tool import BaseTool, ToolContext
+from acc.domain.value_objects.base import JsonData
 from acc.ports.outbound.model_ports import ToolSpec
 
 _DEFAULT_LENGTH = 8_000
@@ -20,7 +19,7 @@ class _Arguments(msgspec.Struct, forbid_unknown_fields=True):
     length: int = _DEFAULT_LENGTH
 
 
-class ReadResultTool(Tool):
+class ReadResultTool(BaseTool):
     """Returns a section of an earlier tool result; only results that were shown can be read."""
 
     name = READ_RESULT_TOOL
@@ -51,7 +50,7 @@ class ReadResultTool(Tool):
             },
         )
 
-    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def validate(self, arguments: Mapping[str, JsonData]) -> dict[str, JsonData]:
         """Return the arguments, or raise ValueError if the result cannot be read."""
         given = msgspec.convert(arguments, _Arguments)
         if given.number not in self._numbers:
@@ -61,10 +60,9 @@ class ReadResultTool(Tool):
             raise ValueError(f"offset must be >= 0 and length between 1 and {_MAX_LENGTH}")
         return {"number": given.number, "offset": given.offset, "length": given.length}
 
-    async def invoke(
-        self, context: RunContext, tool_context: ToolContext, arguments: Mapping[str, Any]
-    ) -> Any:
+    async def invoke(self, arguments: Mapping[str, JsonData], ctx: ToolContext) -> object:
         """Read the result from the recorded events."""
+        context = ctx.run_context
         number, offset = arguments["number"], arguments["offset"]
         key = context.run.request.key
         events = await context.services.sessions.events(key, after=number - 1, limit=1)

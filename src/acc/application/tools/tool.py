@@ -6,7 +6,7 @@ Functions as tools are in `function_tool`, tools of MCP servers in `mcp`.
 import math
 from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Generic
 
 import msgspec
 
@@ -14,8 +14,15 @@ from acc.application.agents.base import BaseAgent, Confirm, check_name
 from acc.application.runtime.artifacts import Artifacts
 from acc.application.runtime.context import RunContext
 from acc.application.runtime.state import StateView
+from acc.application.runtime.type_variables import (
+    AnyDepsT,
+    ContextDepsT,
+    GenericDefaults,
+)
 from acc.domain.errors import InvalidInput, InvalidTree
-from acc.domain.value_objects.content import Part
+from acc.domain.value_objects.approval import InputAnswer
+from acc.domain.value_objects.base import JsonData
+from acc.domain.value_objects.content import ChatMessage, Part, Usage
 from acc.domain.value_objects.endpoint import DownloadLimits
 from acc.domain.value_objects.event import EventActions, EventKind
 from acc.ports.outbound.model_ports import ToolSpec
@@ -32,27 +39,100 @@ class ToolActions:
     escalate: bool = False
 
 
-class ToolContext:
-    """The state, artifacts and identifiers that a tool may use besides its arguments."""
+class ToolContext(Generic[ContextDepsT]):
+    """What a tool may use besides its arguments: dependencies, state, artifacts, identifiers.
 
-    __slots__ = ("_context", "_staged_artifacts", "_state", "actions", "call_id")
+    `ToolContext[Deps]` has the type of `ctx.deps`. `retry_count` is how often the tool has failed
+    in a row before this call.
+    """
 
-    def __init__(self, context: RunContext, call_id: str) -> None:
-        self._context = context
+    __slots__ = (
+        "_staged_artifacts",
+        "_state",
+        "actions",
+        "call_id",
+        "retry_count",
+        "run_context",
+        "tool_name",
+    )
+
+    def __init__(
+        self,
+        context: RunContext[ContextDepsT],
+        call_id: str,
+        *,
+        tool_name: str = "",
+        retry_count: int = 0,
+    ) -> None:
+        #: The context of the agent, in the scope of this call.
+        self.run_context = context
         self._state = StateView(context.state)
         self._staged_artifacts: list[tuple[str, str | bytes, str]] = []
         self.call_id = call_id
+        self.tool_name = tool_name
+        self.retry_count = retry_count
         self.actions = ToolActions()
 
     @property
-    def state(self) -> MutableMapping[str, Any]:
+    def deps(self) -> ContextDepsT:
+        """Return the dependencies that the run was started with; they are never stored."""
+        return self.run_context.deps
+
+    @property
+    def state(self) -> MutableMapping[str, JsonData]:
         """Return the session state, restricted to the keys granted to the agent."""
         return self._state
 
     @property
+    def messages(self) -> Sequence[ChatMessage]:
+        """Return the messages that the model was sent when it called the tool.
+
+        In a resumed run these are the messages of this turn.
+        """
+        return self.run_context.messages
+
+    @property
+    def usage(self) -> Usage:
+        """Return the usage of the run so far."""
+        return self.run_context.usage
+
+    @property
+    def function_call_id(self) -> str:
+        """Return the id of the call, under its name in ADK."""
+        return self.call_id
+
+    @property
+    def invocation_id(self) -> str:
+        """Return the id of the run, under its name in ADK."""
+        return self.run_id
+
+    async def ask(
+        self,
+        message: str,
+        *,
+        schema: Mapping[str, JsonData] | None = None,
+        expires_after: float | None = None,
+    ) -> InputAnswer:
+        """Return a person's answer; the run pauses here until there is one.
+
+        `schema` is a JSON schema of the answer's value. When the run is resumed, the tool is called
+        again from its start, and `ask` returns the answers. So what the tool does before its last
+        `ask` may be done several times and must be deterministic; what follows is done once.
+        """
+        context = self.run_context
+        answer = await context.request_input(
+            message, tool=self.tool_name, schema=schema, expires_after=expires_after
+        )
+        # If the process dies after this, the tool is not called again: it may have had effects.
+        recorded = context.next_recorded()
+        if recorded is None or "continued" in recorded.detail:
+            await context.emit(EventKind.STATE, detail={"continued": self.tool_name})
+        return answer
+
+    @property
     def artifacts(self) -> Artifacts:
         """Return the files that the agents of this session share."""
-        return self._context.artifacts
+        return self.run_context.artifacts
 
     async def fetch(
         self,
@@ -63,47 +143,49 @@ class ToolContext:
         timeout: float = _DEFAULT_LIMITS.timeout,  # noqa: ASYNC109 - a limit of the download
     ) -> Part:
         """Download the file that a part or a URL refers to, like `RunContext.fetch`."""
-        return await self._context.fetch(source, types=types, max_bytes=max_bytes, timeout=timeout)
+        return await self.run_context.fetch(
+            source, types=types, max_bytes=max_bytes, timeout=timeout
+        )
 
     @property
     def agent_name(self) -> str:
         """Return the name of the agent that called the tool."""
-        return self._context.agent.name
+        return self.run_context.agent.name
 
     @property
     def run_id(self) -> str:
         """Return the id of the run."""
-        return self._context.run_id
+        return self.run_context.run_id
 
     @property
     def session_id(self) -> str:
         """Return the id of the session."""
-        return self._context.session_id
+        return self.run_context.session_id
 
     @property
     def user_id(self) -> str:
         """Return the id of the user, or an empty string if it is not granted."""
-        return self._context.user_id
+        return self.run_context.user_id
 
     @property
     def request_id(self) -> str:
         """Return the id of the request."""
-        return self._context.call.request_id
+        return self.run_context.call.request_id
 
     @property
     def trace_id(self) -> str:
         """Return the id shared by all log entries of this request."""
-        return self._context.call.trace_id
+        return self.run_context.call.trace_id
 
     @property
     def caller(self) -> str:
         """Return the caller on whose behalf the agent works."""
-        return self._context.call.caller
+        return self.run_context.call.caller
 
     @property
     def permissions(self) -> Collection[str] | None:
         """Return the permissions of the call; None means all permissions."""
-        return self._context.call.permissions
+        return self.run_context.call.permissions
 
     def save_artifact(
         self,
@@ -123,9 +205,9 @@ class ToolContext:
             artifact = content
         self._staged_artifacts.append((filename, artifact, media_type))
 
-    async def progress(self, text: str, *, detail: Mapping[str, Any] | None = None) -> None:
+    async def progress(self, text: str, *, detail: Mapping[str, JsonData] | None = None) -> None:
         """Report the progress of the tool; the report is not stored."""
-        await self._context.progress(text, detail=detail)
+        await self.run_context.progress(text, detail=detail)
 
     async def save_staged_artifacts(self) -> None:
         """Store the files passed to `save_artifact`."""
@@ -137,46 +219,84 @@ class ToolContext:
         self._state.close()
 
 
-@runtime_checkable
-class Tool(Protocol):
-    """An operation that a model may call.
+class BaseTool(GenericDefaults, Generic[AnyDepsT]):
+    """Base class of tools. A subclass defines `invoke`; `BaseTool[Deps]` types its context.
 
-    `confirm` requests approval before a call: True, a question, or a predicate over the arguments.
-    `requires` names a permission. A `long_running` tool only starts the work: the run pauses until
-    its outcome is reported. With `parallel=False` a call never runs concurrently with other calls
-    of the same model response. A `replayable` tool is invoked again when a run is resumed, because
-    everything it does is recorded.
+    `parameters` is the JSON schema of the arguments. `confirm` requests approval before a call:
+    True, a question, or a predicate over the arguments. `requires` names a permission. After more
+    than `retries` failures in a row the run fails; None means `RunConfig.max_tool_retries`. A
+    `long_running` tool only starts the work: the run pauses until its outcome is reported. With
+    `parallel=False` a call never runs concurrently with other calls of the same model response. A
+    `replayable` tool is invoked again when a run is resumed, because everything it does is
+    recorded. An `idempotent` tool may be invoked again if the process died during a call.
     """
 
     name: str
-    description: str
+    description: str = ""
+    parameters: Mapping[str, JsonData] = {}
     confirm: Confirm = False
     confirm_expires: float | None = None
     requires: str = ""
     timeout: float | None = None
+    retries: int | None = None
     long_running: bool = False
     parallel: bool = True
     replayable: bool = False
     idempotent: bool = False
 
+    def __init__(
+        self,
+        *,
+        name: str,
+        description: str,
+        parameters: Mapping[str, JsonData] | None = None,
+        confirm: Confirm = False,
+        confirm_expires: float | None = None,
+        requires: str = "",
+        timeout: float | None = None,
+        retries: int | None = None,
+        long_running: bool = False,
+        parallel: bool = True,
+        idempotent: bool = False,
+    ) -> None:
+        check_name(name, "a tool")
+        self.name = name
+        self.description = description
+        if parameters is not None:
+            self.parameters = parameters
+        self.confirm = confirm
+        self.confirm_expires = confirm_expires
+        self.requires = requires
+        self.timeout = timeout
+        self.retries = retries
+        self.long_running = long_running
+        self.parallel = parallel
+        self.idempotent = idempotent
+        check_tool_options(self)
+
     @property
     def spec(self) -> ToolSpec:
         """Return the name, description and schema that the model receives."""
-        ...
+        parameters = self.parameters or {"type": "object", "properties": {}}
+        return ToolSpec(name=self.name, description=self.description, parameters=parameters)
 
-    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return converted arguments, or raise ValueError, TypeError or ValidationError."""
-        ...
+    def validate(self, arguments: Mapping[str, JsonData]) -> dict[str, JsonData]:
+        """Return converted arguments, or raise ValueError, TypeError or ValidationError.
 
-    async def invoke(
-        self, context: RunContext, tool_context: ToolContext, arguments: Mapping[str, Any]
-    ) -> Any:
-        """Execute the tool with validated arguments and return its result."""
-        ...
+        The arguments of a tool that does not define this method are validated with the schema of
+        its `spec`.
+        """
+        return dict(arguments)
+
+    async def invoke(self, arguments: Mapping[str, JsonData], ctx: ToolContext[AnyDepsT]) -> object:
+        """Execute the tool with validated arguments and return a result that fits JSON."""
+        raise NotImplementedError(
+            f"{type(self).__name__} must define `async def invoke(self, arguments, ctx)`"
+        )
 
 
-def check_tool_options(tool: Tool) -> None:
-    """Raise InvalidTree if `confirm` or a time limit of a tool is invalid."""
+def check_tool_options(tool: BaseTool) -> None:
+    """Raise InvalidTree if `confirm`, `retries` or a time limit of a tool is invalid."""
     if not (isinstance(tool.confirm, bool | str) or callable(tool.confirm)):
         raise InvalidTree(
             f"tool {tool.name!r}: confirm must be a bool, a question or a function, "
@@ -187,6 +307,12 @@ def check_tool_options(tool: Tool) -> None:
             raise InvalidTree(
                 f"tool {tool.name!r}: {option} must be a positive number, got {seconds!r}"
             )
+    retries = tool.retries
+    is_count = isinstance(retries, int) and not isinstance(retries, bool) and retries >= 0
+    if retries is not None and not is_count:
+        raise InvalidTree(
+            f"tool {tool.name!r}: retries must be an integer of at least 0, got {retries!r}"
+        )
 
 
 class _AgentToolArguments(msgspec.Struct, forbid_unknown_fields=True):
@@ -194,7 +320,7 @@ class _AgentToolArguments(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @dataclass(eq=False, kw_only=True)
-class AgentTool:
+class AgentTool(BaseTool):
     """An agent as a tool: it receives a request, and its answer is the result.
 
     Its events are part of the run. It shares the state but not the conversation. An escalation
@@ -208,6 +334,7 @@ class AgentTool:
     confirm_expires: float | None = None
     requires: str = ""
     timeout: float | None = math.inf
+    retries: int | None = None
     long_running: bool = field(default=False, init=False)
     parallel: bool = True
     replayable: bool = field(default=True, init=False)
@@ -231,15 +358,13 @@ class AgentTool:
         parameters = {"type": "object", "properties": {"request": request}, "required": ["request"]}
         return ToolSpec(name=self.name, description=self.description, parameters=parameters)
 
-    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def validate(self, arguments: Mapping[str, JsonData]) -> dict[str, JsonData]:
         """Return the request, or raise msgspec.ValidationError."""
         return {"request": msgspec.convert(arguments, _AgentToolArguments).request}
 
-    async def invoke(
-        self, context: RunContext, tool_context: ToolContext, arguments: Mapping[str, Any]
-    ) -> Any:
+    async def invoke(self, arguments: Mapping[str, JsonData], ctx: ToolContext) -> object:
         """Run the agent without the conversation and return its answer."""
-        isolated = context.fork("alone", history=False)
+        isolated = ctx.run_context.fork("alone", history=False)
         return (await isolated.run_agent(self.agent, message=arguments["request"])).text
 
 
@@ -247,7 +372,7 @@ class _TransferArguments(msgspec.Struct, forbid_unknown_fields=True):
     agent_name: str
 
 
-class TransferTool(Tool):
+class TransferTool(BaseTool):
     """Transfers the conversation to one of the given agents."""
 
     name = TRANSFER_TOOL_NAME
@@ -279,7 +404,7 @@ class TransferTool(Tool):
             },
         )
 
-    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def validate(self, arguments: Mapping[str, JsonData]) -> dict[str, JsonData]:
         """Return the arguments, or raise ValueError if the agent is not a valid target."""
         name = msgspec.convert(arguments, _TransferArguments).agent_name
         if name not in self._targets:
@@ -287,11 +412,10 @@ class TransferTool(Tool):
             raise ValueError(f"agent {name!r} is not a transfer target; choose one of: {targets}")
         return {"agent_name": name}
 
-    async def invoke(
-        self, context: RunContext, tool_context: ToolContext, arguments: Mapping[str, Any]
-    ) -> Any:
+    async def invoke(self, arguments: Mapping[str, JsonData], ctx: ToolContext) -> object:
         """Record the transfer; a target that returns control is run immediately."""
-        owner, target = self._owner, self._targets[arguments["agent_name"]]
+        context, owner = ctx.run_context, self._owner
+        target = self._targets[arguments["agent_name"]]
         if owner.transfer_to is not None:
             raise ValueError(
                 f"the conversation was already transferred to {owner.transfer_to.name}"

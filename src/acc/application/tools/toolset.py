@@ -1,33 +1,56 @@
 """Tools that are discovered while an agent runs, for example those of an MCP server."""
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Generic
 
 from acc.application.runtime.context import RunContext
-from acc.application.tools.tool import Tool, ToolContext
-from acc.domain.errors import AccError, InvalidTree, RemoteFailed
+from acc.application.runtime.type_variables import (
+    AnyDepsT,
+    GenericDefaults,
+)
+from acc.application.tools.function_tool import as_tool
+from acc.application.tools.tool import BaseTool, ToolContext
+from acc.domain.errors import AccError, InvalidInput, InvalidTree, RemoteFailed
+from acc.domain.value_objects.base import JsonData
 from acc.domain.value_objects.content import ToolCall
 from acc.ports.outbound.model_ports import ToolSpec
 
 
-@runtime_checkable
-class Toolset(Protocol):
-    """A source of tools that may change while an agent runs."""
+class Toolset(GenericDefaults, Generic[AnyDepsT]):
+    """A source of tools that may change while an agent runs.
+
+    A subclass sets `name` and defines `list_tools`. An agent calls it before each model call.
+    """
 
     name: str
 
     async def list_tools(
-        self, ctx: RunContext, *, is_only_toolset: bool, reserved_names: frozenset[str]
-    ) -> Sequence[Tool]:
-        """Return the tools that are available now.
+        self, ctx: RunContext[AnyDepsT]
+    ) -> Sequence[BaseTool | Callable[..., object]]:
+        """Return the tools that are available now: functions with type hints, or tools."""
+        raise NotImplementedError(
+            f"{type(self).__name__} must define `async def list_tools(self, ctx)`"
+        )
 
-        If it is the only toolset of the agent, tool names need no prefix. `reserved_names` are the
-        names of the agent's own tools.
+    async def named_tools(
+        self, ctx: RunContext[AnyDepsT], *, is_only_toolset: bool, reserved_names: frozenset[str]
+    ) -> Sequence[BaseTool]:
+        """Return the tools under names that are unique within the agent.
+
+        `is_only_toolset` is True if the agent has no other toolset. `reserved_names` are the names
+        of the agent's own tools.
         """
-        ...
+        tools = [as_tool(item) for item in await self.list_tools(ctx)]
+        for tool in tools:
+            if tool.name in reserved_names:
+                raise InvalidInput(
+                    f"toolset {self.name!r}: the agent has another tool named {tool.name!r}; "
+                    "rename one of them"
+                )
+        return tools
 
 
-class UnavailableTool(Tool):
+class UnavailableTool(BaseTool):
     """A tool that was available earlier in the run; calls of it fail with the reason."""
 
     description = ""
@@ -41,19 +64,20 @@ class UnavailableTool(Tool):
         """Return the name only; models do not receive this tool."""
         return ToolSpec(name=self.name, description="")
 
-    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def validate(self, arguments: Mapping[str, JsonData]) -> dict[str, JsonData]:
         """Return the arguments unchanged."""
         return dict(arguments)
 
-    async def invoke(
-        self, context: RunContext, tool_context: ToolContext, arguments: Mapping[str, Any]
-    ) -> Any:
+    async def invoke(self, arguments: Mapping[str, JsonData], ctx: ToolContext) -> object:
         """Raise RemoteFailed with the reason."""
         raise RemoteFailed(self._reason)
 
 
 def check_toolsets(agent_name: str, toolsets: Sequence[Toolset]) -> None:
     """Raise InvalidTree if two toolsets of an agent have the same name."""
+    for toolset in toolsets:
+        if not isinstance(getattr(toolset, "name", None), str) or not toolset.name:
+            raise InvalidTree(f"{type(toolset).__name__} needs a name: set it in the class")
     names = [toolset.name for toolset in toolsets]
     for name in names:
         if names.count(name) > 1:
@@ -72,7 +96,7 @@ class DynamicTools:
         self._ctx = ctx
         self._toolsets = toolsets
         self._reserved_names = reserved_names
-        self._available: dict[str, Tool] = {}
+        self._available: dict[str, BaseTool] = {}
         self._known_names: set[str] = set()
         self._unavailable_reason = "the tool is no longer available; use another tool"
 
@@ -89,9 +113,9 @@ class DynamicTools:
     async def refresh(self) -> None:
         """List the tools of all toolsets again."""
         is_only_toolset = len(self._toolsets) == 1
-        available: dict[str, Tool] = {}
+        available: dict[str, BaseTool] = {}
         for toolset in self._toolsets:
-            for tool in await toolset.list_tools(
+            for tool in await toolset.named_tools(
                 self._ctx, is_only_toolset=is_only_toolset, reserved_names=self._reserved_names
             ):
                 available.setdefault(tool.name, tool)
@@ -109,7 +133,7 @@ class DynamicTools:
         """Return the names of called tools that were available in this run, to be recorded."""
         return sorted({call.name for call in calls} & self._known_names)
 
-    def by_name(self, names: Sequence[str]) -> dict[str, Tool]:
+    def by_name(self, names: Sequence[str]) -> dict[str, BaseTool]:
         """Return the tools with these names, or UnavailableTool for those that are gone.
 
         Other names are excluded: a tool that the model called before it was available stays

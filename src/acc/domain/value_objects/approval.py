@@ -4,7 +4,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+
+from acc.domain.value_objects.base import JsonData
 
 
 class RequestKind(StrEnum):
@@ -33,8 +34,8 @@ class InputRequest:
     agent: str
     message: str
     tool: str = ""
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    schema: Mapping[str, Any] = field(default_factory=dict)
+    arguments: Mapping[str, JsonData] = field(default_factory=dict)
+    schema: Mapping[str, JsonData] = field(default_factory=dict)
     expires_at: float | None = None
 
     @property
@@ -67,15 +68,19 @@ class InputAnswer:
 
     request_id: str
     verdict: ApprovalDecision = ApprovalDecision.APPROVE
-    arguments: Mapping[str, Any] | None = None
-    value: Any = None
+    arguments: Mapping[str, JsonData] | None = None
+    value: JsonData = None
     reason: str = ""
     by: str = ""
     message_id: str = ""
 
 
 def approve(
-    request_id: str, *, arguments: Mapping[str, Any] | None = None, value: Any = None, by: str = ""
+    request_id: str,
+    *,
+    arguments: Mapping[str, JsonData] | None = None,
+    value: JsonData = None,
+    by: str = "",
 ) -> InputAnswer:
     """Return an approval, with edited arguments or with the requested value."""
     return InputAnswer(request_id=request_id, arguments=arguments, value=value, by=by)

@@ -1,6 +1,12 @@
 """The base class of frequently created values."""
 
+from typing import Any, TypeAlias
+
 import msgspec
+
+#: JSON data. `Any`, because the application knows the type of each key and the library does not:
+#: with `object`, every read would need a cast.
+JsonData: TypeAlias = Any
 
 
 # A value never refers to itself, so the garbage collector can skip it, which saves a tenth of the

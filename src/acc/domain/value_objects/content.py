@@ -1,10 +1,10 @@
 """Content of a conversation: messages, parts, tool calls, tool results and token usage."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from acc.domain.text import replace_surrogates
-from acc.domain.value_objects.base import Value
+from acc.domain.value_objects.base import JsonData, Value
 
 
 class ToolCall(Value, frozen=True, kw_only=True):
@@ -12,7 +12,7 @@ class ToolCall(Value, frozen=True, kw_only=True):
 
     id: str
     name: str
-    arguments: Mapping[str, Any] = {}
+    arguments: Mapping[str, JsonData] = {}
     fault: str = ""
 
 
@@ -24,7 +24,7 @@ class ToolResult(Value, frozen=True, kw_only=True):
 
     call_id: str
     name: str
-    content: Any = None
+    content: JsonData = None
     is_error: bool = False
     files: tuple["Part", ...] = ()
 
@@ -40,7 +40,7 @@ class Part(Value, frozen=True, kw_only=True):
     """
 
     text: str | None = None
-    data: Any = None
+    data: JsonData = None
     is_null: bool = False
     raw: bytes | None = None
     url: str | None = None
@@ -48,7 +48,7 @@ class Part(Value, frozen=True, kw_only=True):
     result: ToolResult | None = None
     media_type: str = ""
     filename: str = ""
-    metadata: Mapping[str, Any] = {}
+    metadata: Mapping[str, JsonData] = {}
 
     def __post_init__(self) -> None:
         fields = (self.text, self.data, self.raw, self.url, self.call, self.result)

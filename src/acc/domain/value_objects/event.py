@@ -2,16 +2,15 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any
 
 from acc.domain.value_objects.approval import InputAnswer, InputRequest
-from acc.domain.value_objects.base import Value
+from acc.domain.value_objects.base import JsonData, Value
 from acc.domain.value_objects.content import Part, ToolCall, ToolResult, Usage, text_of
 from acc.domain.value_objects.run import RunStatus
 
 
 class EventKind(StrEnum):
-    """The kind of an event. The last three are shown and never stored."""
+    """The kind of an event. The last four are shown and never stored."""
 
     MESSAGE = "message"
     DRAFT = "draft"
@@ -28,11 +27,14 @@ class EventKind(StrEnum):
     FAULT = "fault"
     ENDED = "ended"
     DELTA = "delta"
+    PARTIAL_OUTPUT = "partial_output"
     PROGRESS = "progress"
     SNAPSHOT = "snapshot"
 
 
-TRANSIENT = frozenset({EventKind.DELTA, EventKind.PROGRESS, EventKind.SNAPSHOT})
+TRANSIENT = frozenset(
+    {EventKind.DELTA, EventKind.PARTIAL_OUTPUT, EventKind.PROGRESS, EventKind.SNAPSHOT}
+)
 
 
 class EventActions(Value, frozen=True, kw_only=True):
@@ -41,9 +43,9 @@ class EventActions(Value, frozen=True, kw_only=True):
     `branch_delta` was written inside a parallel branch and takes effect when the branches join.
     """
 
-    state_delta: Mapping[str, Any] = {}
+    state_delta: Mapping[str, JsonData] = {}
     state_removed: tuple[str, ...] = ()
-    branch_delta: Mapping[str, Any] = {}
+    branch_delta: Mapping[str, JsonData] = {}
     branch_removed: tuple[str, ...] = ()
     transfer_to_agent: str = ""
     escalate: bool = False
@@ -71,7 +73,7 @@ class Event(Value, frozen=True, kw_only=True):
     request: InputRequest | None = None
     answer: InputAnswer | None = None
     status: RunStatus | None = None
-    detail: Mapping[str, Any] = {}
+    detail: Mapping[str, JsonData] = {}
     at: float = 0.0
     request_id: str = ""
     trace_id: str = ""
@@ -94,6 +96,13 @@ class Event(Value, frozen=True, kw_only=True):
             if part.result is not None:
                 return part.result
         return None
+
+    @property
+    def partial_output(self) -> JsonData:
+        """Return the JSON data of a partial output, which may still be rejected; else None."""
+        if self.kind is not EventKind.PARTIAL_OUTPUT:
+            return None
+        return self.parts[0].data
 
     @property
     def partial(self) -> bool:

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.base import Value, set_field
+from acc.domain.value_objects.base import JsonData, Value, set_field
 
 Stub = str | Callable[[Any], str | Awaitable[str]]
 
@@ -16,21 +16,25 @@ class RunConfig:
     """The limits of one run, which all agents of the run share.
 
     `stubs` replace the named agents, and `debug=True` replaces every agent that another one
-    delegates to. `snapshots` shows the state before and after each agent. `max_prompt_tokens`
-    limits each model request: older tool results of the turn are shortened, and the model can read
-    them with a tool. `record_prompts` records the exact request of each model call.
+    delegates to. `raise_tool_errors=True` ends the run if the code of a tool raises an exception,
+    instead of reporting it to the model. `snapshots` shows the state before and after each agent.
+    `max_prompt_tokens` limits each model request: older tool results of the turn are shortened, and
+    the model can read them with a tool. `record_prompts` records the exact request of each model
+    call.
     """
 
     max_llm_calls: int = 100
     max_tool_calls: int = 200
     max_hops: int = 6
     max_repairs: int = 3
+    max_tool_retries: int = 5
     token_budget: int | None = None
     timeout: float | None = None
     tool_timeout: float | None = 120.0
     approval_ttl: float | None = None
     max_answer_characters: int = 1_000_000
     max_prompt_tokens: int = 64_000
+    raise_tool_errors: bool = False
     record_prompts: bool = False
     snapshots: bool = False
     debug: bool = False
@@ -46,7 +50,7 @@ class RunConfig:
             if not is_number or not value >= minimum:  # also false for nan
                 bound = "at least 0" if minimum == 0 else "greater than 0"
                 raise InvalidInput(f"RunConfig.{item.name} must be {bound}, got {value!r}")
-        for name in ("snapshots", "debug", "record_prompts"):
+        for name in ("raise_tool_errors", "record_prompts", "snapshots", "debug"):
             if not isinstance(getattr(self, name), bool):
                 raise InvalidInput(f"RunConfig.{name} must be a bool, got {getattr(self, name)!r}")
         stubs = self.stubs.values() if isinstance(self.stubs, Mapping) else (None,)
@@ -56,9 +60,9 @@ class RunConfig:
             )
 
 
-_MAY_BE_ZERO = frozenset({"max_hops", "max_tool_calls", "max_repairs"})
+_MAY_BE_ZERO = frozenset({"max_hops", "max_tool_calls", "max_repairs", "max_tool_retries"})
 _OPTIONAL = frozenset({"token_budget", "timeout", "tool_timeout", "approval_ttl"})
-_NOT_NUMBERS = frozenset({"snapshots", "debug", "stubs", "record_prompts"})
+_NOT_NUMBERS = frozenset({"raise_tool_errors", "record_prompts", "snapshots", "debug", "stubs"})
 
 
 class CallContext(Value, frozen=True, kw_only=True):
@@ -72,7 +76,7 @@ class CallContext(Value, frozen=True, kw_only=True):
     caller: str
     permissions: Collection[str] | None = None
     message_id: str = ""
-    metadata: Mapping[str, Any] = {}
+    metadata: Mapping[str, JsonData] = {}
 
     def __post_init__(self) -> None:
         ids = (self.request_id, self.trace_id, self.caller, self.message_id)

@@ -2,9 +2,9 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
-from acc.domain.value_objects.base import Value
+from acc.domain.value_objects.base import JsonData, Value
 from acc.domain.value_objects.content import (
     NO_USAGE,
     ChatMessage,
@@ -20,7 +20,7 @@ class ToolSpec:
 
     name: str
     description: str
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, JsonData] = field(default_factory=dict)
 
 
 class ModelRequest(Value, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ class ModelRequest(Value, frozen=True, kw_only=True):
     memory: str = ""
     instruction: str = ""
     tools: tuple[ToolSpec, ...] = ()
-    output_schema: Mapping[str, Any] | None = None
+    output_schema: Mapping[str, JsonData] | None = None
 
     @classmethod
     def of(
@@ -49,7 +49,7 @@ class ModelRequest(Value, frozen=True, kw_only=True):
         earlier: Sequence[ChatMessage] = (),
         following: Sequence[ChatMessage] = (),
         tools: tuple[ToolSpec, ...] = (),
-        output_schema: Mapping[str, Any] | None = None,
+        output_schema: Mapping[str, JsonData] | None = None,
     ) -> "ModelRequest":
         """Return a request that answers a text."""
         return cls(

@@ -1,0 +1,54 @@
+"""The result of a run."""
+
+from collections.abc import Mapping
+from typing import Generic
+
+import msgspec
+
+from acc.application.runtime.type_variables import AnyOutputT
+from acc.domain.errors import OutputUnavailable
+from acc.domain.value_objects.approval import InputRequest
+from acc.domain.value_objects.base import JsonData, Value
+from acc.domain.value_objects.content import Usage
+from acc.domain.value_objects.event import Event, EventKind
+from acc.domain.value_objects.run import RunStatus
+
+
+class RunResult(Value, Generic[AnyOutputT], frozen=True, kw_only=True):
+    """The outcome of a run: its answer, events, state and usage.
+
+    `text` is the answer as text, `output` as a value of the agent's output type.
+    """
+
+    run_id: str
+    status: RunStatus
+    text: str
+    events: tuple[Event, ...]
+    state: Mapping[str, JsonData]
+    usage: Usage
+    requests: tuple[InputRequest, ...] = ()
+    #: The output, or the error if there is none.
+    output_or_error: object = msgspec.UNSET
+
+    @property
+    def output(self) -> AnyOutputT:
+        """Return the answer as a value of the agent's output type.
+
+        Raises OutputUnavailable if the run did not complete, for example because it waits for
+        input, or if an agent of another output type answered after a transfer.
+        """
+        if self.status is not RunStatus.COMPLETED:
+            raise OutputUnavailable(
+                f"the run has no output: its status is {self.status.value}"
+                + ("; resume it with answers to its requests" if self.requests else "")
+            )
+        if isinstance(self.output_or_error, OutputUnavailable):
+            raise self.output_or_error
+        output: AnyOutputT = self.output_or_error  # type: ignore[assignment]
+        return output
+
+    @property
+    def answered_by(self) -> str:
+        """Return the name of the agent of the last message."""
+        authors = (e.author for e in reversed(self.events) if e.kind is EventKind.MESSAGE)
+        return next((author for author in authors if author != "user"), "")
