@@ -18,7 +18,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from acc.adapters.memory.bm25 import Bm25EvidenceStore
 from measurement import Measurement
 
 from acc.adapters.memory.recall import InMemoryRecallIndex
@@ -27,7 +26,7 @@ from acc.adapters.storage.sqlite_recall import SqliteRecallIndex
 from acc.adapters.system.stemmer import SnowballStemmer
 from acc.bootstrap.memory import token_counter
 from acc.domain.recall import TermExtractor
-from acc.domain.value_objects.memory import Evidence, Passage
+from acc.domain.value_objects.memory import Match, Passage
 from acc.domain.value_objects.session import SessionKey
 from acc.ports.outbound.memory_ports import RecallIndexPort
 
@@ -104,7 +103,7 @@ class Recall:
     def __init__(self) -> None:
         self._indexes: dict[int, RecallIndexPort] = {}
 
-    async def rank(self, conversation: Conversation, question: str) -> Sequence[int]:
+    async def matches(self, conversation: Conversation, question: str) -> Sequence[Match]:
         index = self._indexes.get(id(conversation))
         if index is None:
             index = self._indexes[id(conversation)] = InMemoryRecallIndex(terms=TERMS)
@@ -114,24 +113,22 @@ class Recall:
                     for number, text in enumerate(conversation.messages)
                 ]
             )
-        return [int(match.passage.id) for match in await index.search(question, limit=100)]
+        return await index.search(question, limit=100)
+
+    async def rank(self, conversation: Conversation, question: str) -> Sequence[int]:
+        return [int(match.passage.id) for match in await self.matches(conversation, question)]
 
 
 class Words:
+    """Ranks by the words alone, each message for itself: plain BM25."""
+
     def __init__(self) -> None:
-        self._stores: dict[int, Bm25EvidenceStore] = {}
+        self._recall = Recall()
 
     async def rank(self, conversation: Conversation, question: str) -> Sequence[int]:
-        store = self._stores.get(id(conversation))
-        if store is None:
-            store = self._stores[id(conversation)] = Bm25EvidenceStore()
-            await store.add(
-                [
-                    Evidence(id=str(number), turn_id=number, text=text)
-                    for number, text in enumerate(conversation.messages)
-                ]
-            )
-        return [int(found.evidence.id) for found in await store.recall(question, limit=100)]
+        found = await self._recall.matches(conversation, question)
+        ranked = sorted((m for m in found if m.words), key=lambda m: m.words, reverse=True)
+        return [int(match.passage.id) for match in ranked]
 
 
 class Newest:

@@ -7,7 +7,6 @@ import argparse
 import asyncio
 import json
 import os
-import random
 import resource
 import statistics
 import subprocess
@@ -18,7 +17,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from a2a import bench_a2a
-from acc.adapters.memory.bm25 import Bm25EvidenceStore
 from measurement import Measurement
 from models import bench_models
 from runtime import bench_sessions, bench_turns, conversation
@@ -30,7 +28,7 @@ from acc.domain.value_objects.live_evaluation import (
     EvaluationTurnQuery,
     JudgeTurnResult,
 )
-from acc.domain.value_objects.memory import ConversationTurn, Evidence, TurnSignal
+from acc.domain.value_objects.memory import ConversationTurn, TurnSignal
 from acc.testing import queries, verdict
 
 
@@ -122,44 +120,6 @@ def bench_import() -> list[Measurement]:
     return [Measurement("import acc", statistics.median(once() for _ in range(9)), 0.15, "s CPU")]
 
 
-def bench_recall() -> list[Measurement]:
-    draw = random.Random(7)  # noqa: S311 - variety
-    things = ("rollback window", "latency target", "error budget", "ward census", "hedge ratio")
-    japanese = ("切り戻し期限", "障害対応責任者", "監視しきい値", "決済上限", "変更凍結期間")
-
-    def artifact(number: int) -> Evidence:
-        host = draw.randrange(5000)
-        text = f"The {draw.choice(things)} of service-{host} is {draw.randrange(999)} minutes."
-        if number % 2:
-            text = f"系統{host}の{draw.choice(japanese)}は{draw.randrange(999)}分です。"
-        return Evidence(id=str(number), turn_id=number + 1, text=text)
-
-    async def measure() -> list[Measurement]:
-        store = Bm25EvidenceStore()
-        for number in range(100_000):
-            await store.add([artifact(number)])
-        cues: dict[str, Callable[[], str]] = {
-            "English": lambda: f"What is the rollback window of service-{draw.randrange(5000)}?",
-            "Japanese": lambda: f"系統{draw.randrange(5000)}の切り戻し期限は何分ですか。",
-            "common words only": lambda: "What is the window in minutes?",
-        }
-        times: dict[str, list[float]] = {name: [] for name in cues}
-        for _ in range(150):
-            for name, cue in cues.items():
-                text = cue()
-                started = time.process_time()
-                await store.recall(text, limit=16)
-                times[name].append((time.process_time() - started) * 1000)
-        return [
-            Measurement(
-                f"recall among 100,000 artifacts, {name}", statistics.median(values), 5, "ms CPU"
-            )
-            for name, values in times.items()
-        ]
-
-    return asyncio.run(measure())
-
-
 def bench_long_session() -> list[Measurement]:
     budget, turns = 512, 1000
 
@@ -246,7 +206,6 @@ BENCHES: dict[str, Callable[[], list[Measurement]]] = {
     "waiting": bench_waiting,
     "turns": bench_turns,
     "sessions": bench_sessions,
-    "recall": bench_recall,
     "long-session": bench_long_session,
     "a2a": bench_a2a,
     "models": bench_models,

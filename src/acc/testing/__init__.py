@@ -16,6 +16,7 @@ from acc.domain.value_objects.live_evaluation import (
     JudgeAgentEvaluation,
     JudgeTurnResult,
 )
+from acc.domain.value_objects.reading import Act, EarlierSentence, Reading
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
     Message,
@@ -151,6 +152,39 @@ def last_result(prompt: ModelRequest) -> Any:
     if result is None:
         raise AssertionError(f"the prompt has no tool result: {prompt!r}")
     return result.content
+
+
+class ScriptedReader:
+    """A reader of sentences that follows a table; other sentences do nothing.
+
+    A value is an act, or an act and a text that the earlier sentence it refers to contains.
+    """
+
+    def __init__(self, table: Mapping[str, Act | tuple[Act, str]]) -> None:
+        self._table = table
+
+    async def read(
+        self,
+        sentences: Sequence[str],
+        earlier: Sequence[EarlierSentence],
+        *,
+        dialogue: Sequence[str] = (),
+    ) -> tuple[Reading, ...]:
+        """Return the acts of the table."""
+        return tuple(self._reading(sentence, earlier) for sentence in sentences)
+
+    def _reading(self, sentence: str, earlier: Sequence[EarlierSentence]) -> Reading:
+        entry = self._table.get(sentence, Act.OTHER)
+        act, part = entry if isinstance(entry, tuple) else (entry, "")
+        targets = [old.id for old in earlier if part and part in old.text]
+        return Reading(
+            text=sentence,
+            act=act,
+            confidence=0.9,
+            scores={act: 0.9},
+            target=targets[0] if targets else "",
+            target_score=0.9 if targets else 0.0,
+        )
 
 
 class ScriptedModel:
