@@ -26,7 +26,6 @@ from acc.domain.value_objects.format_rule import (
     RuleKind,
 )
 from acc.domain.value_objects.live_evaluation import AgentTurnResponse, EvaluationTurnQuery
-from acc.domain.value_objects.memory import Evidence, Source
 from acc.domain.value_objects.scenario import Expectation
 
 FULL = OutcomeScores(relevance=10, answer_quality=8, instruction_following=6, coherence=4)
@@ -142,22 +141,6 @@ def test_unjudged_turn_has_error() -> None:
 )
 def test_item_content_returns_content_of_typed_item(item: str, content: str) -> None:
     assert item_content(item) == content
-
-
-@pytest.mark.parametrize(
-    ("source", "quoted", "trusted", "provenance"),
-    [
-        (Source.USER, False, True, "user turn 3"),
-        (Source.USER, True, False, "quoted turn 3"),
-        (Source.TOOL, False, False, "tool turn 3"),
-        (Source.AGENT, False, False, "agent turn 3"),
-    ],
-)
-def test_evidence_is_trusted_only_if_direct_and_from_user(
-    source: Source, quoted: bool, trusted: bool, provenance: str
-) -> None:
-    artifact = Evidence(id="a1", turn_id=3, text="x", source=source, quoted=quoted)
-    assert (artifact.trusted, artifact.provenance) == (trusted, provenance)
 
 
 def test_jobs_have_one_episode_per_scenario_and_seed() -> None:

@@ -3,12 +3,11 @@
 from itertools import pairwise
 
 import pytest
-from acc.adapters.memory.bm25 import Bm25EvidenceStore
 
 from acc.application.memory.baselines import OracleMemory, RetrievalMemory, TranscriptMemory
 from acc.application.memory.messages import MESSAGE_TOKENS
 from acc.application.memory.registry import MEMORIES
-from acc.bootstrap.memory import make_memory
+from acc.bootstrap.memory import make_memory, new_recall_index
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import ChatMessage, Part, ToolCall, ToolResult
@@ -95,7 +94,7 @@ def test_transcript_with_empty_window_is_rejected() -> None:
 
 
 async def test_retrieval_returns_five_most_similar_in_order() -> None:
-    memory = RetrievalMemory(evidence=Bm25EvidenceStore(), tokens=WordCounter())
+    memory = RetrievalMemory(index=new_recall_index(), tokens=WordCounter())
     texts = [f"The budget of project {n} is {n} EUR." for n in range(1, 20)]
     await record_turns(memory, *texts, "The cafeteria serves soup.")
     view = await memory.view(TurnSignal(turn_id=30, text="What is the budget of project 7?"))
@@ -107,7 +106,7 @@ async def test_retrieval_returns_five_most_similar_in_order() -> None:
 
 
 async def test_retrieval_returns_a_result_with_its_call() -> None:
-    memory = RetrievalMemory(evidence=Bm25EvidenceStore(), tokens=WordCounter(), top=1)
+    memory = RetrievalMemory(index=new_recall_index(), tokens=WordCounter(), top=1)
     turn = ConversationTurn.of(1, "Look it up.", "I did.")
     call = ToolCall(id="c1", name="find_room", arguments={"name": "Lark"})
     result = ToolResult(call_id="c1", name="find_room", content={"room": "Lark", "floor": 3})
@@ -118,7 +117,10 @@ async def test_retrieval_returns_a_result_with_its_call() -> None:
     first, last = turn.messages
     await memory.record(replace(turn, messages=(first, *exchange, last)))
     view = await memory.view(TurnSignal(turn_id=2, text="On which floor is room Lark?"))
-    assert view.messages == exchange
+    called, answered = view.messages
+    assert (called.role, called.calls[0].arguments) == ("assistant", {"name": "Lark"})
+    assert (answered.role, answered.results[0].call_id) == ("tool", called.calls[0].id)
+    assert answered.results[0].content == '{"room":"Lark","floor":3}'
 
 
 async def test_empty_transcript_does_not_count_tokens() -> None:
