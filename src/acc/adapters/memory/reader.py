@@ -50,7 +50,7 @@ class EmbeddedReader:
         self._embedder = embedder
         self._min_rule = min_rule
         self._min_reference = min_reference
-        self._scores = lru_cache(maxsize=4_096)(self._weights.scores)
+        self._scores = lru_cache(maxsize=4_096)(self._word_scores)
 
     async def read(
         self,
@@ -68,6 +68,9 @@ class EmbeddedReader:
         ]
         vectors, note = await self._vectors(referring, known)
         return tuple(self._reading(text, known, turn, vectors, note) for text in sentences)
+
+    def _word_scores(self, text: str) -> tuple[float, ...]:
+        return self._weights.of(text).scores(text)
 
     def score(self, text: str) -> dict[Act, float]:
         """Return the probability of each act from the words of a sentence alone."""
@@ -130,9 +133,9 @@ class EmbeddedReader:
         vectors: dict[str, Sequence[float]],
     ) -> tuple[dict[Act, float], list[float]]:
         """Return the probability of each act and of each earlier sentence as its target."""
-        words = self._scores(text)
+        words, weights = self._scores(text), self._weights.of(text)
         if not earlier or self._reference_score(text) < MIN_REFERENCE:
-            return self._without_references(words), []
+            return _without_references(words, weights.links), []
         cosines = [_dot(vectors[text], vectors[old.text]) for old in earlier] if vectors else []
         rows = pair_features(
             text,
@@ -140,7 +143,7 @@ class EmbeddedReader:
             [(old.text, old.turn_id, self._scores(old.text)) for old in earlier],
             cosines,
         )
-        parameters = self._weights.links_with_vectors if vectors else self._weights.links
+        parameters = weights.links_with_vectors if vectors else weights.links
         plain, pairs = joint_scores(words, rows, parameters)
         chances = softmax([*plain, *(score for pair in pairs for score in pair)])
         scores = dict(zip(_PLAIN, chances, strict=False))
@@ -149,12 +152,6 @@ class EmbeddedReader:
             scores[act] = sum(rest[i :: len(_PAIRS)])
         size = len(_PAIRS)
         return scores, [sum(rest[i : i + size]) for i in range(0, len(rest), size)]
-
-    def _without_references(self, words: Sequence[float]) -> dict[Act, float]:
-        """Return the probabilities of a sentence that cannot refer to an earlier one."""
-        plain, _ = joint_scores(words, (), self._weights.links)
-        scores = dict(zip(_PLAIN, softmax(plain), strict=True))
-        return {act: scores.get(act, 0.0) for act in ACTS}
 
     def _act(self, scores: dict[Act, float]) -> Act:
         """Return the most probable act that reaches its threshold."""
@@ -166,6 +163,13 @@ class EmbeddedReader:
         if scores[Act.SET] < self._min_rule and Act.SET in allowed:
             allowed.remove(Act.SET)
         return max(allowed, key=lambda act: scores[act])
+
+
+def _without_references(words: Sequence[float], parameters: Sequence[float]) -> dict[Act, float]:
+    """Return the probabilities of a sentence that cannot refer to an earlier one."""
+    plain, _ = joint_scores(words, (), parameters)
+    scores = dict(zip(_PLAIN, softmax(plain), strict=True))
+    return {act: scores.get(act, 0.0) for act in ACTS}
 
 
 def joint_scores(

@@ -100,7 +100,8 @@ def pair_features(
     newest_rule = max((i for i, p in enumerate(rules) if p > 0.4), default=-1)
     newest_fact = max((i for i, p in enumerate(facts) if p > 0.4), default=-1)
     vague = 1.0 / (1.0 + len(new_terms & set(term_weight)))
-    ranks = _ranks(cosines)
+    similarities = _relative(cosines) if cosines else [0.0] * len(earlier)
+    ranks = _ranks(cosines) if cosines else [0.0] * len(earlier)
     rows: list[list[float]] = []
     for i, (old, old_turn, scores) in enumerate(earlier):
         overlap = _cosine(new_terms, terms[i], term_weight)
@@ -130,11 +131,18 @@ def pair_features(
                 float(i == newest_fact),
                 vague * distance,
                 log(len(earlier)),
-                cosines[i] if cosines else 0.0,
-                ranks[i] if cosines else 0.0,
+                similarities[i],
+                ranks[i],
             ]
         )
     return rows
+
+
+def _relative(cosines: Sequence[float]) -> list[float]:
+    """Return the similarities between the mean, 0, and the highest, 1, for any embedder."""
+    mean = sum(cosines) / len(cosines)
+    spread = max(max(cosines) - mean, 0.05)
+    return [(cosine - mean) / spread for cosine in cosines]
 
 
 def _ranks(cosines: Sequence[float]) -> list[float]:

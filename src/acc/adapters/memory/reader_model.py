@@ -20,12 +20,14 @@ from acc.domain.value_objects.reading import Act
 
 #: Acts in the order of the columns of the weights.
 ACTS = tuple(Act)
-#: Number of rows of the weights; a feature is the remainder of its hash.
+#: Number of rows of the weights of a language; a feature is the remainder of its hash.
 ROWS = 1 << 17
 #: In characters. Of a longer sentence the beginning and the end are read.
 MAX_LENGTH = 400
 _MAGIC = b"ACCREAD1"
 _RESOURCE = "reader.bin"
+#: Apostrophes and full stops tell who writes, not what a sentence does.
+_TYPING = re.compile(r"(?<=\w)['’‘](?=\w)|[.。…,、;~〜ー-]+\s*$")
 _DIGITS = re.compile(r"\d+")
 _TOKEN = re.compile(
     r"[a-z0-9']+(?:-[a-z0-9']+)*|[\u3041-\u3096]+|[\u30a1-\u30fc]+|[\u3400-\u9fff々]+"
@@ -42,10 +44,10 @@ _WORD, _SKIP, _FIRST, _LAST, _SHAPE = 1, 2, 3, 4, 5
 
 
 def normalize_sentence(text: str) -> str:
-    """Return the text that is read: one case, one spelling of quotes, numbers as 0."""
+    """Return the text that is read: one case, no typing habits, numbers as 0."""
     if len(text) > MAX_LENGTH:
         text = f"{text[: MAX_LENGTH // 2]} {text[-MAX_LENGTH // 2 :]}"
-    plain = normalize_text(text).casefold().replace("’", "'").replace("‘", "'")
+    plain = _TYPING.sub("", normalize_text(text).casefold())
     return " ".join(_DIGITS.sub("0", plain).split())
 
 
@@ -102,8 +104,8 @@ def _word_features(words: list[bytes], *, japanese: bool) -> set[int]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReaderWeights:
-    """Trained parameters.
+class LanguageWeights:
+    """Trained parameters of one language.
 
     `columns` has one byte for each act and row: a weight divided by `scale`, plus 128. `links` and
     `links_with_vectors` are the parameters of `reader_links`.
@@ -112,8 +114,8 @@ class ReaderWeights:
     columns: tuple[bytes, ...]
     scale: float
     bias: tuple[float, ...]
-    links: tuple[float, ...] = ()
-    links_with_vectors: tuple[float, ...] = ()
+    links: tuple[float, ...]
+    links_with_vectors: tuple[float, ...]
 
     def scores(self, text: str) -> tuple[float, ...]:
         """Return the probability of each act from the words of the sentence alone."""
@@ -127,6 +129,18 @@ class ReaderWeights:
                 for column, bias in zip(self.columns, self.bias, strict=True)
             ]
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderWeights:
+    """Trained parameters; languages other than Japanese use the English ones."""
+
+    english: LanguageWeights
+    japanese: LanguageWeights
+
+    def of(self, text: str) -> LanguageWeights:
+        """Return the weights of the language of a text."""
+        return self.japanese if is_japanese(text) else self.english
 
 
 def softmax(values: Sequence[float]) -> tuple[float, ...]:
@@ -145,35 +159,47 @@ def log_sum(values: Sequence[float]) -> float:
 
 def encode_weights(weights: ReaderWeights) -> bytes:
     """Return the content of the weights file."""
+    languages = (weights.english, weights.japanese)
     header = json.dumps(
         {
             "acts": [act.value for act in ACTS],
-            "scale": weights.scale,
-            "bias": weights.bias,
-            "links": weights.links,
-            "links_with_vectors": weights.links_with_vectors,
+            "languages": [
+                {
+                    "scale": language.scale,
+                    "bias": language.bias,
+                    "links": language.links,
+                    "links_with_vectors": language.links_with_vectors,
+                }
+                for language in languages
+            ],
         },
         separators=(",", ":"),
     ).encode()
-    return b"".join([_MAGIC, len(header).to_bytes(4, "little"), header, *weights.columns])
+    columns = (column for language in languages for column in language.columns)
+    return b"".join([_MAGIC, len(header).to_bytes(4, "little"), header, *columns])
 
 
 def decode_weights(data: bytes) -> ReaderWeights:
     """Return the weights of a file that `encode_weights` wrote."""
     start = len(_MAGIC) + 4
     table = start + int.from_bytes(data[len(_MAGIC) : start], "little")
-    if data[: len(_MAGIC)] != _MAGIC or len(data) - table != ROWS * len(ACTS):
+    if data[: len(_MAGIC)] != _MAGIC or len(data) - table != 2 * ROWS * len(ACTS):
         raise ValueError(f"{_RESOURCE} is not a weights file with {ROWS} rows; run `make reader`")
     header = json.loads(data[start:table])
     if header["acts"] != [act.value for act in ACTS]:
         raise ValueError(f"{_RESOURCE} has weights for other acts; run `make reader`")
-    return ReaderWeights(
-        columns=tuple(data[i : i + ROWS] for i in range(table, len(data), ROWS)),
-        scale=header["scale"],
-        bias=tuple(header["bias"]),
-        links=tuple(header["links"]),
-        links_with_vectors=tuple(header["links_with_vectors"]),
+    columns = [data[i : i + ROWS] for i in range(table, len(data), ROWS)]
+    english, japanese = (
+        LanguageWeights(
+            columns=tuple(columns[i * len(ACTS) : (i + 1) * len(ACTS)]),
+            scale=language["scale"],
+            bias=tuple(language["bias"]),
+            links=tuple(language["links"]),
+            links_with_vectors=tuple(language["links_with_vectors"]),
+        )
+        for i, language in enumerate(header["languages"])
     )
+    return ReaderWeights(english=english, japanese=japanese)
 
 
 @lru_cache(maxsize=1)
