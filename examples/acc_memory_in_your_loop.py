@@ -34,7 +34,7 @@ async def main() -> None:
     print(f"\n{view.tokens} tokens of at most 256")
     assert view.trace is not None
     for rejection in view.trace.rejected:
-        print(f"rejected: {rejection.evidence.text} ({rejection.explanation})")
+        print(f"rejected: {rejection.passage.text} ({rejection.explanation})")
 
 
 if __name__ == "__main__":

@@ -27,17 +27,14 @@ from acc.testing import ScriptedModel
 KINDS = (*MEMORIES, "acc:scripted")
 
 
-def write_state(prompt: ModelRequest) -> str:
-    """Return the earlier state with the statements of the turn."""
-    content = json.loads(prompt.query.partition("\n")[0])
-    state = content["earlier_state"]
-    statements = [f"fact({sentence})" for sentence in content["turn"]["said"]]
-    known = [*state["relational_map"], *statements]
-    return json.dumps({**state, "relational_map": known[-24:], "episodic_trace": []})
+def read_facts(prompt: ModelRequest) -> str:
+    """Read every sentence as a fact."""
+    numbers = [item["n"] for item in json.loads(prompt.query)["sentences"]]
+    return json.dumps({"readings": [{"n": n, "act": "state", "ref": ""} for n in numbers]})
 
 
 def create(kind: str) -> MemoryPort:
-    return make_memory(kind, models=lambda _: ScriptedModel(write_state, repeat=True))
+    return make_memory(kind, models=lambda _: ScriptedModel(read_facts, repeat=True))
 
 
 def has_content(view: MemoryView) -> bool:
@@ -55,7 +52,7 @@ async def test_view_is_bounded_and_has_tokens_if_it_has_content(kind: str) -> No
     memory = create(kind)
     signal = TurnSignal(turn_id=1, text="The lead is Bo. 責任者は佐伯さんです。")
     view = await memory.view(signal)
-    assert view.tokens <= 512
+    assert view.tokens <= 1_024
     assert has_content(view) == bool(view.tokens)
     await memory.record(ConversationTurn.of(1, signal.text, "Noted."))
     later = await memory.view(TurnSignal(turn_id=2, text="Who is the lead?"))
@@ -190,7 +187,7 @@ def test_no_text_changes_its_role(kind: str, turns: list[ConversationTurn], quer
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_result_stays_with_its_call_in_a_small_window(kind: str) -> None:
-    memory = make_memory(kind, budget=64, models=lambda _: ScriptedModel(write_state, repeat=True))
+    memory = make_memory(kind, budget=64, models=lambda _: ScriptedModel(read_facts, repeat=True))
     call = ToolCall(id="c1", name="look", arguments={"at": "room Lark"})
     result = ToolResult(call_id="c1", name="look", content="room Lark " * 4_000)
     messages = (

@@ -1,15 +1,16 @@
 """Choice of the compressor by name, environment, run and evaluation."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from compressor_models import copy_statements, state_response
 
 from acc import (
     Agent,
     EventKind,
     MemoryName,
+    ModelRequest,
     Runner,
     RunResult,
     acc_memory,
@@ -32,6 +33,14 @@ from acc.domain.value_objects.live_evaluation import AgentTurnResponse, Evaluati
 from acc.domain.value_objects.run import RunConfig
 from acc.testing import ScriptedModel, call
 
+
+def read_facts(prompt: ModelRequest) -> str:
+    """Read every sentence as a fact."""
+    numbers = [item["n"] for item in json.loads(prompt.query)["sentences"]]
+    return json.dumps({"readings": [{"n": n, "act": "state", "ref": ""} for n in numbers]})
+
+
+NO_READINGS = '{"readings": []}'
 SESSION: Any = {"user_id": "ann", "session_id": "s"}
 COMPRESSOR_VARIABLE = "ACC_COMPRESSOR_MODEL"
 
@@ -48,7 +57,7 @@ def memory_events(result: RunResult) -> list[Event]:
 async def test_agent_and_compressor_use_separate_models() -> None:
     agent_model, writer = (
         ScriptedModel("Noted.", "Bo."),
-        ScriptedModel(copy_statements, repeat=True),
+        ScriptedModel(read_facts, repeat=True),
     )
     agent = Agent(name="a", model=agent_model, memory=MemoryName("acc:writer"))
     runner = Runner(agent, models={"writer": writer})
@@ -59,7 +68,6 @@ async def test_agent_and_compressor_use_separate_models() -> None:
     commit = memory_events(result)[0]
     assert commit.usage is not None
     assert commit.usage.llm_calls == 1
-    assert commit.usage.input_tokens > 0
     assert commit.detail["compressor"]["fallback"] == ""
     assert commit.detail["compressor"]["usage"]["llm_calls"] == 1
     assert result.usage.llm_calls == 2
@@ -69,7 +77,7 @@ async def test_environment_sets_compressor_of_plain_acc(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(COMPRESSOR_VARIABLE, "writer")
-    writer = ScriptedModel(copy_statements, repeat=True)
+    writer = ScriptedModel(read_facts, repeat=True)
     for memory, asked in (("acc", 1), ("acc:rules", 1), ("transcript", 1)):
         agent = Agent(name="a", model=ScriptedModel("Noted."), memory=MemoryName(memory))
         await Runner(agent, models={"writer": writer}).run(**SESSION, message="The lead is Bo.")
@@ -93,7 +101,7 @@ def test_compressor_is_accepted_by_name_or_as_model() -> None:
 
 
 async def test_restored_memory_does_not_call_compressor_again(tmp_path: Path) -> None:
-    writer = ScriptedModel(copy_statements, repeat=True)
+    writer = ScriptedModel(read_facts, repeat=True)
     store = tmp_path / "sessions.db"
     for turn, message in enumerate(["The lead is Bo.", "The cap is 9 EUR.", "Who leads?"], start=1):
         agent_model = ScriptedModel("Noted.")
@@ -107,7 +115,7 @@ async def test_restored_memory_does_not_call_compressor_again(tmp_path: Path) ->
 
 
 async def test_resumed_run_counts_compressor_usage_without_new_call() -> None:
-    writer = ScriptedModel(copy_statements, repeat=True)
+    writer = ScriptedModel(read_facts, repeat=True)
     agent_model = ScriptedModel(call("pay", amount=3), "Paid.")
 
     @tool(confirm=True)
@@ -129,7 +137,7 @@ async def test_resumed_run_counts_compressor_usage_without_new_call() -> None:
 
 async def test_compressor_usage_counts_against_run_budget() -> None:
     agent = Agent(name="a", model=ScriptedModel("Noted."), memory=MemoryName("acc:writer"))
-    models: Any = {"writer": ScriptedModel(copy_statements, repeat=True)}
+    models: Any = {"writer": ScriptedModel(read_facts, repeat=True)}
     runner = Runner(agent, models=models, config=RunConfig(max_llm_calls=1))
     with pytest.raises(BudgetExceeded, match="max_llm_calls"):
         await runner.run(**SESSION, message="The lead is Bo.")
@@ -163,7 +171,7 @@ def test_unknown_compressor_is_rejected_by_configuration(chosen: dict[str, str])
 
 async def test_replayed_turn_does_not_call_compressor() -> None:
     writer, agent_model = (
-        ScriptedModel(copy_statements, repeat=True),
+        ScriptedModel(read_facts, repeat=True),
         ScriptedModel("Noted.", repeat=True),
     )
 
@@ -187,7 +195,7 @@ async def test_replayed_turn_does_not_call_compressor() -> None:
     await again.replay_turn(EvaluationTurnQuery(turn_id=4, query="Still there?"), {}, failed)
 
 
-@pytest.mark.parametrize(("answer", "count"), [("no state", 4), (state_response(), 0)])
+@pytest.mark.parametrize(("answer", "count"), [("no readings", 4), (NO_READINGS, 0)])
 def test_fallback_turns_are_counted_in_results(
     answer: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

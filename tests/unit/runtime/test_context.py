@@ -290,6 +290,7 @@ class TraceOnlyMemory:
     async def view(self, signal: TurnSignal) -> MemoryView:
         trace = TurnTrace(
             turn_id=signal.turn_id,
+            readings=(),
             recalled=(),
             qualified=(),
             rejected=(),

@@ -157,8 +157,9 @@ async def test_memory_catches_up_with_skipped_turns() -> None:
 
 
 async def test_acc_memory_commits_are_recorded() -> None:
-    agent = Agent(name="a", model=ScriptedModel("noted"), memory="acc")
-    result = await turn(agent, "The budget is 900 EUR.")
+    runner = Runner(Agent(name="a", model=ScriptedModel("noted", "yes"), memory="acc"))
+    await runner.run(**WHO, message="The budget is 900 EUR.")
+    result = await runner.run(**WHO, message="Is that enough?")
     committed = events_of_kind(result, EventKind.MEMORY)[0]
     assert committed.author == "a"
     assert {"tokens", "ccs", "snapshot", "qualified", "rejected"} <= committed.detail.keys()

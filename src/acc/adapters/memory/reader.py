@@ -93,7 +93,7 @@ class EmbeddedReader:
         except AccError as error:
             reason = str(error)
         # The embedder is user code: its failure must not fail the turn.
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             reason = f"{type(error).__name__}: {error}"
         reason = one_line(reason)[:_MAX_NOTE_LENGTH]
         log_.warning("embedder failed, references are chosen by words only: %s", reason)

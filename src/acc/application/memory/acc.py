@@ -128,7 +128,7 @@ class AccMemory:
         """Return the committed state and the notes as JSON data."""
         return {
             "ccs": to_payload(self._state),
-            "notes": msgspec.to_builtins(self._notes),
+            "notes": [msgspec.to_builtins(note) for note in self._notes],
             "superseded": list(self._superseded),
             "retired": list(self._retired),
         }
