@@ -173,6 +173,8 @@ if not TYPE_CHECKING:  # type checkers use the imports above
         if name not in _MODULES:
             raise AttributeError(f"module 'acc' has no attribute {name!r}")
         value = getattr(import_module(_MODULES[name]), name)
+        if _MODULES[name].startswith("acc.application.agents."):
+            import_module("acc.bootstrap.agent_runner")  # what `agent.run("hello")` needs
         globals()[name] = value
         return value
 

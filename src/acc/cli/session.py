@@ -19,6 +19,7 @@ from acc.domain.errors import AccError
 from acc.domain.value_objects.approval import InputAnswer, InputRequest
 from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.run import RunConfig, RunStatus
+from acc.domain.value_objects.session import DEFAULT_SESSION_ID, DEFAULT_USER_ID
 
 #: The exit status of a run that waits for input.
 EXIT_INPUT_REQUIRED = 3
@@ -33,8 +34,8 @@ _IN_MEMORY = ("memory", ":memory:")
 class SessionOptions:
     """Session and limits of a run."""
 
-    session: Annotated[str, Parameter(help="Session id.")] = "default"
-    user: Annotated[str, Parameter(help="User id.")] = "local"
+    session: Annotated[str, Parameter(help="Session id.")] = DEFAULT_SESSION_ID
+    user: Annotated[str, Parameter(help="User id.")] = DEFAULT_USER_ID
     app: Annotated[str, Parameter(help="Application name in the store.")] = "app"
     store: Annotated[
         str,

@@ -5,14 +5,17 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, overload
 
-from acc.application.runtime.context import RunContext
+from acc.application.agents.conversation import OwnRunner, accept_messages
+from acc.application.runtime.context import RunContext, RunResult
+from acc.application.runtime.inputs import Message
 from acc.application.runtime.interrupts import RunRejected, is_control_flow, paused_in_group
 from acc.domain.errors import AccError, AgentFailed, InvalidTree
 from acc.domain.value_objects.approval import ApprovalDecision, RequestKind
 from acc.domain.value_objects.event import EventKind
-from acc.domain.value_objects.run import Grant
+from acc.domain.value_objects.run import CallContext, Grant, RunConfig
+from acc.domain.value_objects.session import DEFAULT_SESSION_ID, DEFAULT_USER_ID
 
 log = logging.getLogger("acc.run")
 
@@ -43,6 +46,7 @@ class BaseAgent:
     before_agent_callback: Callback | None = None
     after_agent_callback: Callback | None = None
     parent: "BaseAgent | None" = field(default=None, init=False, repr=False)
+    _own_runner: OwnRunner = field(default_factory=OwnRunner, init=False, repr=False)
 
     #: Media types that the agent accepts and returns when it is served over A2A.
     input_modes: ClassVar[tuple[str, ...]] = ("text/plain", "application/json")
@@ -79,9 +83,35 @@ class BaseAgent:
     def check(self) -> None:
         """Raise InvalidTree if the options are invalid; subclasses add their checks here."""
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        accept_messages(cls)
+
     async def run(self, ctx: RunContext) -> str | None:
-        """Do the work of the agent and return its answer, if it has one."""
+        """Do the work of the agent and return its answer, if it has one.
+
+        Subclasses define this method. At run time it also takes a message in place of the context,
+        as `StandardAgent.run` does: `await agent.run("hello")`.
+        """
         raise NotImplementedError(f"{type(self).__name__} must define `async def run(self, ctx)`")
+
+    def run_sync(
+        self,
+        message: Message,
+        *,
+        user_id: str = DEFAULT_USER_ID,
+        session_id: str = DEFAULT_SESSION_ID,
+        config: RunConfig | None = None,
+        context: CallContext | None = None,
+    ) -> RunResult:
+        """Answer a message without `await`: in scripts, and in cells of notebooks.
+
+        The sessions of `run` and `run_sync` of an agent are in memory; a call without ids continues
+        the default session. A `Runner` has further options.
+        """
+        return self._own_runner.get(self).run_sync(
+            message, user_id=user_id, session_id=session_id, config=config, context=context
+        )
 
     def read_output(self, ctx: RunContext) -> Any:
         """Return the state value that holds this agent's answer, if it has one."""
@@ -195,6 +225,37 @@ class BaseAgent:
                 "be unique in a tree"
             )
         by_name[agent.name] = agent
+
+
+@dataclass(kw_only=True, eq=False)
+class StandardAgent(BaseAgent):
+    """Base class of the agents of acc, whose `run` is declared to take a message too."""
+
+    @overload
+    async def run(self, ctx: RunContext) -> str | None: ...
+
+    @overload
+    async def run(
+        self,
+        message: Message,
+        /,
+        *,
+        user_id: str = DEFAULT_USER_ID,
+        session_id: str = DEFAULT_SESSION_ID,
+        config: RunConfig | None = None,
+        context: CallContext | None = None,
+    ) -> RunResult: ...
+
+    async def run(self, ctx: Any, **options: Any) -> Any:
+        """Answer a message, in a session in memory; or do the work of the agent in a run.
+
+        A call without ids continues the default session. A `Runner` has further options.
+        """
+        return await self._run(ctx)
+
+    async def _run(self, ctx: RunContext) -> str | None:
+        """Do the work of the agent and return its answer, if it has one."""
+        raise NotImplementedError
 
 
 def require(is_valid: bool, agent: BaseAgent, option: str, expected: str) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from acc.application.agents.base import BaseAgent, check_count, maybe_await, require
+from acc.application.agents.base import BaseAgent, StandardAgent, check_count, maybe_await, require
 from acc.application.agents.workflow import (
     Branches,
     branch_texts,
@@ -45,7 +45,7 @@ class Edge:
 
 
 @dataclass(kw_only=True, eq=False)
-class GraphAgent(BaseAgent):
+class GraphAgent(StandardAgent):
     """Runs agents along edges, from `start` until no edge is taken.
 
     Nodes that are due in the same step run concurrently, each in a branch, as in a ParallelAgent. A
@@ -118,7 +118,7 @@ class GraphAgent(BaseAgent):
         """Return all edges as Edge objects."""
         return self._edges
 
-    async def run(self, ctx: RunContext) -> None:
+    async def _run(self, ctx: RunContext) -> None:
         """Run the due nodes and follow their edges; the answer is that of the last step."""
         nodes = {agent.name: agent for agent in self.sub_agents}
         due = [self.start]

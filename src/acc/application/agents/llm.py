@@ -10,6 +10,7 @@ import msgspec
 from acc.application.agents.base import (
     BaseAgent,
     Callback,
+    StandardAgent,
     check_callbacks,
     check_model,
     maybe_await,
@@ -56,7 +57,7 @@ _INVALID_OUTPUT = (msgspec.MsgspecError, UnicodeEncodeError)
 
 
 @dataclass(kw_only=True, eq=False)
-class LlmAgent(BaseAgent):
+class LlmAgent(StandardAgent):
     """An agent that reasons with a model. `Agent` is an alias.
 
     `instruction` may contain placeholders such as `{email}`, or be a function of the context. The
@@ -220,7 +221,7 @@ class LlmAgent(BaseAgent):
             except _INVALID_OUTPUT:
                 ctx.state[self.output_key] = text
 
-    async def run(self, ctx: RunContext) -> None:
+    async def _run(self, ctx: RunContext) -> None:
         """Call the model and tools until there is an answer, a transfer or an escalation."""
         await _ReasoningLoop(self, ctx).run()
 

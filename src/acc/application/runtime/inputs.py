@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from acc.domain.errors import InvalidInput
+from acc.domain.errors import InvalidInput, NothingPending
 from acc.domain.text import replace_surrogates
 from acc.domain.value_objects.approval import (
     ApprovalDecision,
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 Message = str | Part | Sequence[Part]
 PARTS_DECODER = msgspec.json.Decoder(tuple[Part, ...])
+_ANSWERS_DECODER = msgspec.json.Decoder(tuple[InputAnswer, ...])
 #: What the validation of a tool raises for invalid arguments.
 INVALID_ARGUMENTS = (msgspec.ValidationError, TypeError, ValueError)
 
@@ -50,6 +51,32 @@ def as_answers(answers: InputAnswer | Iterable[InputAnswer]) -> tuple[InputAnswe
     if not isinstance(answers, Iterable):
         raise InvalidInput("answers must be a list of results of approve(...) or deny(...)")
     return tuple(answers)
+
+
+def match_answers(
+    pending: Sequence[InputRequest], answers: Sequence[InputAnswer], *, now: float
+) -> dict[str, InputAnswer]:
+    """Return the answers by request; an expired request gets the answer `expired`."""
+    if not all(isinstance(answer, InputAnswer) for answer in answers):
+        raise InvalidInput("an answer must be the result of approve(...) or deny(...)")
+    check_storable(answers, _ANSWERS_DECODER, "this answer")
+    known = {request.id for request in pending}
+    given: dict[str, InputAnswer] = {}
+    for answer in answers:
+        if answer.request_id in given:
+            raise NothingPending(f"request {answer.request_id!r} is answered twice")
+        if answer.request_id not in known:
+            ids = ", ".join(request.id for request in pending) or (
+                "none; resume() without answers continues an interrupted run"
+            )
+            raise NothingPending(
+                f"request {answer.request_id!r} is not pending; pending requests: {ids}"
+            )
+        given[answer.request_id] = answer
+    for request in pending:
+        if request.expires_at is not None and now >= request.expires_at:
+            given[request.id] = InputAnswer(request_id=request.id, verdict=ApprovalDecision.EXPIRED)
+    return given
 
 
 def validate_answers(

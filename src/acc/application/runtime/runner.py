@@ -5,18 +5,17 @@ import logging
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.llm import can_keep_conversation
 from acc.application.agents.remote import cancel_waiting
 from acc.application.runtime.agent_memory import commit_memories
+from acc.application.runtime.background_loop import run_in_background
 from acc.application.runtime.context import RunContext, RunResult
 from acc.application.runtime.event_queue import EventQueue, cancel_and_wait
 from acc.application.runtime.inputs import (
     Message,
     as_answers,
-    check_storable,
+    match_answers,
     message_parts,
     validate_answers,
 )
@@ -54,19 +53,24 @@ from acc.domain.errors import (
     SessionBusy,
     SessionWaiting,
 )
-from acc.domain.value_objects.approval import ApprovalDecision, InputAnswer, InputRequest
+from acc.domain.value_objects.approval import InputAnswer, InputRequest
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import Part, Usage, text_part
 from acc.domain.value_objects.event import NO_ACTIONS, Event, EventActions, EventKind
 from acc.domain.value_objects.run import CallContext, RunConfig, RunStatus
-from acc.domain.value_objects.session import Session, SessionKey, StoredArtifact
+from acc.domain.value_objects.session import (
+    DEFAULT_SESSION_ID,
+    DEFAULT_USER_ID,
+    Session,
+    SessionKey,
+    StoredArtifact,
+)
 from acc.ports.outbound.storage_ports import BeginTurn, TurnStart
 
 log = logging.getLogger("acc.run")
 #: State key of the agent that keeps the conversation after a transfer.
 ACTIVE_AGENT = "_active_agent"
 _USER_EVENTS = frozenset({EventKind.MESSAGE, EventKind.INPUT})
-_ANSWERS_DECODER = msgspec.json.Decoder(tuple[InputAnswer, ...])
 
 
 class SessionRunner:
@@ -96,10 +100,10 @@ class SessionRunner:
 
     async def run(
         self,
-        *,
-        user_id: str,
-        session_id: str,
         message: Message,
+        *,
+        user_id: str = DEFAULT_USER_ID,
+        session_id: str = DEFAULT_SESSION_ID,
         config: RunConfig | None = None,
         context: CallContext | None = None,
         observer: RunObserver | None = None,
@@ -107,6 +111,7 @@ class SessionRunner:
     ) -> RunResult:
         """Run one turn and return its result; a failure is raised after it is recorded.
 
+        A turn without ids continues the default session of the default user.
         A run that waits for input returns with the status input_required and its requests. The
         `observer` receives the events. A `recorder` stores them in place of the default one.
         """
@@ -130,12 +135,27 @@ class SessionRunner:
             run = Run(request, services=self.services, recorder=recorder)
             return await self._execute(run, State(start.session.state), start.events)
 
+    def run_sync(
+        self,
+        message: Message,
+        *,
+        user_id: str = DEFAULT_USER_ID,
+        session_id: str = DEFAULT_SESSION_ID,
+        config: RunConfig | None = None,
+        context: CallContext | None = None,
+    ) -> RunResult:
+        """Run one turn as `run` does, without `await`: in scripts, and in cells of notebooks."""
+        turn = self.run(
+            message, user_id=user_id, session_id=session_id, config=config, context=context
+        )
+        return run_in_background(turn, instead="await runner.run(...)")
+
     async def resume(
         self,
-        *,
-        user_id: str,
-        session_id: str,
         answers: InputAnswer | Iterable[InputAnswer] = (),
+        *,
+        user_id: str = DEFAULT_USER_ID,
+        session_id: str = DEFAULT_SESSION_ID,
         config: RunConfig | None = None,
         context: CallContext | None = None,
         observer: RunObserver | None = None,
@@ -177,7 +197,10 @@ class SessionRunner:
                 first_seq=first.seq,
             )
             check_started_by(events, session_id, self._first_agent(state).name)
-            given = self._validate_answers(pending_requests(events), new_answers)
+            pending = pending_requests(events)
+            given = match_answers(pending, new_answers, now=self.services.clock.now())
+            valid = validate_answers(self.agent, pending, given.values(), self.services.schemas)
+            given = {answer.request_id: answer for answer in valid}
             journal = Journal(request.run_id, events, answers=given)
             run = Run(request, services=self.services, recorder=recorder, journal=journal)
             if given:
@@ -193,12 +216,27 @@ class SessionRunner:
                     raise
             return await self._execute(run, state)
 
+    def resume_sync(
+        self,
+        answers: InputAnswer | Iterable[InputAnswer] = (),
+        *,
+        user_id: str = DEFAULT_USER_ID,
+        session_id: str = DEFAULT_SESSION_ID,
+        config: RunConfig | None = None,
+        context: CallContext | None = None,
+    ) -> RunResult:
+        """Continue a run as `resume` does, without `await`."""
+        turn = self.resume(
+            answers, user_id=user_id, session_id=session_id, config=config, context=context
+        )
+        return run_in_background(turn, instead="await runner.resume(...)")
+
     async def stream(
         self,
-        *,
-        user_id: str,
-        session_id: str,
         message: Message | None = None,
+        *,
+        user_id: str = DEFAULT_USER_ID,
+        session_id: str = DEFAULT_SESSION_ID,
         answers: InputAnswer | Iterable[InputAnswer] = (),
         config: RunConfig | None = None,
         context: CallContext | None = None,
@@ -250,7 +288,9 @@ class SessionRunner:
             queue.close()
             await cancel_and_wait(task)
 
-    async def pending(self, *, user_id: str, session_id: str) -> tuple[InputRequest, ...]:
+    async def pending(
+        self, *, user_id: str = DEFAULT_USER_ID, session_id: str = DEFAULT_SESSION_ID
+    ) -> tuple[InputRequest, ...]:
         """Return the requests that a session waits for, none if it does not wait."""
         key = self._key(user_id, session_id)
         session = await self.services.sessions.read(key)
@@ -258,7 +298,13 @@ class SessionRunner:
             return ()
         return pending_requests(await self.services.sessions.events(key, run_id=session.run_id))
 
-    async def abandon(self, *, user_id: str, session_id: str, reason: str = "") -> None:
+    async def abandon(
+        self,
+        *,
+        user_id: str = DEFAULT_USER_ID,
+        session_id: str = DEFAULT_SESSION_ID,
+        reason: str = "",
+    ) -> None:
         """Cancel a run that waits for input, so that the session accepts another message."""
         request = self._request(user_id, session_id)
         if await self.services.sessions.read(request.key) is None:
@@ -273,13 +319,19 @@ class SessionRunner:
             run = Run(request, services=self.services, recorder=recorder)
             await self._end(run, RunStatus.CANCELED, reason or "abandoned")
 
-    async def state(self, *, user_id: str, session_id: str) -> Mapping[str, Any]:
+    async def state(
+        self, *, user_id: str = DEFAULT_USER_ID, session_id: str = DEFAULT_SESSION_ID
+    ) -> Mapping[str, Any]:
         """Return the state of a session, with that of its user and app."""
         session = await self.services.sessions.read(self._key(user_id, session_id))
         return {} if session is None else session.state
 
     async def update_state(
-        self, values: Mapping[str, Any], *, user_id: str, session_id: str
+        self,
+        values: Mapping[str, Any],
+        *,
+        user_id: str = DEFAULT_USER_ID,
+        session_id: str = DEFAULT_SESSION_ID,
     ) -> None:
         """Write to a session's state outside a run, for example before its first message."""
         if not isinstance(values, Mapping):
@@ -294,14 +346,24 @@ class SessionRunner:
             await recorder.record(self._event(request, EventKind.STATE, actions=actions))
 
     async def load_artifact(
-        self, name: str, *, user_id: str, session_id: str, version: int | None = None
+        self,
+        name: str,
+        *,
+        user_id: str = DEFAULT_USER_ID,
+        session_id: str = DEFAULT_SESSION_ID,
+        version: int | None = None,
     ) -> StoredArtifact | None:
         """Return a version of a file of a session, the newest by default."""
         key = self._key(user_id, session_id)
         return await self.services.artifacts.load(key, name, version)
 
     async def events(
-        self, *, user_id: str, session_id: str, after: int = 0, limit: int | None = None
+        self,
+        *,
+        user_id: str = DEFAULT_USER_ID,
+        session_id: str = DEFAULT_SESSION_ID,
+        after: int = 0,
+        limit: int | None = None,
     ) -> tuple[Event, ...]:
         """Return the stored events of a session, in order."""
         key = self._key(user_id, session_id)
@@ -371,35 +433,6 @@ class SessionRunner:
                 "an interrupted run"
             )
         return start
-
-    def _validate_answers(
-        self, pending: Sequence[InputRequest], answers: Sequence[InputAnswer]
-    ) -> dict[str, InputAnswer]:
-        """Return the valid answers by request; an expired request gets the answer `expired`."""
-        if not all(isinstance(answer, InputAnswer) for answer in answers):
-            raise InvalidInput("an answer must be the result of approve(...) or deny(...)")
-        check_storable(answers, _ANSWERS_DECODER, "this answer")
-        known = {request.id for request in pending}
-        given: dict[str, InputAnswer] = {}
-        for answer in answers:
-            if answer.request_id in given:
-                raise NothingPending(f"request {answer.request_id!r} is answered twice")
-            if answer.request_id not in known:
-                ids = ", ".join(request.id for request in pending) or (
-                    "none; resume() without answers continues an interrupted run"
-                )
-                raise NothingPending(
-                    f"request {answer.request_id!r} is not pending; pending requests: {ids}"
-                )
-            given[answer.request_id] = answer
-        now = self.services.clock.now()
-        for request in pending:
-            if request.expires_at is not None and now >= request.expires_at:
-                given[request.id] = InputAnswer(
-                    request_id=request.id, verdict=ApprovalDecision.EXPIRED
-                )
-        valid = validate_answers(self.agent, pending, given.values(), self.services.schemas)
-        return {answer.request_id: answer for answer in valid}
 
     async def _execute(self, run: Run, state: State, opening: Sequence[Event] = ()) -> RunResult:
         """Run the tree to its end and record how it ended."""

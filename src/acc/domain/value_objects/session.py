@@ -10,6 +10,9 @@ from acc.domain.value_objects.base import Value
 from acc.domain.value_objects.run import RunStatus
 
 MAX_ID_LENGTH = 256
+#: Of a turn without ids.
+DEFAULT_USER_ID = "local"
+DEFAULT_SESSION_ID = "default"
 
 
 class Scope(StrEnum):
