@@ -7,7 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO
 
 from acc.application.agents.base import BaseAgent
-from acc.application.agents.validation import validate_names
+from acc.application.agents.validation import (
+    default_model_advice,
+    validate_names,
+    warn_about_default_models,
+)
 from acc.application.memory.baselines import DEFAULT_WINDOW_TOKENS
 from acc.application.memory.registry import check_agent_memory, is_acc
 from acc.application.runtime.agent_memory import MAX_CACHED_MEMORIES, MemoryCache
@@ -58,6 +62,8 @@ class Runner(SessionRunner):
     ) -> None:
         if services is None and isinstance(agent, BaseAgent):
             check_names(agent, own_models=models or {})
+        if isinstance(agent, BaseAgent) and "embedded" not in (models or {}):
+            warn_about_default_models(agent)
         super().__init__(
             agent,
             app_name=app_name,
@@ -82,6 +88,13 @@ def check_models(agent: BaseAgent, *, accept_cached: bool = False) -> None:
         check_cache(cache)
     only_names = cache is not None and accept_cached
     validate_names(agent, _Names(validate=check_model_name if only_names else check_model_ready))
+
+
+def check_has_models(agent: BaseAgent, *, flag: str) -> None:
+    """Raise InvalidInput if an agent of the tree has no model; `flag` allows it."""
+    advice = default_model_advice(agent)
+    if advice:
+        raise InvalidInput(f"{advice}, or add {flag}")
 
 
 class _ValidateModel(Protocol):

@@ -24,6 +24,7 @@ from acc.bootstrap.settings import (
 )
 from acc.domain.cost import FREE, Price
 from acc.domain.errors import InvalidInput
+from acc.domain.model_names import BUILT_IN_MODELS, suggest_model
 from acc.domain.value_objects.endpoint import redact_secrets
 from acc.ports.outbound.model_ports import LanguageModelPort, ModelRequest, ModelResponse
 
@@ -32,13 +33,15 @@ if TYPE_CHECKING:
 
     from acc.adapters.models.wrappers import RateLimiter
 
-MODELS = ("embedded", "local")
+MODELS = BUILT_IN_MODELS
 
 
 def unknown_model(name: str) -> str:
     """Return the error message for an unknown name."""
+    suggestion = suggest_model(plain_name(name))
+    meant = f"did you mean {redact_secrets(suggestion)}? " if suggestion else ""
     return (
-        f"no model {redact_secrets(plain_name(name))!r}: choose {', '.join(MODELS)}, "
+        f"no model {redact_secrets(plain_name(name))!r}: {meant}choose {', '.join(MODELS)}, "
         "PROVIDER:MODEL such as openai:gpt-5.2, or give the agent an object with "
         "`async complete(prompt)`"
     )

@@ -120,7 +120,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a name with a space": (lambda: says("a b"), "'a b' .* an agent"),
     "a name with a digit first": (lambda: says("1a"), "'1a'"),
-    "no name": (lambda: says(""), "'' is not a valid name"),
+    "no name": (lambda: says(""), "an agent needs a name"),
     "a name that is no text": (lambda: BaseAgent(name=3), "3 is not a valid name"),  # type: ignore[arg-type]
     "a long name": (lambda: says("a" * 65), "longer than 64 characters"),
     "a reserved name": (lambda: says("user"), "'user' is reserved"),
@@ -344,8 +344,8 @@ def test_agent_tool_may_be_shared() -> None:
 
 
 def test_runner_checks_models_of_agent_tools() -> None:
-    inner = Agent(name="inner", description="x", model="gpt-nope")
-    with pytest.raises(InvalidInput, match="agent 'inner': no model 'gpt-nope'"):
+    inner = Agent(name="inner", description="x", model="nope-1")
+    with pytest.raises(InvalidInput, match="agent 'inner': no model 'nope-1'"):
         Runner(Agent(name="outer", tools=[inner]))
     tree = Agent(name="outer", tools=[Agent(name="b", description="x"), greet])
     assert [agent.name for agent in Runner(tree).agent.walk_all()] == ["outer", "b"]

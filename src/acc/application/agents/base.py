@@ -5,14 +5,17 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 from acc.application.agents.conversation import OwnRunner, accept_messages
+from acc.application.agents.options import check_agent_call
 from acc.application.runtime.context import RunContext, RunResult
 from acc.application.runtime.inputs import Message
 from acc.application.runtime.interrupts import RunRejected, is_control_flow, paused_in_group
 from acc.domain.errors import AccError, AgentFailed, InvalidTree
+from acc.domain.model_names import suggest_model
 from acc.domain.value_objects.approval import ApprovalDecision, RequestKind
+from acc.domain.value_objects.endpoint import redact_secrets
 from acc.domain.value_objects.event import EventKind
 from acc.domain.value_objects.run import CallContext, Grant, RunConfig
 from acc.domain.value_objects.session import DEFAULT_SESSION_ID, DEFAULT_USER_ID
@@ -38,7 +41,10 @@ class BaseAgent:
     answer.
     """
 
-    name: str
+    if TYPE_CHECKING:
+        name: str
+    else:
+        name: str = ""  # so that a missing name is our error and not one of Python
     description: str = ""
     sub_agents: Sequence["BaseAgent"] = ()
     grants: Mapping[str, Grant] = field(default_factory=dict)
@@ -82,6 +88,13 @@ class BaseAgent:
 
     def check(self) -> None:
         """Raise InvalidTree if the options are invalid; subclasses add their checks here."""
+
+    if not TYPE_CHECKING:  # the declared options are those of the fields
+
+        def __new__(cls, *arguments: object, **options: object) -> "BaseAgent":
+            """Raise InvalidTree for options that the class does not have."""
+            check_agent_call(cls, arguments, options)
+            return super().__new__(cls)
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -287,13 +300,30 @@ def is_positive_int(value: object) -> bool:
 def check_model(agent: BaseAgent, model: object) -> None:
     """Raise InvalidTree if a value is neither a model nor the name of a model."""
     if not model:
-        raise InvalidTree(f"agent {agent.name!r} has no model")
+        raise InvalidTree(
+            f"agent {agent.name!r} has no model: set model= to PROVIDER:MODEL, such as "
+            '"openai:gpt-5.2", or to "embedded"'
+        )
     is_valid = isinstance(model, str) or callable(getattr(model, "complete", None))
-    require(is_valid, agent, "model", "a name or an object with `async complete(prompt)`")
+    require(
+        is_valid and not isinstance(model, type),
+        agent,
+        "model",
+        "a name such as openai:gpt-5.2 or an object with `async complete(prompt)`",
+    )
+    for name in model.split("|") if isinstance(model, str) else ():
+        name = name.strip()
+        if suggestion := suggest_model(name):
+            raise InvalidTree(
+                f"agent {agent.name!r}: there is no model {redact_secrets(name)!r}; did you mean "
+                f'model="{redact_secrets(suggestion)}"? Names have the form PROVIDER:MODEL'
+            )
 
 
 def check_name(name: object, what: str) -> None:
     """Raise InvalidTree if a name cannot be used in paths, branches and tool calls."""
+    if name is None or name == "":
+        raise InvalidTree(f'{what} needs a name: name="helper"')
     if not isinstance(name, str) or not name.replace("-", "_").isidentifier():
         raise InvalidTree(
             f"{name!r} is not a valid name for {what}: use letters, digits, _ and -, and do not "

@@ -16,6 +16,7 @@ from acc.application.agents.base import (
     maybe_await,
     require,
 )
+from acc.application.agents.options import DEFAULT_MODEL
 from acc.application.memory.messages import READ_RESULT_TOOL, content_text
 from acc.application.runtime.agent_memory import MemoryChoice, TurnMemory
 from acc.application.runtime.context import RunContext
@@ -74,7 +75,7 @@ class LlmAgent(StandardAgent):
     `after_tool_callback(tool, arguments, ctx, result)` may return another result.
     """
 
-    model: str | LanguageModelPort = "embedded"
+    model: str | LanguageModelPort = DEFAULT_MODEL
     instruction: Instruction = ""
     tools: Sequence[Tool | Toolset | BaseAgent | Callable[..., Any]] = ()
     output_key: str = ""

@@ -1,5 +1,6 @@
 """Analysis of which state keys exist when an agent starts, without running the tree."""
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -205,6 +206,7 @@ def names_and_texts(function: Callable[..., Any]) -> tuple[frozenset[str], froze
     """Return the attribute names and the string constants in the code of a function."""
     names: set[str] = set()
     texts: set[str] = set()
+    function = inspect.unwrap(function)
     code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
     remaining: list[CodeType] = [] if code is None else [code]
     while remaining:
