@@ -94,6 +94,7 @@ if TYPE_CHECKING:
         RunConfig as RunConfig,
         RunStatus as RunStatus,
     )
+    from acc.domain.value_objects.session import Session as Session
     from acc.ports.outbound.memory_ports import MemoryPort as MemoryPort, MemoryView as MemoryView
     from acc.ports.outbound.model_ports import (
         ModelRequest as ModelRequest,
@@ -160,6 +161,7 @@ _PUBLIC_NAMES = {
     ),
     "acc.domain.value_objects.memory": ("ConversationTurn", "TurnSignal"),
     "acc.domain.value_objects.run": ("CallContext", "Grant", "RunConfig", "RunStatus"),
+    "acc.domain.value_objects.session": ("Session",),
     "acc.ports.outbound.memory_ports": ("MemoryPort", "MemoryView"),
     "acc.ports.outbound.model_ports": ("ModelRequest", "ModelResponse"),
 }

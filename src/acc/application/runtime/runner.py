@@ -43,6 +43,7 @@ from acc.application.runtime.run import (
     Services,
     check_run_options,
 )
+from acc.application.runtime.sessions import Sessions
 from acc.application.runtime.state import State
 from acc.domain.errors import (
     AccError,
@@ -96,7 +97,8 @@ class SessionRunner:
         self.app_name = app_name
         self.services = services
         self.config = config or RunConfig()
-        self._leases = SessionLeases(services.sessions, busy_timeout=busy_timeout)
+        self.leases = SessionLeases(services.sessions, busy_timeout=busy_timeout)
+        self.sessions = Sessions(self)
 
     async def run(
         self,
@@ -120,14 +122,14 @@ class SessionRunner:
         run_id = self.services.ids.new()
         request = RunRequest(
             run_id=run_id,
-            key=self._key(user_id, session_id),
+            key=self.session_key(user_id, session_id),
             root=self.agent,
             config=config or self.config,
             call=context or _user_call_context(run_id, user_id),
             message=message_parts(message),
         )
         recorder = recorder or EventRecorder(self.services.sessions, observer)
-        async with self._leases.acquire(request.key, run_id, recorder) as lease:
+        async with self.leases.acquire(request.key, run_id, recorder) as lease:
             start = await self._begin_turn(request, recorder, lease)
             request = replace(
                 request, turn_id=start.session.turns + 1, first_seq=start.events[-1].seq
@@ -170,12 +172,12 @@ class SessionRunner:
         if config is not None or context is not None:
             check_run_options(self.agent, config, context)
         key, holder, new_answers = (
-            self._key(user_id, session_id),
+            self.session_key(user_id, session_id),
             self.services.ids.new(),
             as_answers(answers),
         )
         recorder = recorder or EventRecorder(self.services.sessions, observer)
-        async with self._leases.acquire(key, holder, recorder) as lease:
+        async with self.leases.acquire(key, holder, recorder) as lease:
             session = await self._open(recorder, lease)
             if session.status is not RunStatus.WORKING:
                 _check_waiting(session)
@@ -292,7 +294,7 @@ class SessionRunner:
         self, *, user_id: str = DEFAULT_USER_ID, session_id: str = DEFAULT_SESSION_ID
     ) -> tuple[InputRequest, ...]:
         """Return the requests that a session waits for, none if it does not wait."""
-        key = self._key(user_id, session_id)
+        key = self.session_key(user_id, session_id)
         session = await self.services.sessions.read(key)
         if session is None or session.status is not RunStatus.INPUT_REQUIRED:
             return ()
@@ -310,7 +312,7 @@ class SessionRunner:
         if await self.services.sessions.read(request.key) is None:
             raise NothingPending(f"session {session_id!r} does not exist")
         recorder = EventRecorder(self.services.sessions)
-        async with self._leases.acquire(request.key, request.run_id, recorder) as lease:
+        async with self.leases.acquire(request.key, request.run_id, recorder) as lease:
             session = await self._open(recorder, lease)
             _check_waiting(session)
             for agent in self.agent.walk():  # their memories contain the abandoned run
@@ -322,9 +324,15 @@ class SessionRunner:
     async def state(
         self, *, user_id: str = DEFAULT_USER_ID, session_id: str = DEFAULT_SESSION_ID
     ) -> Mapping[str, Any]:
-        """Return the state of a session, with that of its user and app."""
-        session = await self.services.sessions.read(self._key(user_id, session_id))
-        return {} if session is None else session.state
+        """Return the state of a session, with that of its user and app.
+
+        A session that has not begun has only the latter.
+        """
+        key = self.session_key(user_id, session_id)
+        session = await self.services.sessions.read(key)
+        if session is None:
+            return await self.services.sessions.shared_state(key.app_name, key.user_id)
+        return session.state
 
     async def update_state(
         self,
@@ -338,7 +346,7 @@ class SessionRunner:
             raise InvalidInput(f"values must be a mapping from keys to values, got {values!r}")
         request = self._request(user_id, session_id)
         recorder = EventRecorder(self.services.sessions)
-        async with self._leases.acquire(request.key, request.run_id, recorder) as lease:
+        async with self.leases.acquire(request.key, request.run_id, recorder) as lease:
             state = State((await self._open(recorder, lease)).state)
             state.update(values)
             delta, removed = state.flush()
@@ -354,7 +362,7 @@ class SessionRunner:
         version: int | None = None,
     ) -> StoredArtifact | None:
         """Return a version of a file of a session, the newest by default."""
-        key = self._key(user_id, session_id)
+        key = self.session_key(user_id, session_id)
         return await self.services.artifacts.load(key, name, version)
 
     async def events(
@@ -366,25 +374,20 @@ class SessionRunner:
         limit: int | None = None,
     ) -> tuple[Event, ...]:
         """Return the stored events of a session, in order."""
-        key = self._key(user_id, session_id)
+        key = self.session_key(user_id, session_id)
         return await self.services.sessions.events(key, after=after, limit=limit)
 
     async def aclose(self) -> None:
         """Close models, embedders, MCP connections and stores."""
         await self.services.aclose()
 
-    def _key(self, user_id: str, session_id: str) -> SessionKey:
+    def session_key(self, user_id: str, session_id: str) -> SessionKey:
+        """Return the key of a session in the store; InvalidInput if an id is not valid."""
         return SessionKey(app_name=self.app_name, user_id=user_id, session_id=session_id)
 
     async def _open(self, recorder: EventRecorder, lease: SessionLease) -> Session:
         """Open the session of a lease."""
-        while True:
-            try:
-                session = await self.services.sessions.open(lease.key, holder=lease.holder)
-                break
-            except SessionBusy as error:
-                await lease.wait_until_free(error)
-        lease.start_renewal()
+        session = await lease.open()
         recorder.attach(session, holder=lease.holder)
         return session
 
@@ -393,7 +396,7 @@ class SessionRunner:
         run_id = self.services.ids.new()
         return RunRequest(
             run_id=run_id,
-            key=self._key(user_id, session_id),
+            key=self.session_key(user_id, session_id),
             root=self.agent,
             config=self.config,
             call=_user_call_context(run_id, user_id),

@@ -27,6 +27,7 @@ class EventKind(StrEnum):
     ARTIFACT = "artifact"
     FAULT = "fault"
     ENDED = "ended"
+    REWOUND = "rewound"
     DELTA = "delta"
     PROGRESS = "progress"
     SNAPSHOT = "snapshot"

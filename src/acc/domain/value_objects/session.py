@@ -90,6 +90,11 @@ class Session(Value, frozen=True, kw_only=True):
     status: RunStatus = RunStatus.COMPLETED
     updated_at: float = 0.0
 
+    @property
+    def session_id(self) -> str:
+        """Return the id of the session."""
+        return self.key.session_id
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredArtifact:
