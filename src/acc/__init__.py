@@ -175,7 +175,9 @@ if not TYPE_CHECKING:  # type checkers use the imports above
     def __getattr__(name: str) -> object:
         """Import a public name on first use, so that `import acc` stays fast."""
         if name not in _MODULES:
-            raise AttributeError(f"module 'acc' has no attribute {name!r}")
+            similar = [known for known in __all__ if known.lower() == name.lower()]
+            advice = f": did you mean {similar[0]}?" if similar else ""
+            raise AttributeError(f"module 'acc' has no attribute {name!r}{advice}")
         value = getattr(import_module(_MODULES[name]), name)
         if _MODULES[name].startswith("acc.application.agents."):
             import_module("acc.bootstrap.agent_runner")  # what `agent.run("hello")` needs

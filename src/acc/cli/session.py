@@ -3,10 +3,10 @@
 import asyncio
 import shlex
 import sys
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Annotated, Any, Protocol, TextIO, cast
+from typing import Annotated, Any, Protocol, TextIO
 
 from cyclopts import Parameter
 
@@ -170,7 +170,7 @@ class AgentSession:
         failure: AccError | None = None
         try:
             stream = self._runner.stream(**self._ids, message=message, answers=answers)
-            async with aclosing(cast("AsyncGenerator[Event]", stream)) as events:
+            async with aclosing(stream) as events:
                 async for event in events:
                     shown.append(event)
                     view.show(event)

@@ -1,18 +1,21 @@
 """Clear errors for calls with unknown, misplaced or missing options."""
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
-from functools import lru_cache
+from functools import lru_cache, wraps
+from typing import NamedTuple, ParamSpec, TypeVar
 
 from acc.domain.errors import InvalidInput
 
+P = ParamSpec("P")
+T = TypeVar("T")
 _MIN_SIMILARITY = 0.6
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def check_call(
-    cls: type[object],
+    target: Callable[..., object],
     arguments: Sequence[object],
     options: Mapping[str, object],
     *,
@@ -20,48 +23,73 @@ def check_call(
     hints: Mapping[str, str] | None = None,
     error: type[InvalidInput] = InvalidInput,
 ) -> None:
-    """Raise an error if `cls` cannot be called with these arguments; it names the fix.
+    """Raise an error if a class or method cannot be called like this; it names the fix.
 
-    A hint is the option that has the meaning of an unknown one, such as `instruction`, or a
-    sentence. `name` is what users call the class. A call without anything is not checked, because
-    copies are created that way.
+    `arguments` include the object of a method. A hint is the option that has the meaning of an
+    unknown one, such as `instruction`, or a sentence. `name` is what users call the target.
     """
-    parameters = _parameters(cls)  # type: ignore[arg-type] # classes can be hashed
-    if parameters is None or not (arguments or options):
+    signature = _signature(target)
+    if signature is None:
         return
-    name = name or cls.__name__
+    parameters, required, positional = signature
+    if (
+        len(arguments) <= len(positional)
+        and options.keys() <= parameters.keys()
+        and required <= {*options, *positional[: len(arguments)]}
+    ):
+        return
+    name = name or target.__name__
     given = f"{name}(...)" if "name" not in options else f"{name}(name={options['name']!r}, ...)"
-    positional = [p for p in parameters.values() if p.kind in _POSITIONAL]
+    unknown = [option for option in options if option not in parameters]
+    if unknown:
+        known = [option for option in parameters if option[0] != "_" and option != "self"]
+        advice = [_advice(option, known, hints or {}) for option in unknown]
+        raise error(f"{given} has no option {'; '.join(advice)}")
     if len(arguments) > len(positional):
-        first = next(iter(parameters), "")
+        first = next(option for option in parameters if option != "self")
         raise error(
             f"{name} got {arguments[len(positional)]!r} without a keyword: its options have names, "
             f"as in {name}({first}=..., ...)"
         )
-    unknown = [option for option in options if option not in parameters]
-    if unknown:
-        known = [option for option in parameters if not option.startswith("_")]
-        advice = [_advice(option, known, hints or {}) for option in unknown]
-        raise error(f"{given} has no option {'; '.join(advice)}")
-    by_position = {p.name for p in positional[: len(arguments)]}
-    missing = [option for option in _required(parameters) if option not in {*options, *by_position}]
-    if missing:
-        raise error(f"{given} needs {', '.join(f'{option}=...' for option in missing)}")
+    missing = sorted(required - {*options, *positional[: len(arguments)]})
+    raise error(f"{given} needs {', '.join(f'{option}=...' for option in missing)}")
 
 
-@lru_cache(maxsize=256)
-def _parameters(cls: type[object]) -> dict[str, inspect.Parameter] | None:
-    """Return the parameters of a class, None if it takes options that are not declared."""
-    parameters = dict(inspect.signature(cls.__init__).parameters)
-    parameters.pop(next(iter(parameters)))  # self
+def checked(
+    function: Callable[P, T], hints: Mapping[str, str], *, error: type[InvalidInput] = InvalidInput
+) -> Callable[P, T]:
+    """Return a function that raises an error for options that it does not have."""
+
+    @wraps(function)
+    def call(*arguments: P.args, **options: P.kwargs) -> T:
+        check_call(function, arguments, options, hints=hints, error=error)
+        return function(*arguments, **options)
+
+    return call
+
+
+class _Signature(NamedTuple):
+    """The parameters of a class or function, and the names of those that matter for a check."""
+
+    parameters: Mapping[str, inspect.Parameter]
+    required: frozenset[str]
+    positional: tuple[str, ...]
+
+
+@lru_cache(maxsize=512)
+def _signature(target: Callable[..., object]) -> _Signature | None:
+    """Return the signature, None if the target takes options that are not declared."""
+    # The constructor: a class may have a `__new__` that takes everything.
+    function = target.__init__ if isinstance(target, type) else target  # type: ignore[misc] # a class
+    parameters = dict(inspect.signature(function).parameters)
+    if isinstance(target, type):
+        del parameters[next(iter(parameters))]  # self
     kinds = {parameter.kind for parameter in parameters.values()}
     if kinds & {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}:
         return None
-    return parameters
-
-
-def _required(parameters: Mapping[str, inspect.Parameter]) -> Iterator[str]:
-    return (name for name, p in parameters.items() if p.default is inspect.Parameter.empty)
+    required = (n for n, p in parameters.items() if p.default is inspect.Parameter.empty)
+    positional = tuple(n for n, p in parameters.items() if p.kind in _POSITIONAL)
+    return _Signature(parameters, frozenset(required), positional)
 
 
 def _advice(option: str, known: Sequence[str], hints: Mapping[str, str]) -> str:
@@ -73,3 +101,33 @@ def _advice(option: str, known: Sequence[str], hints: Mapping[str, str]) -> str:
     if targets:
         return f"{option!r}: use {targets[0]}=..."
     return f"{option!r}: choose from {', '.join(sorted(known))}"
+
+
+def missing_attribute(owner: object, name: str, hints: Mapping[str, str]) -> AttributeError:
+    """Return the error for an attribute that a class does not have, with the closest one.
+
+    A hint is an attribute that has the meaning of a missing one, or a sentence.
+    """
+    cls = type(owner)
+    message = f"{cls.__name__!r} object has no attribute {name!r}"
+    if name.startswith("_"):
+        return AttributeError(message)
+    known = [attribute for attribute in dir(cls) if not attribute.startswith("_")]
+    hint = hints.get(name, "")
+    close = [hint] if hint else get_close_matches(name, known, 1, cutoff=_MIN_SIMILARITY)
+    if not close:
+        return AttributeError(message)
+    return AttributeError(f"{message}: {close[0] if ' ' in close[0] else f'use .{close[0]}'}")
+
+
+def accepts(function: Callable[..., object], count: int) -> bool:
+    """Return True if a function can be called with that many positional arguments."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # functions implemented in C may have no signature
+        return True
+    try:
+        signature.bind(*range(count))
+    except TypeError:
+        return False
+    return True

@@ -327,7 +327,7 @@ def test_provider_model_shows_settings_but_no_key(monkeypatch: pytest.MonkeyPatc
     assert "canary" not in repr(model.model_name)
     moved = ProviderModel("openai-compatible:m?seed=2", base_url="http://127.0.0.1:1/v1")
     assert (moved.model_name.base_url, moved.model_name.seed) == ("http://127.0.0.1:1/v1", 2)
-    with pytest.raises(TypeError, match="unexpected keyword argument 'api_key'"):
+    with pytest.raises(InvalidInput, match="api_key_env names its variable"):
         ProviderModel("openai:gpt-5.2", api_key="canary")  # type: ignore[call-arg]
     with pytest.raises(InvalidInput, match="no model 'embedded2'"):
         ProviderModel("embedded2")

@@ -242,7 +242,7 @@ async def collect(harness: RunnerHarness, session: str, most: int) -> list[Any]:
             if len(seen) > most:
                 break
     finally:
-        await stream.aclose()  # type: ignore[attr-defined]
+        await stream.aclose()
     return seen
 
 

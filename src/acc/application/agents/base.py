@@ -5,14 +5,19 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, overload
 
 from acc.application.agents.conversation import OwnRunner, accept_messages
-from acc.application.agents.options import check_agent_call
+from acc.application.agents.options import (
+    ATTRIBUTE_HINTS,
+    CALLBACK_PARAMETERS,
+    check_agent_call,
+)
 from acc.application.runtime.context import RunContext, RunResult
 from acc.application.runtime.inputs import Message
 from acc.application.runtime.interrupts import RunRejected, is_control_flow, paused_in_group
-from acc.domain.errors import AccError, AgentFailed, InvalidTree
+from acc.domain.call_options import accepts, missing_attribute
+from acc.domain.errors import AccError, AgentFailed, InvalidInput, InvalidTree
 from acc.domain.model_names import suggest_model
 from acc.domain.value_objects.approval import ApprovalDecision, RequestKind
 from acc.domain.value_objects.endpoint import redact_secrets
@@ -67,8 +72,10 @@ class BaseAgent:
             raise InvalidTree(f"agent {self.name!r}: sub_agents must be a list of agents")
         self.sub_agents = tuple(self.sub_agents)
         for child in self.sub_agents:
-            if not isinstance(child, BaseAgent):
-                raise InvalidTree(f"agent {self.name!r}: sub-agent {child!r} is not an agent")
+            try:
+                check_is_agent(child)
+            except InvalidInput as error:
+                raise InvalidTree(f"agent {self.name!r}: sub_agents: {error}") from None
             if child.parent is not None:
                 raise InvalidTree(
                     f"agent {child.name!r} is a sub-agent of {child.parent.name!r} and cannot be "
@@ -125,6 +132,12 @@ class BaseAgent:
         return self._own_runner.get(self).run_sync(
             message, user_id=user_id, session_id=session_id, config=config, context=context
         )
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Raise an error that names the closest attribute."""
+            raise missing_attribute(self, name, ATTRIBUTE_HINTS)
 
     def read_output(self, ctx: RunContext) -> Any:
         """Return the state value that holds this agent's answer, if it has one."""
@@ -271,6 +284,19 @@ class StandardAgent(BaseAgent):
         raise NotImplementedError
 
 
+def check_is_agent(value: object) -> None:
+    """Raise InvalidInput if a value is not an agent that was constructed."""
+    if isinstance(value, type) and issubclass(value, BaseAgent):
+        raise InvalidInput(f"expected an agent, got the class: write {value.__name__}(name=...)")
+    if not isinstance(value, BaseAgent):
+        shown = repr(value) if isinstance(value, str | int | None) else type(value).__name__
+        raise InvalidInput(f"expected an agent such as Agent(name=...), got {shown}")
+    if "name" not in vars(value):
+        raise InvalidInput(
+            f"{type(value).__name__}.__init__ must call super().__init__(name=...) of the agent"
+        )
+
+
 def require(is_valid: bool, agent: BaseAgent, option: str, expected: str) -> None:
     """Raise InvalidTree if an option of an agent is invalid."""
     if not is_valid:
@@ -279,10 +305,24 @@ def require(is_valid: bool, agent: BaseAgent, option: str, expected: str) -> Non
 
 
 def check_callbacks(agent: BaseAgent, *names: str) -> None:
-    """Raise InvalidTree if a callback is not callable."""
+    """Raise InvalidTree if a callback is not callable with its arguments."""
     for name in names:
         callback = getattr(agent, name)
         require(callback is None or callable(callback), agent, name, "a function")
+        if callback is not None:
+            check_parameters(agent, name, callback, CALLBACK_PARAMETERS[name])
+
+
+def check_parameters(
+    agent: BaseAgent, option: str, function: Callable[..., Any], parameters: Sequence[str]
+) -> None:
+    """Raise InvalidTree if a function cannot be called with the arguments that it will get."""
+    if not accepts(function, len(parameters)):
+        name = getattr(function, "__name__", type(function).__name__)
+        raise InvalidTree(
+            f"agent {agent.name!r}: {option}={name} is called with {len(parameters)} arguments: "
+            f"write def {option}({', '.join(parameters)})"
+        )
 
 
 def check_count(agent: BaseAgent, option: str) -> None:

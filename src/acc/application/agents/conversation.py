@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from acc.application.runtime.context import RunResult
 from acc.application.runtime.inputs import Message
-from acc.domain.errors import InvalidInput
+from acc.domain.call_options import accepts
+from acc.domain.errors import InvalidInput, InvalidTree
 from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.run import CallContext, RunConfig
 from acc.domain.value_objects.session import DEFAULT_SESSION_ID, DEFAULT_USER_ID
@@ -78,6 +79,10 @@ def accept_messages(cls: "type[BaseAgent]") -> None:
     run_in_context: Any = vars(cls).get("run")
     if not inspect.isfunction(run_in_context):
         return
+    if inspect.isasyncgenfunction(run_in_context) or not accepts(run_in_context, 2):
+        raise InvalidTree(
+            f"{cls.__name__}.run must be `async def run(self, ctx)` and return its answer"
+        )
 
     @wraps(run_in_context)
     def run(
@@ -88,6 +93,12 @@ def accept_messages(cls: "type[BaseAgent]") -> None:
             return self._own_runner.get(self).run(*arguments, **options)
         if not arguments and "ctx" not in options:
             raise InvalidInput(f'agent {self.name!r}: run(...) needs a message: run("hello")')
-        return run_in_context(self, *arguments, **options)  # type: ignore[no-any-return] # a hook
+        result: Coroutine[Any, Any, str | None] = run_in_context(self, *arguments, **options)
+        if not inspect.isawaitable(result):
+            raise TypeError(
+                f"{cls.__name__}.run returned {type(result).__name__}; expected "
+                "`async def run(self, ctx)`"
+            )
+        return result
 
     cls.run = run  # type: ignore[method-assign, assignment] # wraps it

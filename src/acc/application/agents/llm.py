@@ -13,6 +13,7 @@ from acc.application.agents.base import (
     StandardAgent,
     check_callbacks,
     check_model,
+    check_parameters,
     maybe_await,
     require,
 )
@@ -27,6 +28,7 @@ from acc.application.tools.function_tool import as_tool, decode_model, json_sche
 from acc.application.tools.read_result import ReadResultTool
 from acc.application.tools.tool import TRANSFER_TOOL_NAME, AgentTool, Tool, TransferTool
 from acc.application.tools.toolset import DynamicTools, Toolset, check_toolsets
+from acc.domain.call_options import accepts
 from acc.domain.errors import InvalidInput, InvalidTree, ModelOutputInvalid, StateMissing
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import (
@@ -137,6 +139,8 @@ class LlmAgent(StandardAgent):
         )
         is_valid = isinstance(self.instruction, str) or callable(self.instruction)
         require(is_valid, self, "instruction", "a text or a function of the context")
+        if not isinstance(self.instruction, str):
+            check_parameters(self, "instruction", self.instruction, ("ctx",))
         key = self.output_key
         is_valid = isinstance(key, str) and (not key or bool(key.strip()))
         require(is_valid, self, "output_key", "the name of a state key")
@@ -147,7 +151,15 @@ class LlmAgent(StandardAgent):
         )
         is_valid = self.include_contents in ("default", "none")
         require(is_valid, self, "include_contents", '"default" or "none"')
-        require(isinstance(self.tools, Iterable), self, "tools", "a list")
+        if memory is not None and (isinstance(memory, type) or not isinstance(memory, MemoryPort)):
+            require(
+                isinstance(memory, str) or accepts(memory, 0),
+                self,
+                "memory",
+                'a name such as "acc", or a function without arguments that creates a MemoryPort',
+            )
+        is_valid = isinstance(self.tools, Iterable) and not isinstance(self.tools, str | Mapping)
+        require(is_valid, self, "tools", "a list, such as [function]")
         self.tools = tuple(self.tools)
 
     def _check_agent_tool(self, agent: BaseAgent) -> None:

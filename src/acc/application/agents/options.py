@@ -93,6 +93,32 @@ HINTS = {
     "human_in_the_loop": "confirm",
     "approval": "confirm",
 }
+#: Attributes by the names that other libraries have for them.
+ATTRIBUTE_HINTS = {
+    "run_async": "run",
+    "arun": "run",
+    "ainvoke": "run",
+    "invoke": "run_sync",
+    "chat": "run_sync",
+    "ask": "run_sync",
+    "generate": "run_sync",
+    "stream": "use Runner(agent).stream(message)",
+    "run_stream": "use Runner(agent).stream(message)",
+    "iter": "use Runner(agent).stream(message)",
+    "add_tool": "pass tools=[...] when the agent is built",
+    "as_tool": "pass the agent itself: tools=[agent]",
+    "to_tool": "pass the agent itself: tools=[agent]",
+    "clone": "use dataclasses.replace(agent, name=...)",
+}
+#: What callbacks are called with.
+CALLBACK_PARAMETERS = {
+    "before_agent_callback": ("ctx",),
+    "after_agent_callback": ("ctx", "text"),
+    "before_model_callback": ("ctx", "prompt"),
+    "after_model_callback": ("ctx", "answer"),
+    "before_tool_callback": ("tool", "arguments", "ctx"),
+    "after_tool_callback": ("tool", "arguments", "ctx", "result"),
+}
 
 
 class DefaultModel(str):
@@ -107,6 +133,11 @@ DEFAULT_MODEL = DefaultModel("embedded")
 def check_agent_call(
     cls: type[object], arguments: Sequence[object], options: Mapping[str, object]
 ) -> None:
-    """Raise InvalidTree if an agent class has no such options, or needs others."""
+    """Raise InvalidTree if an agent class has no such options, or needs others.
+
+    A call without anything is not checked, because copies are created that way.
+    """
+    if not arguments and not options:
+        return
     name = "Agent" if cls.__name__ == "LlmAgent" else ""
     check_call(cls, arguments, options, name=name, hints=HINTS, error=InvalidTree)

@@ -12,6 +12,7 @@ from acc.application.runtime.inputs import check_storable
 from acc.application.runtime.interrupts import RunPaused, RunRejected
 from acc.application.runtime.run import Branch, Run, Services, state_changes
 from acc.application.runtime.state import StateView
+from acc.domain.call_options import missing_attribute
 from acc.domain.errors import InvalidInput, ReplayMismatch
 from acc.domain.text import replace_surrogates
 from acc.domain.value_objects.approval import InputAnswer, InputRequest, RequestKind
@@ -23,6 +24,31 @@ from acc.domain.value_objects.run import CallContext, Grant, RunConfig, RunStatu
 if TYPE_CHECKING:
     from acc.application.agents.base import BaseAgent
 
+#: Attributes by the names that other libraries have for them.
+_RESULT_HINTS = {
+    "content": "text",
+    "final_output": "text",
+    "message": "text",
+    "messages": "events",
+    "new_messages": "events",
+    "response": "text",
+    "answer": "text",
+    "output": "text",
+    "output_text": "text",
+    "data": "text",
+    "pending": "requests",
+    "interrupts": "requests",
+    "cost": "use .usage.cost",
+    "tokens": "use .usage.input_tokens and .usage.output_tokens",
+}
+_CONTEXT_HINTS = {
+    "session": "use ctx.state for its state and ctx.session_id for its id",
+    "user_content": "message",
+    "query": "message",
+    "input": "message",
+    "invocation_id": "run_id",
+    "agent_name": "use ctx.agent.name",
+}
 _REQUEST_DECODER = msgspec.json.Decoder(InputRequest)
 #: Yield to the event loop every 64 events so that timeouts can fire.
 _YIELD_INTERVAL = 64
@@ -93,6 +119,12 @@ class RunContext:
         self._steps = 0
         self._is_final = False
         self._child_counts: dict[str, int] = {}
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Raise an error that names the closest attribute."""
+            raise missing_attribute(self, name, _CONTEXT_HINTS)
 
     @property
     def services(self) -> Services:
@@ -530,3 +562,9 @@ class RunResult(Value, frozen=True, kw_only=True):
         """Return the name of the agent of the last message."""
         authors = (e.author for e in reversed(self.events) if e.kind is EventKind.MESSAGE)
         return next((author for author in authors if author != "user"), "")
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Raise an error that names the closest attribute."""
+            raise missing_attribute(self, name, _RESULT_HINTS)

@@ -2,14 +2,19 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from typing import Any
 
-from acc.application.agents.base import BaseAgent
+from acc.application.agents.base import BaseAgent, check_is_agent
 from acc.application.agents.llm import can_keep_conversation
 from acc.application.agents.remote import cancel_waiting
 from acc.application.runtime.agent_memory import commit_memories
 from acc.application.runtime.background_loop import run_in_background
+from acc.application.runtime.call_guards import (
+    explains_missing_await,
+    explains_options,
+    explains_wrong_iteration,
+)
 from acc.application.runtime.context import RunContext, RunResult
 from acc.application.runtime.event_queue import EventQueue, cancel_and_wait
 from acc.application.runtime.inputs import (
@@ -25,6 +30,7 @@ from acc.application.runtime.recorder import EventRecorder, RunObserver
 from acc.application.runtime.replay import (
     check_answers_used,
     check_started_by,
+    check_waiting,
     interrupted_detail,
     last_pause,
     pause_detail,
@@ -43,6 +49,7 @@ from acc.application.runtime.run import (
     Services,
     check_run_options,
 )
+from acc.application.runtime.session_reader import SessionReader
 from acc.application.runtime.sessions import Sessions
 from acc.application.runtime.state import State
 from acc.domain.errors import (
@@ -63,8 +70,6 @@ from acc.domain.value_objects.session import (
     DEFAULT_SESSION_ID,
     DEFAULT_USER_ID,
     Session,
-    SessionKey,
-    StoredArtifact,
 )
 from acc.ports.outbound.storage_ports import BeginTurn, TurnStart
 
@@ -74,7 +79,7 @@ ACTIVE_AGENT = "_active_agent"
 _USER_EVENTS = frozenset({EventKind.MESSAGE, EventKind.INPUT})
 
 
-class SessionRunner:
+class SessionRunner(SessionReader):
     """Runs one agent tree in the sessions of one application."""
 
     def __init__(
@@ -86,20 +91,19 @@ class SessionRunner:
         config: RunConfig | None = None,
         busy_timeout: float = 300.0,
     ) -> None:
-        if not isinstance(agent, BaseAgent):
-            raise InvalidInput(f"expected an agent, got {agent!r}")
+        check_is_agent(agent)
         if agent.parent is not None:
             raise InvalidInput(
                 f"{agent.name!r} is a sub-agent of {agent.parent.name!r}; run the root of its tree"
             )
         check_run_options(agent, config, None)
+        super().__init__(app_name=app_name, services=services)
         self.agent = agent
-        self.app_name = app_name
-        self.services = services
         self.config = config or RunConfig()
         self.leases = SessionLeases(services.sessions, busy_timeout=busy_timeout)
         self.sessions = Sessions(self)
 
+    @explains_missing_await
     async def run(
         self,
         message: Message,
@@ -137,6 +141,7 @@ class SessionRunner:
             run = Run(request, services=self.services, recorder=recorder)
             return await self._execute(run, State(start.session.state), start.events)
 
+    @explains_options
     def run_sync(
         self,
         message: Message,
@@ -152,6 +157,7 @@ class SessionRunner:
         )
         return run_in_background(turn, instead="await runner.run(...)")
 
+    @explains_missing_await
     async def resume(
         self,
         answers: InputAnswer | Iterable[InputAnswer] = (),
@@ -171,16 +177,13 @@ class SessionRunner:
         """
         if config is not None or context is not None:
             check_run_options(self.agent, config, context)
-        key, holder, new_answers = (
-            self.session_key(user_id, session_id),
-            self.services.ids.new(),
-            as_answers(answers),
-        )
+        key, new_answers = self.session_key(user_id, session_id), as_answers(answers)
+        holder = self.services.ids.new()
         recorder = recorder or EventRecorder(self.services.sessions, observer)
         async with self.leases.acquire(key, holder, recorder) as lease:
             session = await self._open(recorder, lease)
             if session.status is not RunStatus.WORKING:
-                _check_waiting(session)
+                check_waiting(session)
             events = await self.services.sessions.events(key, run_id=session.run_id)
             pause, first = last_pause(events), events[0]
             if pause is None:  # the process died during the run
@@ -218,6 +221,7 @@ class SessionRunner:
                     raise
             return await self._execute(run, state)
 
+    @explains_options
     def resume_sync(
         self,
         answers: InputAnswer | Iterable[InputAnswer] = (),
@@ -233,6 +237,7 @@ class SessionRunner:
         )
         return run_in_background(turn, instead="await runner.resume(...)")
 
+    @explains_wrong_iteration
     async def stream(
         self,
         message: Message | None = None,
@@ -242,7 +247,7 @@ class SessionRunner:
         answers: InputAnswer | Iterable[InputAnswer] = (),
         config: RunConfig | None = None,
         context: CallContext | None = None,
-    ) -> AsyncIterator[Event]:
+    ) -> AsyncGenerator[Event, None]:
         """Yield the events of a turn, or of a resumed run, as they happen.
 
         Every event that is not partial is stored before it is yielded. Closing the iterator cancels
@@ -290,16 +295,6 @@ class SessionRunner:
             queue.close()
             await cancel_and_wait(task)
 
-    async def pending(
-        self, *, user_id: str = DEFAULT_USER_ID, session_id: str = DEFAULT_SESSION_ID
-    ) -> tuple[InputRequest, ...]:
-        """Return the requests that a session waits for, none if it does not wait."""
-        key = self.session_key(user_id, session_id)
-        session = await self.services.sessions.read(key)
-        if session is None or session.status is not RunStatus.INPUT_REQUIRED:
-            return ()
-        return pending_requests(await self.services.sessions.events(key, run_id=session.run_id))
-
     async def abandon(
         self,
         *,
@@ -314,25 +309,12 @@ class SessionRunner:
         recorder = EventRecorder(self.services.sessions)
         async with self.leases.acquire(request.key, request.run_id, recorder) as lease:
             session = await self._open(recorder, lease)
-            _check_waiting(session)
+            check_waiting(session)
             for agent in self.agent.walk():  # their memories contain the abandoned run
                 self.services.memory_cache.evict(request.key, agent.name)
             request = replace(request, run_id=session.run_id)
             run = Run(request, services=self.services, recorder=recorder)
             await self._end(run, RunStatus.CANCELED, reason or "abandoned")
-
-    async def state(
-        self, *, user_id: str = DEFAULT_USER_ID, session_id: str = DEFAULT_SESSION_ID
-    ) -> Mapping[str, Any]:
-        """Return the state of a session, with that of its user and app.
-
-        A session that has not begun has only the latter.
-        """
-        key = self.session_key(user_id, session_id)
-        session = await self.services.sessions.read(key)
-        if session is None:
-            return await self.services.sessions.shared_state(key.app_name, key.user_id)
-        return session.state
 
     async def update_state(
         self,
@@ -352,38 +334,6 @@ class SessionRunner:
             delta, removed = state.flush()
             actions = EventActions(state_delta=delta, state_removed=removed)
             await recorder.record(self._event(request, EventKind.STATE, actions=actions))
-
-    async def load_artifact(
-        self,
-        name: str,
-        *,
-        user_id: str = DEFAULT_USER_ID,
-        session_id: str = DEFAULT_SESSION_ID,
-        version: int | None = None,
-    ) -> StoredArtifact | None:
-        """Return a version of a file of a session, the newest by default."""
-        key = self.session_key(user_id, session_id)
-        return await self.services.artifacts.load(key, name, version)
-
-    async def events(
-        self,
-        *,
-        user_id: str = DEFAULT_USER_ID,
-        session_id: str = DEFAULT_SESSION_ID,
-        after: int = 0,
-        limit: int | None = None,
-    ) -> tuple[Event, ...]:
-        """Return the stored events of a session, in order."""
-        key = self.session_key(user_id, session_id)
-        return await self.services.sessions.events(key, after=after, limit=limit)
-
-    async def aclose(self) -> None:
-        """Close models, embedders, MCP connections and stores."""
-        await self.services.aclose()
-
-    def session_key(self, user_id: str, session_id: str) -> SessionKey:
-        """Return the key of a session in the store; InvalidInput if an id is not valid."""
-        return SessionKey(app_name=self.app_name, user_id=user_id, session_id=session_id)
 
     async def _open(self, recorder: EventRecorder, lease: SessionLease) -> Session:
         """Open the session of a lease."""
@@ -584,12 +534,6 @@ class SessionRunner:
             status=status,
             detail=detail or {},
         )
-
-
-def _check_waiting(session: Session) -> None:
-    if session.status is not RunStatus.INPUT_REQUIRED:
-        last = f"its last run is {session.status.value}" if session.run_id else "it has no run"
-        raise NothingPending(f"session {session.key.session_id!r} does not wait for input; {last}")
 
 
 def _user_call_context(run_id: str, user_id: str) -> CallContext:
