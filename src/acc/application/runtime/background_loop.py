@@ -54,11 +54,18 @@ class BackgroundLoop:
             task.add_done_callback(lambda _: ended.set())
             tasks.append(task)
 
-        self._loop.call_soon_threadsafe(start)
+        def cancel() -> None:
+            if tasks:
+                tasks[0].cancel()
+            else:  # interrupted before the start was scheduled
+                coroutine.close()
+                ended.set()
+
         try:
+            self._loop.call_soon_threadsafe(start)
             ended.wait()
         except BaseException:
-            self._loop.call_soon_threadsafe(lambda: tasks[0].cancel())
+            self._loop.call_soon_threadsafe(cancel)
             ended.wait()
             raise
         return tasks[0].result()
