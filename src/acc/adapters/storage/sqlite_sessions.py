@@ -244,6 +244,7 @@ class SqliteSessionStore:
                 [(scope, *file) for file in session_files(dropped)],
             )
             connection.execute("DELETE FROM state WHERE scope = ?", (scope,))
+            delete_recall(connection, key)  # memories add the remaining turns again
             events = _read_events(connection, _EVENTS_UNTIL, row_id, after)
             _set_history(connection, key, row_id, events, seq=seq + 1, now=now)
             encoded.insert(connection, row_id, seq)
