@@ -4,13 +4,16 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import lru_cache, wraps
-from typing import NamedTuple, ParamSpec, TypeVar
+from typing import NamedTuple, NoReturn, ParamSpec, TypeVar
 
 from acc.domain.errors import InvalidInput
 
 P = ParamSpec("P")
 T = TypeVar("T")
 _MIN_SIMILARITY = 0.6
+#: Calls that were checked already: the target, the number of arguments and the names of options.
+_valid_shapes: set[tuple[object, ...]] = set()
+_MAX_SHAPES = 4_096
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -28,6 +31,9 @@ def check_call(
     `arguments` include the object of a method. A hint is the option that has the meaning of an
     unknown one, such as `instruction`, or a sentence. `name` is what users call the target.
     """
+    shape = (target, len(arguments), *options)
+    if shape in _valid_shapes:
+        return
     signature = _signature(target)
     if signature is None:
         return
@@ -37,6 +43,8 @@ def check_call(
         and options.keys() <= parameters.keys()
         and required <= {*options, *positional[: len(arguments)]}
     ):
+        if len(_valid_shapes) < _MAX_SHAPES:
+            _valid_shapes.add(shape)
         return
     name = name or target.__name__
     given = f"{name}(...)" if "name" not in options else f"{name}(name={options['name']!r}, ...)"
@@ -103,21 +111,46 @@ def _advice(option: str, known: Sequence[str], hints: Mapping[str, str]) -> str:
     return f"{option!r}: choose from {', '.join(sorted(known))}"
 
 
-def missing_attribute(owner: object, name: str, hints: Mapping[str, str]) -> AttributeError:
-    """Return the error for an attribute that a class does not have, with the closest one.
+def explain_attributes(hints: Mapping[str, str]) -> Callable[[type[T]], type[T]]:
+    """Let a class explain attributes that it does not have.
 
-    A hint is an attribute that has the meaning of a missing one, or a sentence.
+    A hint is an attribute that has the meaning of a missing one, or a sentence. Descriptors are
+    used because `__getattr__` would make every access to the class slower.
     """
+
+    def decorate(cls: type[T]) -> type[T]:
+        for name, hint in hints.items():
+            if not hasattr(cls, name):
+                setattr(cls, name, _MissingAttribute(name, hint))
+        cls.__dir__ = _existing_attributes  # type: ignore[method-assign, assignment] # for completion
+        return cls
+
+    return decorate
+
+
+def _existing_attributes(owner: object) -> list[str]:
+    """Return the attributes of an object without those that only explain what to use."""
     cls = type(owner)
-    message = f"{cls.__name__!r} object has no attribute {name!r}"
-    if name.startswith("_"):
-        return AttributeError(message)
-    known = [attribute for attribute in dir(cls) if not attribute.startswith("_")]
-    hint = hints.get(name, "")
-    close = [hint] if hint else get_close_matches(name, known, 1, cutoff=_MIN_SIMILARITY)
-    if not close:
-        return AttributeError(message)
-    return AttributeError(f"{message}: {close[0] if ' ' in close[0] else f'use .{close[0]}'}")
+    return [
+        name
+        for name in object.__dir__(owner)
+        if not isinstance(inspect.getattr_static(cls, name, None), _MissingAttribute)
+    ]
+
+
+class _MissingAttribute:
+    """An attribute that does not exist; objects of the class may still define it."""
+
+    __slots__ = ("_advice", "_name")
+
+    def __init__(self, name: str, hint: str) -> None:
+        self._name = name
+        self._advice = hint if " " in hint else f"use .{hint}"
+
+    def __get__(self, _: object, owner: type[object]) -> NoReturn:
+        raise AttributeError(
+            f"{owner.__name__!r} object has no attribute {self._name!r}: {self._advice}"
+        )
 
 
 def accepts(function: Callable[..., object], count: int) -> bool:

@@ -348,3 +348,9 @@ def test_error_of_a_store_that_is_no_database_names_the_file(tmp_path: Path) -> 
     file.write_text("no database " * 100)
     with pytest.raises(AccError, match="notes.txt: it is not an SQLite database; choose another"):
         runner(store=str(file)).run_sync("hello")
+
+
+def test_explained_attributes_are_not_offered_for_completion() -> None:
+    assert "invoke" not in dir(agent())
+    assert "run_sync" in dir(agent())
+    assert not hasattr(agent(), "invoke")

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, overload
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 from acc.application.agents.conversation import OwnRunner, accept_messages
 from acc.application.agents.options import (
@@ -16,7 +16,7 @@ from acc.application.agents.options import (
 from acc.application.runtime.context import RunContext, RunResult
 from acc.application.runtime.inputs import Message
 from acc.application.runtime.interrupts import RunRejected, is_control_flow, paused_in_group
-from acc.domain.call_options import accepts, missing_attribute
+from acc.domain.call_options import accepts, explain_attributes
 from acc.domain.errors import AccError, AgentFailed, InvalidInput, InvalidTree
 from acc.domain.model_names import suggest_model
 from acc.domain.value_objects.approval import ApprovalDecision, RequestKind
@@ -36,6 +36,7 @@ Callback = Callable[..., Any]
 Confirm = bool | str | Callable[..., Any]
 
 
+@explain_attributes(ATTRIBUTE_HINTS)
 @dataclass(kw_only=True, eq=False)
 class BaseAgent:
     """Base class of agents. A subclass defines `async def run(self, ctx)` and returns its answer.
@@ -132,12 +133,6 @@ class BaseAgent:
         return self._own_runner.get(self).run_sync(
             message, user_id=user_id, session_id=session_id, config=config, context=context
         )
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> NoReturn:
-            """Raise an error that names the closest attribute."""
-            raise missing_attribute(self, name, ATTRIBUTE_HINTS)
 
     def read_output(self, ctx: RunContext) -> Any:
         """Return the state value that holds this agent's answer, if it has one."""

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Coroutine, Sequence
 from functools import wraps
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from acc.application.runtime.context import RunResult
@@ -94,7 +95,7 @@ def accept_messages(cls: "type[BaseAgent]") -> None:
         if not arguments and "ctx" not in options:
             raise InvalidInput(f'agent {self.name!r}: run(...) needs a message: run("hello")')
         result: Coroutine[Any, Any, str | None] = run_in_context(self, *arguments, **options)
-        if not inspect.isawaitable(result):
+        if type(result) is not CoroutineType and not inspect.isawaitable(result):
             raise TypeError(
                 f"{cls.__name__}.run returned {type(result).__name__}; expected "
                 "`async def run(self, ctx)`"

@@ -12,7 +12,7 @@ from acc.application.runtime.inputs import check_storable
 from acc.application.runtime.interrupts import RunPaused, RunRejected
 from acc.application.runtime.run import Branch, Run, Services, state_changes
 from acc.application.runtime.state import StateView
-from acc.domain.call_options import missing_attribute
+from acc.domain.call_options import explain_attributes
 from acc.domain.errors import InvalidInput, ReplayMismatch
 from acc.domain.text import replace_surrogates
 from acc.domain.value_objects.approval import InputAnswer, InputRequest, RequestKind
@@ -54,6 +54,7 @@ _REQUEST_DECODER = msgspec.json.Decoder(InputRequest)
 _YIELD_INTERVAL = 64
 
 
+@explain_attributes(_CONTEXT_HINTS)
 class RunContext:
     """What one agent gets for one call of its `run` method."""
 
@@ -119,12 +120,6 @@ class RunContext:
         self._steps = 0
         self._is_final = False
         self._child_counts: dict[str, int] = {}
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> NoReturn:
-            """Raise an error that names the closest attribute."""
-            raise missing_attribute(self, name, _CONTEXT_HINTS)
 
     @property
     def services(self) -> Services:
@@ -546,6 +541,7 @@ class Actions:
         self._context.escalated = value
 
 
+@explain_attributes(_RESULT_HINTS)
 class RunResult(Value, frozen=True, kw_only=True):
     """The outcome of a run: its answer, events, state and usage."""
 
@@ -562,9 +558,3 @@ class RunResult(Value, frozen=True, kw_only=True):
         """Return the name of the agent of the last message."""
         authors = (e.author for e in reversed(self.events) if e.kind is EventKind.MESSAGE)
         return next((author for author in authors if author != "user"), "")
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> NoReturn:
-            """Raise an error that names the closest attribute."""
-            raise missing_attribute(self, name, _RESULT_HINTS)

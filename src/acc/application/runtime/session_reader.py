@@ -1,12 +1,12 @@
 """What a runner returns of its sessions without running anything."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any
 
 from acc.application.runtime.call_guards import RUNNER_ATTRIBUTES
 from acc.application.runtime.replay import pending_requests
 from acc.application.runtime.run import Services
-from acc.domain.call_options import missing_attribute
+from acc.domain.call_options import explain_attributes
 from acc.domain.value_objects.approval import InputRequest
 from acc.domain.value_objects.event import Event
 from acc.domain.value_objects.run import RunStatus
@@ -18,6 +18,7 @@ from acc.domain.value_objects.session import (
 )
 
 
+@explain_attributes(RUNNER_ATTRIBUTES)
 class SessionReader:
     """Reads the sessions of one application."""
 
@@ -71,12 +72,6 @@ class SessionReader:
         """Return the stored events of a session, in order."""
         key = self.session_key(user_id, session_id)
         return await self.services.sessions.events(key, after=after, limit=limit)
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> NoReturn:
-            """Raise an error that names the closest attribute."""
-            raise missing_attribute(self, name, RUNNER_ATTRIBUTES)
 
     async def aclose(self) -> None:
         """Close models, embedders, MCP connections and stores."""
