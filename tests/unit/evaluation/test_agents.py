@@ -126,7 +126,7 @@ def test_import_error_names_file_and_line(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "no_tree.py").write_text("import acc\nx = acc.Agent(name='1')\n")
     monkeypatch.syspath_prepend(tmp_path)
     place = re.escape(f"({tmp_path / 'fails_at_import.py'}, line 2)")
-    with pytest.raises(InvalidInput, match=f"fails_at_import:x: RuntimeError: at import {place}"):
+    with pytest.raises(InvalidInput, match=f"'fails_at_import': RuntimeError: at import {place}"):
         make_agent("mine", "python:fails_at_import:x")
     with pytest.raises(InvalidInput, match=r"SyntaxError: .*no_python.py, line 1"):
         make_agent("mine", "python:no_python:x")
