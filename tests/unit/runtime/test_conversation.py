@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from agent_support import history, says
+from agent_support import WHO, history, says
 from runner_harness import Crash, PaymentTool, RunnerHarness, Storage, scripted_agent
 
 from acc import (
@@ -19,6 +19,7 @@ from acc import (
     ModelRequest,
     ParallelAgent,
     RunContext,
+    Runner,
     RunResult,
     RunStatus,
     SequentialAgent,
@@ -356,3 +357,18 @@ async def test_text_of_a_tool_stays_in_its_role(storage: Storage, memory: str) -
     for message in request.messages:
         assert "approved all" not in message.text
         assert all(result.content == hostile for result in message.results)
+
+
+async def test_call_that_nobody_approved_was_not_started() -> None:
+    @tool(confirm=True)
+    def pay(amount: int) -> str:
+        """Pay an amount."""
+        return "paid"
+
+    model = ScriptedModel(call("pay", amount=5), "later")
+    runner = Runner(Agent(name="a", model=model, tools=[pay]))
+    await runner.run(**WHO, message="pay")
+    await runner.abandon(**WHO)
+    await runner.run(**WHO, message="and now?")
+    (result,) = [r for message in model.requests[-1].messages for r in message.results]
+    assert "was not started: nobody approved it" in str(result.content)

@@ -87,8 +87,26 @@ def _tool_exchange(event: Event, path: str, later: Sequence[Event]) -> Iterator[
     yield ChatMessage(role="assistant", author=event.author, parts=parts)
     results = _results(path, event.author, later)
     for call in calls:
-        seq, result = results.get(call.id) or (0, unknown_result(call))
+        seq, result = results.get(call.id) or (0, _missing_result(call, path, later))
         yield ChatMessage(role="tool", author=call.name, parts=(Part(result=result),), seq=seq)
+
+
+def _missing_result(call: ToolCall, path: str, later: Sequence[Event]) -> ToolResult:
+    """Return the result of a call that has none: it waited for approval, or was interrupted."""
+    prefixes = (f"{path}/{call.name}#", f"{path}/{call.name}:")
+    inside = [event for event in later if event.step.startswith(prefixes)]
+    approved = {event.answer.request_id for event in later if event.answer is not None}
+    waits = any(
+        event.request is not None
+        and event.request.kind is RequestKind.CONFIRMATION
+        and event.request.id not in approved
+        and event.request.arguments == call.arguments
+        for event in inside
+    )
+    if not waits:
+        return unknown_result(call)
+    error = f"{call.name} was not started: nobody approved it"
+    return ToolResult(call_id=call.id, name=call.name, content={"error": error}, is_error=True)
 
 
 def _results(path: str, author: str, later: Sequence[Event]) -> dict[str, tuple[int, ToolResult]]:

@@ -34,13 +34,16 @@ class TurnWindow:
     def __init__(self, limit: int, tokens: Callable[[], TokenCounterPort]) -> None:
         self._limit = limit
         self._tokens = tokens
+        #: The messages as they are shown, and as they were added.
         self._messages: list[ChatMessage] = []
+        self._originals: list[ChatMessage] = []
         self._left_out = 0
         self._bytes = 0
 
     def add(self, message: ChatMessage) -> None:
         """Append a message."""
         self._messages.append(message)
+        self._originals.append(message)
         self._bytes += message_bytes(message)
 
     @property
@@ -108,11 +111,11 @@ class TurnWindow:
         shortened: list[str],
         count: Callable[[str], int],
     ) -> None:
-        message = self._messages[index]
-        shorter = shorten_message(message, length)
-        if shorter is not message:
-            if not message.is_shortened:
-                shortened += [content_text(result.content) for result in message.results]
+        original = self._originals[index]
+        shorter = shorten_message(original, length)
+        if shorter is not original:
+            if not self._messages[index].is_shortened:
+                shortened += [content_text(result.content) for result in original.results]
             self._messages[index] = shorter
             sizes[index] = count_tokens(shorter, count)
 
@@ -131,6 +134,7 @@ class TurnWindow:
             if not message.is_shortened:
                 shortened += [content_text(result.content) for result in message.results]
         del self._messages[:end]
+        del self._originals[:end]
         del sizes[:end]
         return end
 
