@@ -56,7 +56,7 @@ def test_code_block_runs(block: str, tmp_path: Path) -> None:
 def test_quick_start_of_agents_calls_its_tool(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (block, *_) = BLOCK.findall((ROOT / "docs" / "agents.md").read_text(encoding="utf-8"))
+    (_, block, *_) = BLOCK.findall((ROOT / "docs" / "agents.md").read_text(encoding="utf-8"))
     test_code_block_runs(block, tmp_path)
     first, *events = capsys.readouterr().out.splitlines()
     assert "'email_ok': True" in first

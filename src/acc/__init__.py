@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         AccError as AccError,
         AgentFailed as AgentFailed,
         BudgetExceeded as BudgetExceeded,
+        EmbeddedModelWarning as EmbeddedModelWarning,
         InvalidInput as InvalidInput,
         InvalidTree as InvalidTree,
         ModelFailed as ModelFailed,
@@ -105,6 +106,7 @@ if TYPE_CHECKING:
         RunConfig as RunConfig,
         RunStatus as RunStatus,
     )
+    from acc.domain.value_objects.session import Session as Session
     from acc.ports.outbound.memory_ports import MemoryPort as MemoryPort, MemoryView as MemoryView
     from acc.ports.outbound.model_ports import (
         ModelRequest as ModelRequest,
@@ -142,6 +144,7 @@ _PUBLIC_NAMES = {
         "AccError",
         "AgentFailed",
         "BudgetExceeded",
+        "EmbeddedModelWarning",
         "InvalidInput",
         "InvalidTree",
         "ModelFailed",
@@ -179,6 +182,7 @@ _PUBLIC_NAMES = {
     ),
     "acc.domain.value_objects.memory": ("ConversationTurn", "TurnSignal"),
     "acc.domain.value_objects.run": ("CallContext", "Grant", "RunConfig", "RunStatus"),
+    "acc.domain.value_objects.session": ("Session",),
     "acc.ports.outbound.memory_ports": ("MemoryPort", "MemoryView"),
     "acc.ports.outbound.model_ports": ("ModelRequest", "ModelResponse", "ToolSpec"),
 }
@@ -192,8 +196,12 @@ if not TYPE_CHECKING:  # type checkers use the imports above
     def __getattr__(name: str) -> object:
         """Import a public name on first use, so that `import acc` stays fast."""
         if name not in _MODULES:
-            raise AttributeError(f"module 'acc' has no attribute {name!r}")
+            similar = [known for known in __all__ if known.lower() == name.lower()]
+            advice = f": did you mean {similar[0]}?" if similar else ""
+            raise AttributeError(f"module 'acc' has no attribute {name!r}{advice}")
         value = getattr(import_module(_MODULES[name]), name)
+        if _MODULES[name].startswith("acc.application.agents."):
+            import_module("acc.bootstrap.agent_runner")  # what `agent.run("hello")` needs
         globals()[name] = value
         return value
 

@@ -169,7 +169,7 @@ def test_gate_sets_the_exit_status(tmp_path: Path, gate: str, status: int, messa
         (("--agents", "a=acc,a=oracle"), "agent names must be unique, got a, a"),
         (("--agents", ""), "--agents must name at least one agent"),
         (("--agents", "../x=acc"), "an agent's name must consist of letters"),
-        (("--agents", "x=python:nowhere:f"), "cannot import 'nowhere'"),
+        (("--agents", "x=python:nowhere:f"), "there is no module 'nowhere'"),
         (("--agents", "x=python:json:nothing"), "module 'json' has no attribute 'nothing'"),
         (("--agents", "x=python:json"), "must have the form MODULE:NAME"),
         (("--scenario", "nothing"), "unknown scenario 'nothing'"),

@@ -197,3 +197,14 @@ async def test_mounted_server_responds_under_its_prefix(place: str) -> None:
         for tenant in ("", "/東京"):
             sent = await client.post(f"{place}{tenant}/message:send", json={"message": message})
             assert (sent.json()["task"]["id"] == task["id"]) is (tenant == "")
+
+
+def test_agent_without_a_model_is_not_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "modelless.py").write_text("from acc import Agent\nroot = Agent(name='desk')\n")
+    monkeypatch.chdir(tmp_path)
+    assert run(["serve", "modelless.py:root", "--port", "0"]) == 2
+    message = capsys.readouterr().err
+    assert "no model is set for 'desk'" in message
+    assert "--allow-embedded" in message

@@ -192,6 +192,23 @@ async def runs(weather: Agent[Deps, Weather], text: Agent) -> None:
     assert_type((await Runner(text).run(user_id="u", session_id="s", message="hi")).output, str)
     counted = await Runner(Counter(name="c")).run(user_id="u", session_id="s", message="hi")
     assert_type(counted.output, int)
+    assert_type((await runner.run("hi", deps=Deps("k"))).output, Weather)
+    assert_type((await weather.run("hi", deps=Deps("k"))).output, Weather)
+    assert_type((await text.run("hi")).output, str)
+    assert_type((await SequentialAgent(name="s", sub_agents=[weather]).run("hi")).output, Weather)
+    async for event in runner.stream("hi", deps=Deps("k")):
+        print(event.text)
+
+
+def runs_without_await(weather: Agent[Deps, Weather]) -> None:
+    runner = Runner(weather)
+    assert_type(runner.run_sync("hi", deps=Deps("k")).output, Weather)
+    assert_type(runner.resume_sync(deps=Deps("k")).output, Weather)
+    assert_type(weather.run_sync("hi", deps=Deps("k")).output, Weather)
+    assert_type(Counter(name="c").run_sync("hi", deps=Deps("k")).output, int)
+
+
+async def tools(weather: Agent[Deps, Weather]) -> None:
     assert_type(pay(amount=3), dict[str, str])
     assert_type(await look_up("Kyoto", ToolContext(RunContext_of(weather), "")), float)
 

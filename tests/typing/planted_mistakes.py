@@ -80,3 +80,7 @@ async def main(weather: Agent[Deps, Weather]) -> None:
     RunConfig(max_llm_calls="3")  # mistake 18: a text instead of a number
     Agent(name="a", sub_agents=[pay])  # mistake 19: a tool as a sub-agent
     BaseTool(name="x")  # mistake 20: a tool without a description
+    weather.run_sync("hi", deps="k")  # mistake 21: wrong deps of an agent
+    print(weather.run_sync("hi").output.degres)  # mistake 22: misspelled field of the output
+    print((await weather.run("hi")).output.degres)  # mistake 23: misspelled field of the output
+    runner.run_sync("hi", sesion_id="s")  # mistake 24: misspelled option of a run

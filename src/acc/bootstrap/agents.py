@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO, cast
 
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.callbacks import Plugin
-from acc.application.agents.validation import validate_names
+from acc.application.agents.validation import (
+    default_model_advice,
+    validate_names,
+    warn_about_default_models,
+)
 from acc.application.memory.acc import DEFAULT_BUDGET_TOKENS
 from acc.application.memory.baselines import DEFAULT_WINDOW_TOKENS
 from acc.application.memory.registry import check_agent_memory, is_acc
@@ -25,6 +29,8 @@ from acc.bootstrap.models import (
     make_model,
 )
 from acc.bootstrap.settings import model_cache
+from acc.domain.call_options import check_call
+from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.endpoint import DownloadLimits, RemoteEndpoint
 from acc.domain.value_objects.run import RunConfig
@@ -38,6 +44,27 @@ from acc.ports.outbound.system_ports import ClockPort, IdsPort, ThreadsPort
 if TYPE_CHECKING:
     from acc.ports.outbound.memory_ports import MemoryPort
 
+#: Options of the runner by the names that other libraries have for them.
+_HINTS = {
+    "app": "app_name",
+    "name": "app_name",
+    "root_agent": "agent",
+    "session_service": "store",
+    "session_store": "store",
+    "artifact_service": "store",
+    "checkpointer": "store",
+    "database": "store",
+    "db": "store",
+    "url": "store",
+    "memory": "set memory=... on the agents",
+    "memory_service": "set memory=... on the agents",
+    "model": "set model=... on the agents",
+    "session_id": "pass session_id=... to run",
+    "user_id": "pass user_id=... to run",
+    "timeout": "pass config=RunConfig(timeout=...)",
+    "max_turns": "pass config=RunConfig(max_llm_calls=...)",
+    "run_config": "config",
+}
 GraphFormat = Literal["mermaid", "svg"]
 
 
@@ -52,6 +79,13 @@ class Runner(SessionRunner[AnyDepsT, AnyOutputT]):
     agents.
     """
 
+    if not TYPE_CHECKING:
+
+        def __new__(cls, *arguments: object, **options: object) -> "Runner":
+            """Raise InvalidInput for options that the class does not have."""
+            check_call(cls, arguments, options, hints=_HINTS)
+            return super().__new__(cls)
+
     def __init__(
         self,
         agent: BaseAgent[AnyDepsT, AnyOutputT],
@@ -65,8 +99,12 @@ class Runner(SessionRunner[AnyDepsT, AnyOutputT]):
         deps: AnyDepsT | None = None,
         plugins: Sequence[Plugin[AnyDepsT]] = (),
     ) -> None:
+        if models is not None:
+            _check_models(models)
         if services is None and isinstance(agent, BaseAgent):
             check_names(agent, own_models=models or {})
+        if isinstance(agent, BaseAgent) and "embedded" not in (models or {}):
+            warn_about_default_models(agent)
         super().__init__(
             agent,
             app_name=app_name,
@@ -83,6 +121,15 @@ def check_names(agent: BaseAgent, *, own_models: Container[str] = ()) -> None:
     validate_names(agent, _Names(validate=check_model_name), own_models=own_models)
 
 
+def _check_models(models: object) -> None:
+    found = models.values() if isinstance(models, Mapping) else (None,)
+    if not all(callable(getattr(model, "complete", None)) for model in found):
+        raise InvalidInput(
+            "models must map names to objects with `async complete(prompt)`, such as "
+            '{"mine": MyModel()}; names of providers are given to the agents'
+        )
+
+
 def check_models(agent: BaseAgent, *, accept_cached: bool = False) -> None:
     """Raise InvalidInput if a model of the tree has an unknown name, no key or no library.
 
@@ -93,6 +140,13 @@ def check_models(agent: BaseAgent, *, accept_cached: bool = False) -> None:
         check_cache(cache)
     only_names = cache is not None and accept_cached
     validate_names(agent, _Names(validate=check_model_name if only_names else check_model_ready))
+
+
+def check_has_models(agent: BaseAgent, *, flag: str) -> None:
+    """Raise InvalidInput if an agent of the tree has no model; `flag` allows it."""
+    advice = default_model_advice(agent)
+    if advice:
+        raise InvalidInput(f"{advice}, or add {flag}")
 
 
 class _ValidateModel(Protocol):
@@ -131,7 +185,9 @@ def make_services(
     from acc.adapters.system.clock import RandomIds, SystemClock
 
     clock = clock or SystemClock()
-    sessions, artifacts = store if isinstance(store, tuple) else make_stores(store, clock)
+    sessions, artifacts = (
+        _check_pair(store) if isinstance(store, tuple) else make_stores(store, clock)
+    )
     own_models = dict(models or {})
     remote_agents = _RemoteAgents(tuple(allow))
     services = Services(
@@ -171,6 +227,15 @@ def _recall_index(sessions: SessionStorePort, key: SessionKey, name: str) -> Rec
 
         return SqliteRecallIndex(sessions.database, key=key, name=name, terms=term_extractor())
     return new_recall_index()
+
+
+def _check_pair(store: tuple[Any, ...]) -> tuple[SessionStorePort, ArtifactStorePort]:
+    if len(store) != 2 or not hasattr(store[0], "begin_turn") or not hasattr(store[1], "save"):
+        raise InvalidInput(
+            "a tuple as store must be (session store, artifact store), with the methods of "
+            "SessionStorePort and ArtifactStorePort"
+        )
+    return store
 
 
 class _LazySchemaValidator:

@@ -22,8 +22,10 @@ from acc.bootstrap.settings import (
     read_variable,
     runtime_directory,
 )
+from acc.domain.call_options import check_call
 from acc.domain.cost import FREE, Price
 from acc.domain.errors import InvalidInput
+from acc.domain.model_names import BUILT_IN_MODELS, suggest_model
 from acc.domain.value_objects.endpoint import redact_secrets
 from acc.ports.outbound.model_ports import LanguageModelPort, ModelRequest, ModelResponse
 
@@ -32,13 +34,23 @@ if TYPE_CHECKING:
 
     from acc.adapters.models.wrappers import RateLimiter
 
-MODELS = ("embedded", "local")
+MODELS = BUILT_IN_MODELS
+_HINTS = {
+    "api_key": "the key is read from the environment; api_key_env names its variable",
+    "max_output_tokens": "max_tokens",
+    "reasoning_effort": "thinking",
+    "url": "base_url",
+    "retries": "attempts",
+    "max_retries": "attempts",
+}
 
 
 def unknown_model(name: str) -> str:
     """Return the error message for an unknown name."""
+    suggestion = suggest_model(plain_name(name))
+    meant = f"did you mean {redact_secrets(suggestion)}? " if suggestion else ""
     return (
-        f"no model {redact_secrets(plain_name(name))!r}: choose {', '.join(MODELS)}, "
+        f"no model {redact_secrets(plain_name(name))!r}: {meant}choose {', '.join(MODELS)}, "
         "PROVIDER:MODEL such as openai:gpt-5.2, or give the agent an object with "
         "`async complete(prompt)`"
     )
@@ -91,6 +103,14 @@ class ProviderModel:
     can be printed or stored. `cache` is a folder for answers. Client libraries are imported with
     the first request.
     """
+
+    if not TYPE_CHECKING:
+
+        def __new__(cls, *arguments: object, **options: object) -> "ProviderModel":
+            """Raise InvalidInput for settings that the class does not have."""
+            if arguments or options:  # copies are created without them
+                check_call(cls, arguments, options, hints=_HINTS)
+            return super().__new__(cls)
 
     def __init__(
         self,

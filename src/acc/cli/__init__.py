@@ -6,7 +6,9 @@ an evaluation also after SIGTERM.
 """
 
 import sys
+import warnings
 from collections.abc import Sequence
+from typing import TextIO
 
 from cyclopts import App, CycloptsError
 
@@ -22,7 +24,7 @@ from acc.cli.graph import graph
 from acc.cli.output import print_error
 from acc.cli.run import run
 from acc.cli.serve import mcp, serve
-from acc.domain.errors import AccError, InvalidInput, RunMismatch
+from acc.domain.errors import AccError, EmbeddedModelWarning, InvalidInput, RunMismatch
 
 _USAGE_ERRORS = (InvalidInput, RunMismatch)
 
@@ -65,7 +67,9 @@ def execute(arguments: Sequence[str] | None = None) -> int:
     """Execute a command and return its exit status."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        status = app(words, exit_on_error=False, result_action="return_value")
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            status = app(words, exit_on_error=False, result_action="return_value")
     except CycloptsError:
         return 2
     except AccError as error:
@@ -77,3 +81,16 @@ def execute(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.close()
         return 0
     return status if isinstance(status, int) else 0
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Print a warning; where it was raised is shown unless it is one of ours."""
+    place = "" if issubclass(category, EmbeddedModelWarning) else f"{filename}:{lineno}: "
+    print_error(f"{place}warning: {message}")

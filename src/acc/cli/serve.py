@@ -24,7 +24,7 @@ from acc.bootstrap.a2a import (
     serve_forever,
     token_verifier,
 )
-from acc.bootstrap.agents import load_agent
+from acc.bootstrap.agents import check_has_models, load_agent
 from acc.bootstrap.mcp import McpServerOptions, serve_mcp_over_http, serve_mcp_over_stdio
 from acc.cli.call import check_allow
 from acc.cli.output import console
@@ -169,6 +169,14 @@ def serve(
             consume_multiple=False,
         ),
     ] = (),
+    allow_embedded: Annotated[
+        bool,
+        Parameter(
+            help="Serve agents without a model, which the embedded model answers. It follows fixed "
+            "rules and is not a language model.",
+            negative=(),
+        ),
+    ] = False,
     no_deduplication: Annotated[
         bool,
         Parameter(
@@ -194,6 +202,8 @@ def serve(
     _check_host(address.host, is_protected=requires_auth or access.unprotected)
     with redirect_stdout(stderr):  # output of the module is not output of the command
         root = load_agent(agent)
+    if not allow_embedded:
+        check_has_models(root, flag="--allow-embedded")
 
     def make_options(listen_url: str) -> ServeOptions:
         url = (address.public_url or listen_url).rstrip("/")

@@ -3,10 +3,10 @@
 import asyncio
 import shlex
 import sys
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Annotated, Any, Protocol, TextIO, cast
+from typing import Annotated, Any, Protocol, TextIO
 
 from cyclopts import Parameter
 
@@ -19,6 +19,7 @@ from acc.domain.errors import AccError
 from acc.domain.value_objects.approval import InputAnswer, InputRequest
 from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.run import RunConfig, RunStatus
+from acc.domain.value_objects.session import DEFAULT_SESSION_ID, DEFAULT_USER_ID
 
 #: The exit status of a run that waits for input.
 EXIT_INPUT_REQUIRED = 3
@@ -33,8 +34,8 @@ _IN_MEMORY = ("memory", ":memory:")
 class SessionOptions:
     """Session and limits of a run."""
 
-    session: Annotated[str, Parameter(help="Session id.")] = "default"
-    user: Annotated[str, Parameter(help="User id.")] = "local"
+    session: Annotated[str, Parameter(help="Session id.")] = DEFAULT_SESSION_ID
+    user: Annotated[str, Parameter(help="User id.")] = DEFAULT_USER_ID
     app: Annotated[str, Parameter(help="Application name in the store.")] = "app"
     store: Annotated[
         str,
@@ -169,7 +170,7 @@ class AgentSession:
         failure: AccError | None = None
         try:
             stream = self._runner.stream(**self._ids, message=message, answers=answers)
-            async with aclosing(cast("AsyncGenerator[Event]", stream)) as events:
+            async with aclosing(stream) as events:
                 async for event in events:
                     shown.append(event)
                     view.show(event)

@@ -513,3 +513,7 @@ class InvalidResponse(RemoteFailed):
     """A response that is too large or has an unsupported encoding."""
 
     code = "answer_unreadable"
+
+
+class EmbeddedModelWarning(UserWarning):
+    """An agent without a model is answered by the embedded model, which is no language model."""

@@ -116,11 +116,11 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "no agent": (
         lambda: SequentialAgent(name="s", sub_agents=["a"]),  # type: ignore[list-item]
-        "'s': sub-agent 'a'",
+        "'s': sub_agents: .*got 'a'",
     ),
     "a name with a space": (lambda: says("a b"), "'a b' .* an agent"),
     "a name with a digit first": (lambda: says("1a"), "'1a'"),
-    "no name": (lambda: says(""), "'' is not a valid name"),
+    "no name": (lambda: says(""), "an agent needs a name"),
     "a name that is no text": (lambda: BaseAgent(name=3), "3 is not a valid name"),  # type: ignore[arg-type]
     "a long name": (lambda: says("a" * 65), "longer than 64 characters"),
     "a reserved name": (lambda: says("user"), "'user' is reserved"),
@@ -308,7 +308,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         lambda: tool(takes_an_unknown),
         "tool 'takes_an_unknown': name 'Nowhere' is not defined; import the type",
     ),
-    "a tool without a name": (lambda: tool(lambda: 1), "'<lambda>' .* a tool"),
+    "a tool without a name": (lambda: tool(lambda: 1), "a lambda .* a tool"),
     "a tool that hides its type hints": (
         lambda: FunctionTool(functools.partial(greet, "x"), name="greet_x"),
         "tool 'greet_x': expected a function",
@@ -335,7 +335,7 @@ def test_runner_accepts_only_root_agents() -> None:
     root = SequentialAgent(name="s", sub_agents=[child])
     with pytest.raises(InvalidInput, match="'a' is a sub-agent of 's'; run the root"):
         Runner(child)
-    with pytest.raises(InvalidInput, match="expected an agent, got 3"):
+    with pytest.raises(InvalidInput, match="expected an agent .*, got 3"):
         Runner(3)  # type: ignore[arg-type]
     assert [agent.name for agent in Runner(root).agent.walk()] == ["s", "a"]
 
@@ -348,8 +348,8 @@ def test_agent_tool_may_be_shared() -> None:
 
 
 def test_runner_checks_models_of_agent_tools() -> None:
-    inner = Agent(name="inner", description="x", model="gpt-nope")
-    with pytest.raises(InvalidInput, match="agent 'inner': no model 'gpt-nope'"):
+    inner = Agent(name="inner", description="x", model="nope-1")
+    with pytest.raises(InvalidInput, match="agent 'inner': no model 'nope-1'"):
         Runner(Agent(name="outer", tools=[inner]))
     tree = Agent(name="outer", tools=[Agent(name="b", description="x"), greet])
     assert [agent.name for agent in Runner(tree).agent.walk_all()] == ["outer", "b"]

@@ -61,7 +61,6 @@ async def test_agent_tree_answers_like_the_built_in_agent(
         assert replies.response_text == expected.response_text
         # Turns of a session have a date, which the recalled messages of an agent tree show.
         assert abs((replies.memory_tokens or 0) - (expected.memory_tokens or 0)) <= DATE_TOKENS
-        assert replies.trace.get("ccs") == expected.trace.get("ccs")
     assert len(texts) == 50
 
 
@@ -129,7 +128,7 @@ def test_import_error_names_file_and_line(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "no_tree.py").write_text("import acc\nx = acc.Agent(name='1')\n")
     monkeypatch.syspath_prepend(tmp_path)
     place = re.escape(f"({tmp_path / 'fails_at_import.py'}, line 2)")
-    with pytest.raises(InvalidInput, match=f"fails_at_import:x: RuntimeError: at import {place}"):
+    with pytest.raises(InvalidInput, match=f"'fails_at_import': RuntimeError: at import {place}"):
         make_agent("mine", "python:fails_at_import:x")
     with pytest.raises(InvalidInput, match=r"SyntaxError: .*no_python.py, line 1"):
         make_agent("mine", "python:no_python:x")

@@ -27,7 +27,7 @@ from acc.adapters.models.messages import (
     to_messages,
     to_parameters,
 )
-from acc.adapters.models.names import KEY_VARIABLES
+from acc.domain.model_names import KEY_VARIABLES
 from acc.domain.value_objects.content import ChatMessage, ChatRole, Part, ToolCall, ToolResult
 from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, ToolSpec
 

@@ -363,7 +363,7 @@ async def test_memory_is_empty_after_session_is_deleted(storage: Storage) -> Non
     model = ScriptedModel("a", "b")
     harness = storage.harness(scripted_agent(model, memory="transcript"))
     await harness.say("my secret is 42")
-    await storage.sessions.delete(harness.runner._key("ann", "s1"))
+    await storage.sessions.delete(harness.runner.session_key("ann", "s1"))
     await harness.say("what do you know?")
     assert (model.requests[-1].memory, model.requests[-1].earlier) == ("", ())
 

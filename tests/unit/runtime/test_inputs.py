@@ -104,7 +104,9 @@ async def test_value_that_cannot_be_stored_is_rejected_and_session_continues(
         await harness.say("go")
     ended = (await harness.events())[-1]
     assert ended.detail["code"] in ("invalid_input", "state_not_storable")
-    assert await harness.runner.services.artifacts.names(harness.runner._key("ann", "s1")) == ()
+    assert (
+        await harness.runner.services.artifacts.names(harness.runner.session_key("ann", "s1")) == ()
+    )
     again = harness.restarted(scripted_agent(ScriptedModel("ok")))
     assert (await again.say("again")).text == "ok"
     check_record(await again.events())

@@ -343,8 +343,8 @@ async def test_base_exception_of_model_fails_the_agent(storage: Storage) -> None
 
 
 async def test_unknown_model_name_is_rejected(storage: Storage) -> None:
-    harness = storage.harness(Agent(name="a", model="gpt-99", memory=None))
-    with pytest.raises(InvalidInput, match="gpt-99"):
+    harness = storage.harness(Agent(name="a", model="nope-99", memory=None))
+    with pytest.raises(InvalidInput, match="nope-99"):
         await harness.say("hi")
     await assert_session_continues(storage, harness)
 

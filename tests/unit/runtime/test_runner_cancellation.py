@@ -167,7 +167,7 @@ async def assert_usable(harness: RunnerHarness, storage: Storage, session: str) 
     """Assert that nothing leaked and that the session accepts the next message."""
     assert no_tasks_remain(), (session, asyncio.all_tasks())
     assert SlowModel.open == 0
-    stored = await harness.runner.services.sessions.read(harness.runner._key("ann", session))
+    stored = await harness.runner.services.sessions.read(harness.runner.session_key("ann", session))
     assert stored is None or stored.status is not RunStatus.WORKING
     async with asyncio.timeout(20):
         if stored is not None and stored.status is RunStatus.INPUT_REQUIRED:
@@ -242,7 +242,7 @@ async def collect(harness: RunnerHarness, session: str, most: int) -> list[Any]:
             if len(seen) > most:
                 break
     finally:
-        await stream.aclose()  # type: ignore[attr-defined]
+        await stream.aclose()
     return seen
 
 

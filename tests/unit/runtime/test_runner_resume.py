@@ -198,7 +198,7 @@ async def test_resumed_run_completes_with_each_step_done_once(
     stored = await harness.state()
     assert (stored["rounds"], stored["receipt"]) == (2 + (tree in ("loop", "graph")), "paid")
     assert {key: value for key, value in done.state.items() if "temp:" not in key} == stored
-    artifact = await storage.artifacts.load(harness.runner._key("ann", "s1"), "log.txt")
+    artifact = await storage.artifacts.load(harness.runner.session_key("ann", "s1"), "log.txt")
     rounds = stored["rounds"]
     assert artifact is not None
     assert (artifact.version, artifact.text) == (rounds, f"round {rounds}")

@@ -205,7 +205,7 @@ async def test_concurrent_sessions_are_independent(storage: Storage) -> None:
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(harness.say(f"m{n}", session=f"s{n}")) for n in range(1_000)]
     assert [task.result().text for task in tasks] == [f"s{n} m{n}" for n in range(1_000)]
-    assert harness.runner._leases._queues == {}
+    assert harness.runner.leases._queues == {}
 
 
 async def test_run_fails_when_its_session_is_taken_over(storage: Storage) -> None:

@@ -185,7 +185,9 @@ async def test_hanging_tool_times_out_with_error_result(storage: Storage, kind: 
     await asyncio.get_running_loop().run_in_executor(None, tools["done"], 20)
     assert await harness.state() == {}
     assert tools["error_codes"]() == (["state_not_granted"] if kind == "sync_tool" else [])
-    assert await harness.runner.services.artifacts.names(harness.runner._key("ann", "s1")) == ()
+    assert (
+        await harness.runner.services.artifacts.names(harness.runner.session_key("ann", "s1")) == ()
+    )
     assert no_tasks_remain()
     check_record(await harness.events())
 
@@ -375,9 +377,9 @@ async def test_invalid_artifact_name_is_rejected(storage: Storage) -> None:
             )
     harness = storage.harness(Saves(name="saves"))
     await harness.say("user:notes.txt")
-    assert await harness.runner.services.artifacts.names(harness.runner._key("ann", "s2")) == (
-        "user:notes.txt",
-    )
+    assert await harness.runner.services.artifacts.names(
+        harness.runner.session_key("ann", "s2")
+    ) == ("user:notes.txt",)
 
 
 async def test_hundred_calls_of_one_answer_are_executed(storage: Storage) -> None:

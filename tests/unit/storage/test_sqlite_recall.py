@@ -13,6 +13,7 @@ from acc.adapters.storage.sqlite_sessions import SqliteSessionStore
 from acc.adapters.system.stemmer import SnowballStemmer
 from acc.domain.errors import InvalidInput
 from acc.domain.recall import TermExtractor
+from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.memory import Passage
 from acc.domain.value_objects.session import SessionKey
 from acc.testing import FrozenClock
@@ -135,3 +136,16 @@ async def test_text_that_cannot_be_stored_is_rejected(tmp_path: Path) -> None:
     await index(database).add([])
     assert await index(database).get(["t1"]) == ()
     await database.aclose()
+
+
+async def test_rewinding_a_session_deletes_its_passages(tmp_path: Path) -> None:
+    database = SqliteDatabase(tmp_path / "acc.db")
+    sessions = SqliteSessionStore(database, clock=FrozenClock())
+    for session_id in ("s1", "s2"):
+        await index(database, session_id).add(conversation(40))
+    await sessions.open(key(), holder="a")
+    marker = Event(kind=EventKind.REWOUND, run_id="r", author="helper", detail={"after": 0})
+    await sessions.rewind(key(), marker, after=0, holder="a")
+    assert await index(database).search("captain", limit=5) == ()
+    assert len(await index(database, "s2").search("captain", limit=5)) == 5
+    await sessions.aclose()

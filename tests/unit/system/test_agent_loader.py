@@ -93,3 +93,23 @@ def test_load_keeps_the_error_of_an_invalid_tree(module: ModuleType) -> None:
     )
     with pytest.raises(InvalidTree, match="max_iterations"):
         load_agent("module_with_agents:target")
+
+
+def test_load_fails_when_file_has_the_name_of_a_loaded_module(folder: Path) -> None:
+    (folder / "json.py").write_text("root = 3\n")
+    with pytest.raises(InvalidInput, match="has the name of the module .*json.*rename the file"):
+        load_agent(f"{folder / 'json.py'}:root")
+
+
+def test_load_reports_the_line_of_the_user_when_acc_raises(folder: Path) -> None:
+    (folder / "wrong_option.py").write_text(
+        "from acc import Agent\n\n\ndef make():\n    return Agent(name='a', prompt='x')\n"
+    )
+    with pytest.raises(InvalidInput, match=r"use instruction=.*wrong_option.py, line 5"):
+        load_agent(f"{folder / 'wrong_option.py'}:make")
+
+
+def test_load_fails_when_function_is_async(folder: Path) -> None:
+    (folder / "async_factory.py").write_text("async def make():\n    return None\n")
+    with pytest.raises(InvalidInput, match="is an async function"):
+        load_agent(f"{folder / 'async_factory.py'}:make")

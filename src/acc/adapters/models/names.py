@@ -15,44 +15,9 @@ from typing import Any, Protocol
 from urllib.parse import parse_qsl, urlsplit
 
 from acc.domain.errors import InvalidInput, ModelFailed
+from acc.domain.model_names import KEY_VARIABLES, PROVIDER_ALIASES
 from acc.domain.value_objects.endpoint import redact_secrets
 
-#: The environment variables that may hold a provider's key, by the prefix of its model names. An
-#: empty tuple means that the client library reads its credentials itself, or that none are needed.
-KEY_VARIABLES: dict[str, tuple[str, ...]] = {
-    "alibaba": ("ALIBABA_API_KEY", "DASHSCOPE_API_KEY"),
-    "anthropic": ("ANTHROPIC_API_KEY",),
-    "azure": (),
-    "bedrock": (),
-    "cerebras": ("CEREBRAS_API_KEY",),
-    "cohere": ("CO_API_KEY",),
-    "deepseek": ("DEEPSEEK_API_KEY",),
-    "fireworks": ("FIREWORKS_API_KEY",),
-    "github": ("GITHUB_API_KEY",),
-    "google": ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
-    "google-cloud": (),
-    "groq": ("GROQ_API_KEY",),
-    "heroku": ("HEROKU_INFERENCE_KEY",),
-    "huggingface": ("HF_TOKEN",),
-    "litellm": (),
-    "mistral": ("MISTRAL_API_KEY",),
-    "moonshotai": ("MOONSHOTAI_API_KEY",),
-    "nebius": ("NEBIUS_API_KEY",),
-    "ollama": (),
-    "openai": ("OPENAI_API_KEY",),
-    "openai-chat": ("OPENAI_API_KEY",),
-    "openai-compatible": (),
-    "openai-responses": ("OPENAI_API_KEY",),
-    "openrouter": ("OPENROUTER_API_KEY",),
-    "ovhcloud": ("OVHCLOUD_API_KEY",),
-    "sambanova": ("SAMBANOVA_API_KEY",),
-    "together": ("TOGETHER_API_KEY",),
-    "vercel": ("VERCEL_AI_GATEWAY_API_KEY", "VERCEL_OIDC_TOKEN"),
-    "vllm": (),
-    "xai": ("XAI_API_KEY",),
-    "zai": ("ZAI_API_KEY",),
-}
-PROVIDER_ALIASES = {"gemini": "google", "google-gla": "google", "google-vertex": "google-cloud"}
 #: Providers whose base URL may be given. The key is sent to that URL.
 MOVABLE = frozenset(
     {"anthropic", "google", "openai", "openai-chat", "openai-compatible", "openai-responses"}

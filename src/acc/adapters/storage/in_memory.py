@@ -1,14 +1,17 @@
 """Session and artifact stores in memory, for tests and for data that may be lost."""
 
+from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from itertools import islice
 from typing import Any
 
 from acc.adapters.storage.invariants import (
+    check_fork,
     encode,
     lease_lost,
     opening_events,
     session_busy,
+    session_files,
     starts_run,
 )
 from acc.domain.text import replace_surrogates
@@ -64,7 +67,7 @@ class InMemorySessionStore:
         """Store events, all or none, apply their state deltas, and return them with numbers."""
         record = self._leased(key, holder)
         _check_storable(events)
-        seq = len(record.events)
+        seq = record.seq
         numbered = tuple([replace(event, seq=seq + n) for n, event in enumerate(events, start=1)])
         now = self._clock.now()
         record.add(numbered, now)
@@ -103,8 +106,8 @@ class InMemorySessionStore:
         record = self._records.get(key)
         if record is None:
             return ()
-        first = max(after, 0)
-        last = len(record.events) if before is None else min(len(record.events), max(before - 1, 0))
+        first = record.index_after(after)
+        last = len(record.events) if before is None else record.index_after(before - 1)
         if run_id:
             first = max(first, record.first_of_run.get(run_id, len(record.events)))
         places = range(first, last)
@@ -135,6 +138,36 @@ class InMemorySessionStore:
         record = self._records.get(key)
         return {} if record is None else record.attachments
 
+    async def shared_state(self, app_name: str, user_id: str) -> dict[str, Any]:
+        """Return the state of an app and a user, which all sessions of the user have."""
+        user_state = self._user_state.get((app_name, user_id), {})
+        return {**self._app_state.get(app_name, {}), **user_state}
+
+    async def rewind(self, key: SessionKey, marker: Event, *, after: int, holder: str) -> Session:
+        """Delete the events with a number above `after`; files and state follow."""
+        record, now = self._leased(key, holder), self._clock.now()
+        position = record.index_after(after)
+        dropped = record.events[position:]
+        rebuilt = self._rebuild(key, record.events[:position], now)
+        rebuilt.holder, rebuilt.lease_until = holder, now + self._lease
+        rebuilt.add([replace(marker, seq=record.seq + 1)], now)
+        self._records[key] = rebuilt
+        if self._artifacts is not None:
+            self._artifacts.delete_versions(key, session_files(dropped))
+        return rebuilt.session(key)
+
+    async def fork(self, key: SessionKey, target: SessionKey, *, after: int) -> Session:
+        """Copy a session without the events with a number above `after` to a new session."""
+        record = self._records.get(key)
+        is_taken = target in self._records
+        check_fork(key, target, has_source=record is not None, has_target=is_taken)
+        assert record is not None  # noqa: S101 - checked above
+        events = record.events[: record.index_after(after)]
+        copied = self._records[target] = self._rebuild(target, events, self._clock.now())
+        if self._artifacts is not None:
+            self._artifacts.copy_versions(key, target, session_files(events))
+        return copied.session(target)
+
     async def delete(self, key: SessionKey) -> None:
         """Delete a session, its events and artifacts; user and app state stay."""
         self._records.pop(key, None)
@@ -160,17 +193,24 @@ class InMemorySessionStore:
     async def aclose(self) -> None:
         """Do nothing: there are no files or threads."""
 
+    def _rebuild(self, key: SessionKey, events: Sequence[Event], now: float) -> "_SessionRecord":
+        """Return the record of a session with these events; they do not change shared state."""
+        record = _SessionRecord({Scope.APP: {}, Scope.USER: {}, Scope.SESSION: {}}, now)
+        record.add(events, now)
+        record.scopes = self._scopes(key, record.scopes[Scope.SESSION])
+        return record
+
+    def _scopes(self, key: SessionKey, state: dict[str, Any]) -> dict[Scope, dict[str, Any]]:
+        return {
+            Scope.APP: self._app_state.setdefault(key.app_name, {}),
+            Scope.USER: self._user_state.setdefault((key.app_name, key.user_id), {}),
+            Scope.SESSION: state,
+        }
+
     def _acquire(self, key: SessionKey, holder: str, now: float) -> "_SessionRecord":
         record = self._records.get(key)
         if record is None:
-            record = self._records[key] = _SessionRecord(
-                {
-                    Scope.APP: self._app_state.setdefault(key.app_name, {}),
-                    Scope.USER: self._user_state.setdefault((key.app_name, key.user_id), {}),
-                    Scope.SESSION: {},
-                },
-                now,
-            )
+            record = self._records[key] = _SessionRecord(self._scopes(key, {}), now)
         elif record.holder != holder and record.is_leased(now):
             raise session_busy(key, record.holder)
         record.holder = holder
@@ -193,18 +233,19 @@ class InMemoryArtifactStore:
     async def save(self, key: SessionKey, name: str, data: bytes, media_type: str) -> int:
         """Store a new version and return its number, from 1."""
         versions = self._files.setdefault(_folder(key, name), {}).setdefault(name, [])
+        version = versions[-1].version + 1 if versions else 1
         versions.append(
-            StoredArtifact(name=name, version=len(versions) + 1, media_type=media_type, data=data)
+            StoredArtifact(name=name, version=version, media_type=media_type, data=data)
         )
-        return len(versions)
+        return version
 
     async def load(
         self, key: SessionKey, name: str, version: int | None = None
     ) -> StoredArtifact | None:
         """Return a version, the newest by default."""
         versions = self._files.get(_folder(key, name), {}).get(name, [])
-        wanted = len(versions) if version is None else version
-        return versions[wanted - 1] if 1 <= wanted <= len(versions) else None
+        matches = (file for file in reversed(versions) if version in (None, file.version))
+        return next(matches, None)
 
     async def names(self, key: SessionKey) -> tuple[str, ...]:
         """Return the names that can be loaded, sorted."""
@@ -218,6 +259,25 @@ class InMemoryArtifactStore:
     def delete(self, key: SessionKey) -> None:
         """Delete the files that belong to one session alone."""
         self._files.pop(_folder(key, ""), None)
+
+    def delete_versions(self, key: SessionKey, files: Sequence[tuple[str, int]]) -> None:
+        """Delete versions of files of one session."""
+        folder = self._files.get(_folder(key, ""), {})
+        for name, version in files:
+            remaining = [file for file in folder.get(name, ()) if file.version != version]
+            folder[name] = remaining
+            if not remaining:
+                del folder[name]
+
+    def copy_versions(
+        self, key: SessionKey, target: SessionKey, files: Sequence[tuple[str, int]]
+    ) -> None:
+        """Copy versions of files of one session to another one."""
+        source = self._files.get(_folder(key, ""), {})
+        copies = self._files.setdefault(_folder(target, ""), {})
+        for name, version in files:
+            found = [file for file in source.get(name, ()) if file.version == version]
+            copies.setdefault(name, []).extend(found)
 
 
 class _SessionRecord:
@@ -249,6 +309,19 @@ class _SessionRecord:
         self.updated_at = now
         self.holder: str | None = None
         self.lease_until = 0.0
+
+    @property
+    def seq(self) -> int:
+        """Return the number of the last event; after a rewind there are gaps before it."""
+        return self.events[-1].seq if self.events else 0
+
+    def index_after(self, seq: int) -> int:
+        """Return the position of the first event with a number above `seq`."""
+        if seq <= 0:
+            return 0
+        if seq <= len(self.events) and self.events[seq - 1].seq == seq:
+            return seq
+        return bisect_right(self.events, seq, key=lambda event: event.seq)
 
     def is_leased(self, now: float) -> bool:
         """Return True if a run holds the lease."""
@@ -287,7 +360,7 @@ class _SessionRecord:
             state={**scopes[Scope.APP], **scopes[Scope.USER], **scopes[Scope.SESSION]}
             if with_state
             else {},
-            seq=len(self.events),
+            seq=self.seq,
             turns=self.turns,
             run_id=self.run_id,
             status=self.status,

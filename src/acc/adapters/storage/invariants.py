@@ -21,7 +21,7 @@ from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import text_part
 from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.run import RunStatus
-from acc.domain.value_objects.session import Session, SessionKey
+from acc.domain.value_objects.session import Scope, Session, SessionKey
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
     DirectReply,
@@ -91,6 +91,29 @@ def lease_lost(key: SessionKey, holder: str) -> SessionConflict:
         f"session {key.session_id!r} of user {key.user_id!r} is not leased by {holder}: another "
         "process took it over, or it was released or deleted; open it again"
     )
+
+
+def check_fork(
+    source: SessionKey, target: SessionKey, *, has_source: bool, has_target: bool
+) -> None:
+    """Raise InvalidInput if a session cannot be copied."""
+    if source[:2] != target[:2]:
+        raise InvalidInput("a session can only be copied to a session of the same user and app")
+    if not has_source:
+        raise InvalidInput(f"session {source.session_id!r} does not exist")
+    if has_target:
+        raise InvalidInput(f"session {target.session_id!r} already exists; choose another id")
+
+
+def session_files(events: Sequence[Event]) -> list[tuple[str, int]]:
+    """Return name and version of the files of the session itself that events have stored."""
+    return [
+        (event.detail["name"], event.detail["version"])
+        for event in events
+        if event.kind is EventKind.ARTIFACT
+        and "version" in event.detail
+        and not event.detail["name"].startswith(Scope.USER)
+    ]
 
 
 # Tasks

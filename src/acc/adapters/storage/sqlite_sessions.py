@@ -9,11 +9,13 @@ from typing import Any
 import msgspec
 
 from acc.adapters.storage.invariants import (
+    check_fork,
     encode,
     encode_readable,
     lease_lost,
     opening_events,
     session_busy,
+    session_files,
     starts_run,
 )
 from acc.adapters.storage.sqlite import (
@@ -66,6 +68,8 @@ _ADVANCE = (
 _ADD_EVENT = (
     "INSERT INTO events (session, seq, kind, author, run_id, body) VALUES (?, ?, ?, ?, ?, ?)"
 )
+_EVENTS_AFTER = "SELECT seq, body FROM events WHERE session = ? AND seq > ? ORDER BY seq"
+_EVENTS_UNTIL = "SELECT seq, body FROM events WHERE session = ? AND seq <= ? ORDER BY seq"
 _NEWEST = (
     "SELECT seq, body FROM events INDEXED BY events_by_kind"
     " WHERE session = ? AND kind = ? AND author = ? ORDER BY seq DESC LIMIT 1"
@@ -217,6 +221,69 @@ class SqliteSessionStore:
             )
 
         return await self.database.read(read)
+
+    async def shared_state(self, app_name: str, user_id: str) -> dict[str, Any]:
+        """Return the state of an app and a user, which all sessions of the user have."""
+        # No session has this id, because ids are printable.
+        scopes = (app_name, f"{app_name}{_SEPARATOR}{user_id}", _SEPARATOR)
+        return await self.database.read(lambda c: _read_state(c, scopes))
+
+    async def rewind(self, key: SessionKey, marker: Event, *, after: int, holder: str) -> Session:
+        """Delete the events with a number above `after`; files and state follow."""
+        now, encoded = self._clock.now(), _EncodedEvents(key, (marker,))
+
+        def rewind(connection: sqlite3.Connection) -> Session:
+            row_id, seq, leased_by = connection.execute(_FIND, key).fetchone() or (0, 0, None)
+            if leased_by != holder:
+                raise lease_lost(key, holder)
+            dropped = _read_events(connection, _EVENTS_AFTER, row_id, after)
+            connection.execute("DELETE FROM events WHERE session = ? AND seq > ?", (row_id, after))
+            scope = _scope_name(key, Scope.SESSION)
+            connection.executemany(
+                "DELETE FROM artifacts WHERE scope = ? AND name = ? AND version = ?",
+                [(scope, *file) for file in session_files(dropped)],
+            )
+            connection.execute("DELETE FROM state WHERE scope = ?", (scope,))
+            delete_recall(connection, key)  # memories add the remaining turns again
+            events = _read_events(connection, _EVENTS_UNTIL, row_id, after)
+            _set_history(connection, key, row_id, events, seq=seq + 1, now=now)
+            encoded.insert(connection, row_id, seq)
+            self._positions[key, holder] = (row_id, seq + 1)
+            row = connection.execute(_READ, key).fetchone()
+            return _session(key, row, _state(connection, key))
+
+        return await self.database.write(rewind)
+
+    async def fork(self, key: SessionKey, target: SessionKey, *, after: int) -> Session:
+        """Copy a session without the events with a number above `after` to a new session."""
+        now = self._clock.now()
+
+        def fork(connection: sqlite3.Connection) -> Session:
+            source = connection.execute(_FIND, key).fetchone()
+            has_target = connection.execute(_FIND, target).fetchone() is not None
+            check_fork(key, target, has_source=source is not None, has_target=has_target)
+            events = _read_events(connection, _EVENTS_UNTIL, source[0], after)
+            empty = (None, None, None, None, 0.0, 0, 0, "", RunStatus.COMPLETED.value, now)
+            row_id = insert(connection, _INSERT, (*empty, *target))
+            connection.execute(
+                "INSERT INTO events (session, seq, kind, author, run_id, body)"
+                " SELECT ?, seq, kind, author, run_id, body FROM events"
+                " WHERE session = ? AND seq <= ?",
+                (row_id, source[0], after),
+            )
+            scopes = (_scope_name(target, Scope.SESSION), _scope_name(key, Scope.SESSION))
+            connection.executemany(
+                "INSERT INTO artifacts (scope, name, version, media_type, data)"
+                " SELECT ?, name, version, media_type, data FROM artifacts"
+                " WHERE scope = ? AND name = ? AND version = ?",
+                [(*scopes, *file) for file in session_files(events)],
+            )
+            seq = events[-1].seq if events else 0
+            _set_history(connection, target, row_id, events, seq=seq, now=now)
+            row = connection.execute(_READ, target).fetchone()
+            return _session(target, row, _state(connection, target))
+
+        return await self.database.write(fork)
 
     async def delete(self, key: SessionKey) -> None:
         """Delete a session, its events and artifacts; user and app state stay."""
@@ -425,13 +492,15 @@ def _progress(events: Sequence[Event]) -> tuple[int, str | None, str | None]:
     return turns, run_id, status
 
 
-def _state_changes(key: SessionKey, event: Event) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """Yield the statements that apply the state delta of an event."""
+def _state_changes(
+    key: SessionKey, event: Event, *, only: Scope | None = None
+) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Yield the statements that apply the state delta of an event, or of one scope of it."""
     for name, value in event.actions.state_delta.items():
-        if (scope := scope_of(name)) is not Scope.TEMP:
+        if (scope := scope_of(name)) is not Scope.TEMP and only in (None, scope):
             yield _SET, (_scope_name(key, scope), name, encode(value, f"state {name!r}"))
     for name in event.actions.state_removed:
-        if (scope := scope_of(name)) is not Scope.TEMP:
+        if (scope := scope_of(name)) is not Scope.TEMP and only in (None, scope):
             yield _UNSET, (_scope_name(key, scope), name)
 
 
@@ -476,9 +545,40 @@ def _session(key: SessionKey, row: Sequence[Any], state: dict[str, Any]) -> Sess
     )
 
 
+def _set_history(
+    connection: sqlite3.Connection,
+    key: SessionKey,
+    row_id: int,
+    events: Sequence[Event],
+    *,
+    seq: int,
+    now: float,
+) -> None:
+    """Set state, turns, run and status of a session to those of its events."""
+    for event in events:
+        for statement, values in _state_changes(key, event, only=Scope.SESSION):
+            connection.execute(statement, values)
+    turns, run_id, status = _progress(events)
+    connection.execute(
+        "UPDATE sessions SET seq = ?, turns = ?, run_id = ?, status = ?, updated_at = ?"
+        " WHERE id = ?",
+        (seq, turns, run_id or "", status or RunStatus.COMPLETED.value, now, row_id),
+    )
+
+
+def _read_events(
+    connection: sqlite3.Connection, query: str, session: int, seq: int
+) -> tuple[Event, ...]:
+    rows = connection.execute(query, (session, seq))
+    return tuple(_decode_event(number, body) for number, body in rows)
+
+
 def _state(connection: sqlite3.Connection, key: SessionKey) -> dict[str, Any]:
     app, user, session = key
     user = f"{app}{_SEPARATOR}{user}"
-    scopes = (app, user, f"{user}{_SEPARATOR}{session}")
+    return _read_state(connection, (app, user, f"{user}{_SEPARATOR}{session}"))
+
+
+def _read_state(connection: sqlite3.Connection, scopes: tuple[str, str, str]) -> dict[str, Any]:
     rows = sorted(connection.execute(_STATE, scopes).fetchall())
     return {name: _VALUE_DECODER.decode(value) for _, _, name, value in rows}

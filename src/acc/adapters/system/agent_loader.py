@@ -9,7 +9,7 @@ from typing import Any
 from acc.adapters.system.object_loader import describe_import_error, load_object
 from acc.application.agents.base import BaseAgent
 from acc.application.tools.tool import BaseTool
-from acc.domain.errors import AccError, InvalidInput, InvalidTree
+from acc.domain.errors import InvalidInput, InvalidTree
 
 
 def load_agent(reference: str) -> BaseAgent:
@@ -23,16 +23,16 @@ def load_agent(reference: str) -> BaseAgent:
             f"{reference!r} is not an agent reference: expected MODULE:AGENT, such as "
             "shop.agents:root, or FILE.py:AGENT"
         )
-    if module.endswith(".py"):
-        module = _add_to_import_path(Path(module))
+    file = Path(module) if module.endswith(".py") else None
+    if file is not None:
+        module = _add_to_import_path(file)
     try:
-        return _as_agent(reference, load_object(f"{module}:{name}"))
-    except InvalidTree as error:
-        raise InvalidTree(f"{reference} cannot be built: {error}") from error
-    except AccError as error:
-        raise InvalidInput(f"{error}{_list_agents(module)}") from error
-    except Exception as error:
-        raise InvalidInput(f"cannot load {reference}: {describe_import_error(error)}") from error
+        target = load_object(f"{module}:{name}")
+        return _as_agent(reference, target)
+    except InvalidInput as error:
+        _check_loaded_from(module, file)
+        problem = InvalidTree if isinstance(error, InvalidTree) else InvalidInput
+        raise problem(f"{error}{_list_agents(module)}") from error
 
 
 def _add_to_import_path(file: Path) -> str:
@@ -45,16 +45,35 @@ def _add_to_import_path(file: Path) -> str:
     return file.stem
 
 
+def _check_loaded_from(module: str, file: Path | None) -> None:
+    """Raise InvalidInput if a file has the name of another module, which was loaded instead."""
+    loaded = getattr(sys.modules.get(module), "__file__", None)
+    if file is not None and loaded is not None and Path(loaded).resolve() != file.resolve():
+        raise InvalidInput(f"file {file} has the name of the module {loaded}: rename the file")
+
+
 def _as_agent(reference: str, target: Any) -> BaseAgent:
     if isinstance(target, BaseTool):
         raise InvalidInput(f"{reference} is a tool, not an agent; add it to the tools of an agent")
     if not isinstance(target, BaseAgent) and callable(target):
         _check_needs_no_arguments(reference, target)
-        target = target()
+        target = _call_factory(reference, target)
     if not isinstance(target, BaseAgent):
         raise InvalidInput(
             f"{reference} is of type {type(target).__name__}; expected an agent of acc"
         )
+    return target
+
+
+def _call_factory(reference: str, factory: Callable[[], Any]) -> Any:
+    try:
+        target = factory()
+    except Exception as error:
+        problem = InvalidTree if isinstance(error, InvalidTree) else InvalidInput
+        raise problem(f"{reference} cannot be built: {describe_import_error(error)}") from error
+    if inspect.iscoroutine(target):
+        target.close()
+        raise InvalidInput(f"{reference} is an async function; expected one without async")
     return target
 
 

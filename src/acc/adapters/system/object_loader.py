@@ -3,14 +3,25 @@
 import importlib
 import sys
 import traceback
+from difflib import get_close_matches
 from pathlib import Path
+from sysconfig import get_paths
 from typing import Any
 
-from acc.domain.errors import AccError, InvalidInput
+from acc.domain.errors import InvalidInput, InvalidTree
+
+#: Folders whose code is not that of the user.
+_LIBRARIES = tuple(
+    str(Path(folder))
+    for folder in (Path(__file__).parents[2], get_paths()["stdlib"], get_paths()["purelib"])
+)
 
 
 def load_object(reference: str) -> Any:
-    """Return the object `MODULE:NAME`; the current directory is importable."""
+    """Return the object `MODULE:NAME`; the current directory is importable.
+
+    Raises InvalidInput for every error of the module, with the file and line of the user's code.
+    """
     module_name, colon, name = reference.partition(":")
     if not colon or not module_name or not name:
         raise InvalidInput(f"{reference!r} must have the form MODULE:NAME")
@@ -19,20 +30,46 @@ def load_object(reference: str) -> Any:
         sys.path.insert(0, directory)
     try:
         module = importlib.import_module(module_name)
-    except ImportError as error:
-        raise InvalidInput(f"cannot import {module_name!r}: {error}") from error
-    except AccError:
-        raise
-    except Exception as error:
-        raise InvalidInput(f"cannot load {reference}: {describe_import_error(error)}") from error
+    except (Exception, SystemExit) as error:
+        problem = InvalidTree if isinstance(error, InvalidTree) else InvalidInput
+        raise problem(_describe_load_error(module_name, error)) from error
     if not hasattr(module, name):
-        raise InvalidInput(f"module {module_name!r} has no attribute {name!r}")
+        public = [attribute for attribute in vars(module) if not attribute.startswith("_")]
+        similar = get_close_matches(name, public, 1)
+        advice = f"; did you mean {module_name}:{similar[0]}?" if similar else ""
+        raise InvalidInput(f"module {module_name!r} has no attribute {name!r}{advice}")
     return getattr(module, name)
 
 
-def describe_import_error(error: Exception) -> str:
-    """Return an error raised by a user's module in one line, with file and line number."""
+def _describe_load_error(module_name: str, error: BaseException) -> str:
+    if isinstance(error, ModuleNotFoundError) and error.name is not None:
+        if f"{module_name}.".startswith(f"{error.name}."):
+            return (
+                f"there is no module {module_name!r} in {Path.cwd()} or among the installed "
+                f"packages; for a file write {module_name.replace('.', '/')}.py:NAME"
+            )
+        package = error.name.partition(".")[0]
+        place = describe_import_error(error)
+        return f"cannot import {module_name!r}: {place}; install {package!r} or correct the import"
+    if isinstance(error, SystemExit):
+        place = describe_import_error(error)
+        return (
+            f"cannot import {module_name!r}: {place}; move what the module does into a function "
+            'or behind `if __name__ == "__main__":`'
+        )
+    return f"cannot import {module_name!r}: {describe_import_error(error)}"
+
+
+def describe_import_error(error: BaseException) -> str:
+    """Return an error raised by a user's module in one line, with file and line of their code."""
     if isinstance(error, SyntaxError):
         return f"SyntaxError: {error.msg} ({error.filename}, line {error.lineno})"
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error} ({last.filename}, line {last.lineno})"
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not _is_library(frame.filename)]
+    last = (own or frames)[-1]
+    name = f"{type(error).__name__}: " if not isinstance(error, InvalidInput) else ""
+    return f"{name}{error} ({last.filename}, line {last.lineno})"
+
+
+def _is_library(filename: str) -> bool:
+    return filename.startswith("<") or filename.startswith(_LIBRARIES)

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, overload
 
 from acc.application.agents.callbacks import (
     AGENT_CALLBACKS,
@@ -17,13 +17,17 @@ from acc.application.agents.callbacks import (
     first_result,
     maybe_await,
 )
+from acc.application.agents.conversation import OwnRunner, accept_messages
+from acc.application.agents.options import ATTRIBUTE_HINTS, check_agent_call
 from acc.application.runtime.context import RunContext
+from acc.application.runtime.inputs import Message
 from acc.application.runtime.interrupts import (
     RUN_LEVEL_ERRORS,
     RunRejected,
     is_control_flow,
     paused_in_group,
 )
+from acc.application.runtime.result import RunResult
 from acc.application.runtime.type_variables import (
     AnyDepsT,
     AnyOutputT,
@@ -31,11 +35,15 @@ from acc.application.runtime.type_variables import (
     MaybeAwaitable,
     OneOrMore,
 )
-from acc.domain.errors import AccError, AgentFailed, InvalidTree
+from acc.domain.call_options import accepts, explain_attributes
+from acc.domain.errors import AccError, AgentFailed, InvalidInput, InvalidTree
+from acc.domain.model_names import suggest_model
 from acc.domain.value_objects.approval import ApprovalDecision, RequestKind
 from acc.domain.value_objects.base import JsonData
+from acc.domain.value_objects.endpoint import redact_secrets
 from acc.domain.value_objects.event import EventKind
-from acc.domain.value_objects.run import Grant
+from acc.domain.value_objects.run import CallContext, Grant, RunConfig
+from acc.domain.value_objects.session import DEFAULT_SESSION_ID, DEFAULT_USER_ID
 
 log = logging.getLogger("acc.run")
 
@@ -51,6 +59,7 @@ ConfirmAgent: TypeAlias = (
 )
 
 
+@explain_attributes(ATTRIBUTE_HINTS)
 @dataclass(kw_only=True, eq=False)
 class BaseAgent(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
     """Base class of agents. A subclass defines `async def run(self, ctx)` and returns its answer.
@@ -65,7 +74,10 @@ class BaseAgent(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
     returns a string, it becomes the answer.
     """
 
-    name: str
+    if TYPE_CHECKING:
+        name: str
+    else:
+        name: str = ""  # so that a missing name is our error and not one of Python
     description: str = ""
     sub_agents: "Sequence[BaseAgent]" = ()
     grants: Mapping[str, Grant] = field(default_factory=dict)
@@ -74,6 +86,7 @@ class BaseAgent(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
     after_agent_callback: OneOrMore[AfterAgentCallback[AnyDepsT]] | None = None
     on_agent_error_callback: OneOrMore[AgentErrorCallback[AnyDepsT]] | None = None
     parent: "BaseAgent | None" = field(default=None, init=False, repr=False)
+    _own_runner: OwnRunner = field(default_factory=OwnRunner, init=False, repr=False)
 
     #: Media types that the agent accepts and returns when it is served over A2A.
     input_modes: ClassVar[tuple[str, ...]] = ("text/plain", "application/json")
@@ -88,8 +101,10 @@ class BaseAgent(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
             raise InvalidTree(f"agent {self.name!r}: sub_agents must be a list of agents")
         self.sub_agents = tuple(self.sub_agents)
         for child in self.sub_agents:
-            if not isinstance(child, BaseAgent):
-                raise InvalidTree(f"agent {self.name!r}: sub-agent {child!r} is not an agent")
+            try:
+                check_is_agent(child)
+            except InvalidInput as error:
+                raise InvalidTree(f"agent {self.name!r}: sub_agents: {error}") from None
             if child.parent is not None:
                 raise InvalidTree(
                     f"agent {child.name!r} is a sub-agent of {child.parent.name!r} and cannot be "
@@ -110,9 +125,48 @@ class BaseAgent(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
     def check(self) -> None:
         """Raise InvalidTree if the options are invalid; subclasses add their checks here."""
 
+    if not TYPE_CHECKING:  # the declared options are those of the fields
+
+        def __new__(cls, *arguments: object, **options: object) -> "BaseAgent":
+            """Raise InvalidTree for options that the class does not have."""
+            check_agent_call(cls, arguments, options)
+            return super().__new__(cls)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        accept_messages(cls)
+
     async def run(self, ctx: RunContext[AnyDepsT]) -> AnyOutputT | None:
-        """Do the work of the agent and return its answer, if it has one."""
+        """Do the work of the agent and return its answer, if it has one.
+
+        Subclasses define this method. At run time it also takes a message in place of the context,
+        as `StandardAgent.run` does: `await agent.run("hello")`.
+        """
         raise NotImplementedError(f"{type(self).__name__} must define `async def run(self, ctx)`")
+
+    def run_sync(
+        self,
+        message: Message,
+        *,
+        user_id: str = DEFAULT_USER_ID,
+        session_id: str = DEFAULT_SESSION_ID,
+        config: RunConfig | None = None,
+        context: CallContext | None = None,
+        deps: AnyDepsT | None = None,
+    ) -> RunResult[AnyOutputT]:
+        """Answer a message without `await`: in scripts, and in cells of notebooks.
+
+        The sessions of `run` and `run_sync` of an agent are in memory; a call without ids continues
+        the default session. A `Runner` has further options.
+        """
+        return self._own_runner.get(self).run_sync(
+            message,
+            user_id=user_id,
+            session_id=session_id,
+            config=config,
+            context=context,
+            deps=deps,
+        )
 
     def decode_output(self, text: str) -> object:
         """Return an answer as a value of the agent's output type, which is str by default."""
@@ -214,7 +268,7 @@ class BaseAgent(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
         require(is_valid, self, "grants", "a mapping from sub-agent names to Grant")
         is_valid = isinstance(self.confirm, bool | str) or callable(self.confirm)
         require(is_valid, self, "confirm", "a bool, a question or a function")
-        check_callbacks(self, *AGENT_CALLBACKS)
+        check_callbacks(self, AGENT_CALLBACKS)
 
     def _check_unique_names(self) -> None:
         """Raise InvalidTree if a name or an agent occurs twice; agent tools may be shared."""
@@ -241,6 +295,51 @@ class BaseAgent(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
         by_name[agent.name] = agent
 
 
+@dataclass(kw_only=True, eq=False)
+class StandardAgent(BaseAgent[AnyDepsT, AnyOutputT]):
+    """Base class of the agents of acc, whose `run` is declared to take a message too."""
+
+    @overload
+    async def run(self, ctx: RunContext[AnyDepsT]) -> AnyOutputT | None: ...
+
+    @overload
+    async def run(
+        self,
+        message: Message,
+        /,
+        *,
+        user_id: str = DEFAULT_USER_ID,
+        session_id: str = DEFAULT_SESSION_ID,
+        config: RunConfig | None = None,
+        context: CallContext | None = None,
+        deps: AnyDepsT | None = None,
+    ) -> RunResult[AnyOutputT]: ...
+
+    async def run(self, ctx: Any, **options: Any) -> Any:
+        """Answer a message, in a session in memory; or do the work of the agent in a run.
+
+        A call without ids continues the default session. A `Runner` has further options.
+        """
+        return await self._run(ctx)
+
+    async def _run(self, ctx: RunContext[AnyDepsT]) -> AnyOutputT | None:
+        """Do the work of the agent and return its answer, if it has one."""
+        raise NotImplementedError
+
+
+def check_is_agent(value: object) -> None:
+    """Raise InvalidInput if a value is not an agent that was constructed."""
+    if isinstance(value, type) and issubclass(value, BaseAgent):
+        raise InvalidInput(f"expected an agent, got the class: write {value.__name__}(name=...)")
+    if not isinstance(value, BaseAgent):
+        shown = repr(value) if isinstance(value, str | int | None) else type(value).__name__
+        raise InvalidInput(f"expected an agent such as Agent(name=...), got {shown}")
+    if "name" not in vars(value):
+        raise InvalidInput(
+            f"{type(value).__name__}.__init__ must call super().__init__(name=...) of the agent"
+        )
+
+
 def require(is_valid: bool, agent: BaseAgent, option: str, expected: str) -> None:
     """Raise InvalidTree if an option of an agent is invalid."""
     if not is_valid:
@@ -248,11 +347,25 @@ def require(is_valid: bool, agent: BaseAgent, option: str, expected: str) -> Non
         raise InvalidTree(f"agent {agent.name!r}: {option} must be {expected}, got {value!r}")
 
 
-def check_callbacks(agent: BaseAgent, *names: str) -> None:
-    """Raise InvalidTree if a callback is not callable."""
-    for name in names:
-        is_valid = all(map(callable, as_callbacks(getattr(agent, name))))
-        require(is_valid, agent, name, "a function or a list of functions")
+def check_callbacks(agent: BaseAgent, parameters_by_name: Mapping[str, Sequence[str]]) -> None:
+    """Raise InvalidTree if a callback is not callable with its arguments."""
+    for name, parameters in parameters_by_name.items():
+        callbacks = as_callbacks(getattr(agent, name))
+        require(all(map(callable, callbacks)), agent, name, "a function or a list of functions")
+        for callback in callbacks:
+            check_parameters(agent, name, callback, parameters)
+
+
+def check_parameters(
+    agent: BaseAgent, option: str, function: Callable[..., Any], parameters: Sequence[str]
+) -> None:
+    """Raise InvalidTree if a function cannot be called with the arguments that it will get."""
+    if not accepts(function, len(parameters)):
+        name = getattr(function, "__name__", type(function).__name__)
+        raise InvalidTree(
+            f"agent {agent.name!r}: {option}={name} is called with {len(parameters)} arguments: "
+            f"write def {option}({', '.join(parameters)})"
+        )
 
 
 def check_count(agent: BaseAgent, option: str) -> None:
@@ -270,13 +383,30 @@ def is_positive_int(value: object) -> bool:
 def check_model(agent: BaseAgent, model: object) -> None:
     """Raise InvalidTree if a value is neither a model nor the name of a model."""
     if not model:
-        raise InvalidTree(f"agent {agent.name!r} has no model")
+        raise InvalidTree(
+            f"agent {agent.name!r} has no model: set model= to PROVIDER:MODEL, such as "
+            '"openai:gpt-5.2", or to "embedded"'
+        )
     is_valid = isinstance(model, str) or callable(getattr(model, "complete", None))
-    require(is_valid, agent, "model", "a name or an object with `async complete(prompt)`")
+    require(
+        is_valid and not isinstance(model, type),
+        agent,
+        "model",
+        "a name such as openai:gpt-5.2 or an object with `async complete(prompt)`",
+    )
+    for name in model.split("|") if isinstance(model, str) else ():
+        name = name.strip()
+        if suggestion := suggest_model(name):
+            raise InvalidTree(
+                f"agent {agent.name!r}: there is no model {redact_secrets(name)!r}; did you mean "
+                f'model="{redact_secrets(suggestion)}"? Names have the form PROVIDER:MODEL'
+            )
 
 
 def check_name(name: object, what: str) -> None:
     """Raise InvalidTree if a name cannot be used in paths, branches and tool calls."""
+    if name is None or name == "":
+        raise InvalidTree(f'{what} needs a name: name="helper"')
     if not isinstance(name, str) or not name.replace("-", "_").isidentifier():
         raise InvalidTree(
             f"{name!r} is not a valid name for {what}: use letters, digits, _ and -, and do not "

@@ -9,6 +9,7 @@ from acc.application.runtime.type_variables import (
     AnyDepsT,
     MaybeAwaitable,
 )
+from acc.domain.call_options import accepts
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.base import JsonData
 from acc.domain.value_objects.content import ToolResult
@@ -46,16 +47,21 @@ ToolErrorCallback: TypeAlias = Callable[
     ["BaseTool", ToolArguments, RunContext[AnyDepsT], Exception], object
 ]
 
-AGENT_CALLBACKS = ("before_agent_callback", "after_agent_callback", "on_agent_error_callback")
-MODEL_AND_TOOL_CALLBACKS = (
-    "before_model_callback",
-    "after_model_callback",
-    "on_model_error_callback",
-    "before_tool_callback",
-    "after_tool_callback",
-    "on_tool_error_callback",
-)
-_NAMES = (*AGENT_CALLBACKS, *MODEL_AND_TOOL_CALLBACKS)
+#: What callbacks are called with.
+AGENT_CALLBACKS: Mapping[str, Sequence[str]] = {
+    "before_agent_callback": ("ctx",),
+    "after_agent_callback": ("ctx", "text"),
+    "on_agent_error_callback": ("ctx", "error"),
+}
+MODEL_AND_TOOL_CALLBACKS: Mapping[str, Sequence[str]] = {
+    "before_model_callback": ("ctx", "prompt"),
+    "after_model_callback": ("ctx", "response"),
+    "on_model_error_callback": ("ctx", "prompt", "error"),
+    "before_tool_callback": ("tool", "arguments", "ctx"),
+    "after_tool_callback": ("tool", "arguments", "ctx", "result"),
+    "on_tool_error_callback": ("tool", "arguments", "ctx", "error"),
+}
+_CALLBACKS = {**AGENT_CALLBACKS, **MODEL_AND_TOOL_CALLBACKS}
 #: The callbacks of all plugins of a runner, by name.
 PluginCallbacks: TypeAlias = Mapping[str, tuple[Callback, ...]]
 
@@ -131,23 +137,30 @@ class Plugin(Generic[AnyDepsT]):
 def plugin_callbacks(plugins: Sequence[object]) -> PluginCallbacks:
     """Return the callbacks that plugins define; methods of `Plugin` itself do nothing.
 
-    Raises InvalidInput for an object without a callback, or with one of an unknown name.
+    Raises InvalidInput for an object without a callback, or with one of an unknown name or with
+    other parameters.
     """
     if isinstance(plugins, Plugin) or not isinstance(plugins, Sequence):
         raise InvalidInput(f"plugins must be a list of plugins, got {plugins!r}")
     found: dict[str, tuple[Callback, ...]] = {}
     for plugin in plugins:
         unknown = [
-            name for name in dir(plugin) if name.endswith("_callback") and name not in _NAMES
+            name for name in dir(plugin) if name.endswith("_callback") and name not in _CALLBACKS
         ]
-        defined = [name for name in _NAMES if _is_defined(plugin, name)]
+        defined = [name for name in _CALLBACKS if _is_defined(plugin, name)]
         if unknown or not defined:
             problem = f"has the unknown method {unknown[0]}" if unknown else "has no callback"
             raise InvalidInput(
-                f"plugin {type(plugin).__name__} {problem}; callbacks are {', '.join(_NAMES)}"
+                f"plugin {type(plugin).__name__} {problem}; callbacks are {', '.join(_CALLBACKS)}"
             )
         for name in defined:
-            found[name] = (*found.get(name, ()), getattr(plugin, name))
+            callback, parameters = getattr(plugin, name), _CALLBACKS[name]
+            if not accepts(callback, len(parameters)):
+                raise InvalidInput(
+                    f"plugin {type(plugin).__name__}: {name} is called with {len(parameters)} "
+                    f"arguments: write def {name}(self, {', '.join(parameters)})"
+                )
+            found[name] = (*found.get(name, ()), callback)
     return found
 
 

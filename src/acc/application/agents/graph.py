@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from acc.application.agents.base import BaseAgent, check_count, require
+from acc.application.agents.base import BaseAgent, StandardAgent, check_count, require
 from acc.application.agents.callbacks import maybe_await
 from acc.application.agents.workflow import (
     Branches,
@@ -51,7 +51,7 @@ class Edge:
 
 
 @dataclass(kw_only=True, eq=False)
-class GraphAgent(BaseAgent[AnyDepsT, AnyOutputT]):
+class GraphAgent(StandardAgent[AnyDepsT, AnyOutputT]):
     """Runs agents along edges, from `start` until no edge is taken.
 
     Nodes that are due in the same step run concurrently, each in a branch, as in a ParallelAgent. A
@@ -124,7 +124,7 @@ class GraphAgent(BaseAgent[AnyDepsT, AnyOutputT]):
         """Return all edges as Edge objects."""
         return self._edges
 
-    async def run(self, ctx: RunContext) -> None:
+    async def _run(self, ctx: RunContext) -> None:
         """Run the due nodes and follow their edges; the answer is that of the last step."""
         nodes = {agent.name: agent for agent in self.sub_agents}
         due = [self.start]

@@ -4,7 +4,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from acc.application.agents.base import BaseAgent, check_callbacks, check_model, require
+from acc.application.agents.base import (
+    BaseAgent,
+    StandardAgent,
+    check_callbacks,
+    check_model,
+    check_parameters,
+    require,
+)
 from acc.application.agents.callbacks import (
     MODEL_AND_TOOL_CALLBACKS,
     AfterModelCallback,
@@ -20,6 +27,7 @@ from acc.application.agents.callbacks import (
 )
 from acc.application.agents.dependencies import declared_types
 from acc.application.agents.instructions import Instruction, render_instruction
+from acc.application.agents.options import DEFAULT_MODEL
 from acc.application.agents.output import (
     INVALID_OUTPUT,
     OutputType,
@@ -39,6 +47,7 @@ from acc.application.tools.function_tool import as_tool
 from acc.application.tools.read_result import ReadResultTool
 from acc.application.tools.tool import TRANSFER_TOOL_NAME, AgentTool, BaseTool, TransferTool
 from acc.application.tools.toolset import DynamicTools, Toolset, check_toolsets
+from acc.domain.call_options import accepts
 from acc.domain.errors import InvalidTree, ModelOutputInvalid
 from acc.domain.value_objects.base import JsonData, replace
 from acc.domain.value_objects.content import (
@@ -70,7 +79,7 @@ def _unset() -> Any:
 
 
 @dataclass(kw_only=True, eq=False)
-class LlmAgent(BaseAgent[DepsT, OutputT]):
+class LlmAgent(StandardAgent[DepsT, OutputT]):
     """An agent that reasons with a model. `Agent` is an alias.
 
     `Agent[Deps, Output]` has the types of `ctx.deps` and of `result.output`. They can also be
@@ -93,7 +102,7 @@ class LlmAgent(BaseAgent[DepsT, OutputT]):
     `on_tool_error_callback(tool, arguments, ctx, error)` one in place of an error.
     """
 
-    model: str | LanguageModelPort = "embedded"
+    model: str | LanguageModelPort = DEFAULT_MODEL
     instruction: Instruction[DepsT] = ""
     # Parameters of functions and the types in toolsets and agents are checked at run time.
     tools: "Sequence[BaseTool | Toolset | BaseAgent | Callable[..., object]]" = ()
@@ -147,9 +156,11 @@ class LlmAgent(BaseAgent[DepsT, OutputT]):
 
     def _check_llm_options(self) -> None:
         check_model(self, self.model)
-        check_callbacks(self, *MODEL_AND_TOOL_CALLBACKS)
+        check_callbacks(self, MODEL_AND_TOOL_CALLBACKS)
         is_valid = isinstance(self.instruction, str) or callable(self.instruction)
         require(is_valid, self, "instruction", "a text or a function of the context")
+        if not isinstance(self.instruction, str):
+            check_parameters(self, "instruction", self.instruction, ("ctx",))
         key = self.output_key
         is_valid = isinstance(key, str) and (not key or bool(key.strip()))
         require(is_valid, self, "output_key", "the name of a state key")
@@ -160,7 +171,15 @@ class LlmAgent(BaseAgent[DepsT, OutputT]):
         )
         is_valid = self.include_contents in ("default", "none")
         require(is_valid, self, "include_contents", '"default" or "none"')
-        require(isinstance(self.tools, Iterable), self, "tools", "a list")
+        if memory is not None and (isinstance(memory, type) or not isinstance(memory, MemoryPort)):
+            require(
+                isinstance(memory, str) or accepts(memory, 0),
+                self,
+                "memory",
+                'a name such as "acc", or a function without arguments that creates a MemoryPort',
+            )
+        is_valid = isinstance(self.tools, Iterable) and not isinstance(self.tools, str | Mapping)
+        require(is_valid, self, "tools", "a list, such as [function]")
         self.tools = tuple(self.tools)
 
     def _check_output_type(self) -> None:
@@ -276,7 +295,7 @@ class LlmAgent(BaseAgent[DepsT, OutputT]):
             except INVALID_OUTPUT:
                 ctx.state[self.output_key] = text
 
-    async def run(self, ctx: RunContext) -> None:
+    async def _run(self, ctx: RunContext) -> None:
         """Call the model and tools until there is an answer, a transfer or an escalation."""
         await _ReasoningLoop(self, ctx).run()
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from acc.application.a2a.projection import ANSWER
-from acc.application.agents.base import BaseAgent
+from acc.application.agents.base import BaseAgent, StandardAgent
 from acc.application.agents.remote_content import (
     RemoteInputRequest,
     answer_artifact,
@@ -63,7 +63,7 @@ _UNUSABLE_CODES = frozenset({"no_card", "no_interface", "untrusted_origin"})
 
 
 @dataclass(kw_only=True, eq=False)
-class RemoteAgent(BaseAgent[object, str]):
+class RemoteAgent(StandardAgent[object, str]):
     """An agent of another server, called over A2A. It can be used wherever an agent can.
 
     `url` is the URL of its card or its base URL. `token` is a bearer token, or "env:NAME" for an
@@ -116,7 +116,7 @@ class RemoteAgent(BaseAgent[object, str]):
         """Return the location of the agent and the options of its calls."""
         return self._endpoint
 
-    async def run(self, ctx: RunContext) -> str:
+    async def _run(self, ctx: RunContext) -> str:
         """Return the answer of the remote agent; recorded calls are not repeated."""
         parts = _outgoing_parts(ctx)
         task_id = ""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from acc.application.agents.base import BaseAgent, check_model, require
+from acc.application.agents.base import BaseAgent, StandardAgent, check_model, require
 from acc.application.agents.callbacks import maybe_await
 from acc.application.agents.workflow import check_has_sub_agents
 from acc.application.runtime.context import RunContext
@@ -29,7 +29,7 @@ _OTHER_SCRIPTS = rf"(?:-|[^\W{''.join(_JAPANESE_SCRIPTS)}])"
 
 
 @dataclass(kw_only=True, eq=False)
-class RouterAgent(BaseAgent[AnyDepsT, AnyOutputT]):
+class RouterAgent(StandardAgent[AnyDepsT, AnyOutputT]):
     """Delegates each message to one of its sub-agents.
 
     `by` is a function from the context to a sub-agent or its name; or "intent", which compares the
@@ -80,7 +80,7 @@ class RouterAgent(BaseAgent[AnyDepsT, AnyOutputT]):
             for agent in self.sub_agents
         }
 
-    async def run(self, ctx: RunContext) -> None:
+    async def _run(self, ctx: RunContext) -> None:
         """Choose a sub-agent, record the choice, and run the sub-agent."""
         recorded = ctx.next_recorded()
         if recorded is not None and recorded.kind is EventKind.ROUTE:

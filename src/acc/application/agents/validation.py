@@ -1,10 +1,12 @@
 """Validation of the model and memory names in an agent tree."""
 
+import warnings
 from collections.abc import Container
 from typing import Protocol
 
 from acc.application.agents.base import BaseAgent
-from acc.domain.errors import InvalidInput
+from acc.application.agents.options import DefaultModel
+from acc.domain.errors import EmbeddedModelWarning, InvalidInput
 
 
 class NameValidator(Protocol):
@@ -38,6 +40,33 @@ def validate_names(
                 _validate_compressor(names.compressor_model(memory), names, own_models)
         except InvalidInput as error:
             raise InvalidInput(f"agent {node.name!r}: {error}") from None
+
+
+def default_model_advice(agent: BaseAgent) -> str:
+    """Return what to do about agents of the tree without a model, empty if all have one."""
+    names = [
+        repr(node.name)
+        for node in agent.walk_all()
+        if isinstance(getattr(node, "model", None), DefaultModel)
+    ]
+    if not names:
+        return ""
+    return (
+        f"no model is set for {', '.join(names)}: the embedded model answers, which follows fixed "
+        "rules and is not a language model. Set model= to PROVIDER:MODEL, such as "
+        '"openai:gpt-5.2", or to "embedded" if that is what you want'
+    )
+
+
+def warn_about_default_models(agent: BaseAgent) -> None:
+    """Warn once per process if an agent of the tree has no model."""
+    advice = default_model_advice(agent)
+    if advice and not _warned:
+        _warned.append(advice)
+        warnings.warn(advice, EmbeddedModelWarning, stacklevel=3)
+
+
+_warned: list[str] = []
 
 
 def _validate_compressor(model: str, names: NameValidator, own_models: Container[str]) -> None:

@@ -6,7 +6,13 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Literal
 
-from acc.application.agents.base import BaseAgent, check_count, is_positive_int, require
+from acc.application.agents.base import (
+    BaseAgent,
+    StandardAgent,
+    check_count,
+    is_positive_int,
+    require,
+)
 from acc.application.runtime.context import UNSET, RunContext
 from acc.application.runtime.interrupts import RUN_LEVEL_ERRORS, RunPaused, RunRejected
 from acc.application.runtime.run import Branch
@@ -19,7 +25,7 @@ from acc.domain.value_objects.event import EventKind
 
 
 @dataclass(kw_only=True, eq=False)
-class SequentialAgent(BaseAgent[AnyDepsT, AnyOutputT]):
+class SequentialAgent(StandardAgent[AnyDepsT, AnyOutputT]):
     """Runs its sub-agents in order. Each receives the answers and state of those before it."""
 
     sub_agents: "Sequence[BaseAgent[AnyDepsT, AnyOutputT]]" = field(default=())
@@ -28,7 +34,7 @@ class SequentialAgent(BaseAgent[AnyDepsT, AnyOutputT]):
         """Raise InvalidTree if an option is invalid."""
         check_has_sub_agents(self)
 
-    async def run(self, ctx: RunContext) -> None:
+    async def _run(self, ctx: RunContext) -> None:
         """Run the sub-agents; the last answer counts. An escalation ends the sequence."""
         for agent in self.sub_agents:
             child = await ctx.run_agent(agent)
@@ -39,7 +45,7 @@ class SequentialAgent(BaseAgent[AnyDepsT, AnyOutputT]):
 
 
 @dataclass(kw_only=True, eq=False)
-class LoopAgent(BaseAgent[AnyDepsT, AnyOutputT]):
+class LoopAgent(StandardAgent[AnyDepsT, AnyOutputT]):
     """Repeats its sub-agents until one escalates or calls `exit_loop`, up to max_iterations."""
 
     sub_agents: "Sequence[BaseAgent[AnyDepsT, AnyOutputT]]" = field(default=())
@@ -54,7 +60,7 @@ class LoopAgent(BaseAgent[AnyDepsT, AnyOutputT]):
                 f"{self.max_iterations!r}; without it the loop might not end"
             )
 
-    async def run(self, ctx: RunContext) -> None:
+    async def _run(self, ctx: RunContext) -> None:
         """Repeat the sub-agents; the last answer counts. An escalation ends only this loop.
 
         The answer is that of the round that ended the loop. If nothing was said in it, it is the
@@ -73,7 +79,7 @@ class LoopAgent(BaseAgent[AnyDepsT, AnyOutputT]):
 
 
 @dataclass(kw_only=True, eq=False)
-class ParallelAgent(BaseAgent[AnyDepsT, Mapping[str, object]]):
+class ParallelAgent(StandardAgent[AnyDepsT, Mapping[str, object]]):
     """Runs its sub-agents concurrently, each in a branch with its own state.
 
     Its answer has one line for each branch, its output is a mapping from names to outputs.
@@ -96,7 +102,7 @@ class ParallelAgent(BaseAgent[AnyDepsT, Mapping[str, object]]):
         check_branching(self, self.merge, self.on_error)
         check_count(self, "max_concurrency")
 
-    async def run(self, ctx: RunContext) -> None:
+    async def _run(self, ctx: RunContext) -> None:
         """Run and merge the branches; the answer has one line for each branch."""
         branches = Branches(
             ctx, merge=self.merge, on_error=self.on_error, max_concurrency=self.max_concurrency

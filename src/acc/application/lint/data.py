@@ -1,7 +1,7 @@
 """Rules about the data that agents exchange: parallel writes, state keys, schemas."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import combinations
 
@@ -52,9 +52,11 @@ def check_state_keys(agents: Sequence[BaseAgent], flow: StateFlow) -> RuleResult
     for key in keys:
         findings += _key_findings(key, flow)
     findings += _spelling_findings(keys, flow)
-    for read in flow.missing:
-        if not (read.kind is MissingKind.NEVER_WRITTEN and read.key in fields):
-            findings.append(_missing_key_finding(read, flow))
+    missing = [read for read in flow.missing if not _is_schema_field(read, fields, flow)]
+    possible = [read for read in missing if _may_be_written_in_code(read, flow)]
+    if possible:
+        findings.append(_possible_keys_finding(possible))
+    findings += [_missing_key_finding(read) for read in missing if read not in possible]
     return RuleResult(applies=bool(keys), findings=tuple(findings), note=", ".join(keys))
 
 
@@ -68,7 +70,7 @@ def check_schemas(agents: Sequence[BaseAgent], flow: StateFlow) -> RuleResult:
     findings += nested
     fields = _schema_fields(agents)
     for read in flow.missing:
-        if read.kind is MissingKind.NEVER_WRITTEN and read.key in fields:
+        if _is_schema_field(read, fields, flow):
             owner, key = fields[read.key]
             fix = f"use the whole answer, {{{key}}}"
             if not key:
@@ -186,7 +188,38 @@ def _normalize(key: str) -> str:
     return re.sub(r"[_\W]", "", key).casefold()
 
 
-def _missing_key_finding(read: MissingRead, flow: StateFlow) -> Finding:
+def _may_be_written_in_code(read: MissingRead, flow: StateFlow) -> bool:
+    """Return True if callbacks, tools or agents of the user may write a key in time."""
+    if read.kind is MissingKind.NEVER_WRITTEN:
+        return flow.has_unknown_writes or read.key.startswith(("user:", "app:"))
+    is_written_by_code = read.key not in map(output_key, flow.agents)
+    return read.kind is MissingKind.MAYBE_WRITTEN and (
+        is_written_by_code or flow.has_unknown_writes
+    )
+
+
+def _is_schema_field(
+    read: MissingRead, fields: Mapping[str, tuple[str, str]], flow: StateFlow
+) -> bool:
+    """Return True if a field of a structured answer is used as if it were a state key."""
+    is_unwritten = read.kind is MissingKind.NEVER_WRITTEN and not flow.has_unknown_writes
+    return is_unwritten and read.key in fields
+
+
+def _possible_keys_finding(reads: Sequence[MissingRead]) -> Finding:
+    """Return one finding for all keys that only code can provide."""
+    keys = list(dict.fromkeys(read.key for read in reads))
+    agents = dict.fromkeys(read.agent for read in reads)
+    names = ", ".join(f"{{{key}}}" for key in keys)
+    return warning(
+        f"{names}: used in instructions, and no agent answers with output_key; callbacks, tools or "
+        "earlier sessions may write it",
+        *agents,
+        fix=f"make sure that they write it first, or use {{{keys[0]}?}} where it may be missing",
+    )
+
+
+def _missing_key_finding(read: MissingRead) -> Finding:
     text = f"its instruction uses {{{read.key}}}"
     make_optional = f"write {{{read.key}?}} if it may be missing"
     others = [name for name in read.writers if name != read.agent]
@@ -208,8 +241,6 @@ def _missing_key_finding(read: MissingRead, flow: StateFlow) -> Finding:
             writers = "only the agent itself writes, after reading it"
         return problem(f"{text}, which {writers}", read.agent, fix=f"{reorder}, or {make_optional}")
     fix = f'set output_key="{read.key}" on the agent that provides it, or {make_optional}'
-    if flow.has_unknown_writes or read.key.startswith(("user:", "app:")):
-        return warning(f"{text}, and no agent seems to write it", read.agent, fix=fix)
     return problem(f"{text}, and no agent writes it", read.agent, fix=fix)
 
 

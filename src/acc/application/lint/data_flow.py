@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from types import CodeType
 from typing import Any
 
 from acc.application.agents.base import BaseAgent
@@ -17,6 +16,7 @@ from acc.application.agents.instructions import placeholders
 from acc.application.agents.llm import LlmAgent
 from acc.application.agents.router import RouterAgent
 from acc.application.agents.workflow import LoopAgent, ParallelAgent, SequentialAgent
+from acc.application.lint.source_code import read_code
 from acc.application.tools.function_tool import FunctionTool
 from acc.application.tools.tool import BaseTool
 
@@ -92,17 +92,17 @@ class StateFlow:
         return tuple(agent.name for agent in self.agents if key in self.written_by(agent))
 
     def _keys_in_code(self, functions: Iterable[Callable[..., Any]]) -> Keys:
-        texts = [text for function in functions for text in names_and_texts(function)[1]]
+        texts = [text for function in functions for text in read_code(function).texts]
         return frozenset(self.read_keys).intersection(texts)
 
     def _has_unknown_writes(self, agent: BaseAgent) -> bool:
-        """Return True if code uses the state but contains none of the keys that are read."""
-        functions = own_code(agent)
+        """Return True if code may write keys to the state that are not in the code."""
         if not isinstance(agent, BUILT_IN_AGENTS) and not self._written_in_code[agent.name]:
             return True
-        contents = map(names_and_texts, functions)
         return any(
-            "state" in names and not texts.intersection(self.read_keys) for names, texts in contents
+            "state" in code.names
+            and (code.writes_variable_keys or not code.texts.intersection(self.read_keys))
+            for code in map(read_code, own_code(agent))
         )
 
     def _follow(self, agent: BaseAgent, known: KnownKeys) -> KnownKeys:
@@ -203,29 +203,12 @@ def own_code(agent: BaseAgent) -> tuple[Callable[..., Any], ...]:
     return (*functions, *callbacks_of(agent))
 
 
-def names_and_texts(function: Callable[..., Any]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the attribute names and the string constants in the code of a function."""
-    names: set[str] = set()
-    texts: set[str] = set()
-    code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
-    remaining: list[CodeType] = [] if code is None else [code]
-    while remaining:
-        code = remaining.pop()
-        names.update(code.co_names)
-        for constant in code.co_consts:
-            if isinstance(constant, str):
-                texts.add(constant)
-            elif isinstance(constant, CodeType):
-                remaining.append(constant)
-    return frozenset(names), frozenset(texts)
-
-
 def can_end_loop(agent: BaseAgent) -> bool:
     """Return True if an agent or a descendant can end the loop that contains it."""
     if isinstance(agent, LoopAgent):
         return False  # an escalation inside ends only the inner loop
     escalation = {"escalate", "escalated"}
-    if any(escalation & names_and_texts(function)[0] for function in own_code(agent)):
+    if any(escalation & read_code(function).names for function in own_code(agent)):
         return True
     return any(can_end_loop(child) for child in agent.sub_agents)
 

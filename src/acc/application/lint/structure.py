@@ -127,7 +127,7 @@ def check_memories(agents: Sequence[BaseAgent]) -> RuleResult:
 
 
 def check_descriptions(agents: Sequence[BaseAgent]) -> RuleResult:
-    """Find sub-agents whose descriptions are missing, too short or too similar."""
+    """Find sub-agents and tools whose descriptions are missing, too short or too similar."""
     findings: list[Finding] = []
     missing: list[str] = []
     applies = False
@@ -139,6 +139,17 @@ def check_descriptions(agents: Sequence[BaseAgent]) -> RuleResult:
             findings += _description_findings(name, text)
         for first, second in combinations(descriptions.items(), 2):
             findings += _similarity_findings(parent, first, second)
+        tools = [tool for tool in tools_of(parent) if not isinstance(tool, AgentTool)]
+        applies = applies or bool(tools)
+        findings += [
+            warning(
+                f"its tool {tool.name!r} has no docstring; the model chooses tools by description",
+                parent.name,
+                fix=f"add a docstring to {tool.name!r}: what it does, and what its arguments are",
+            )
+            for tool in tools
+            if not tool.description.strip()
+        ]
     if missing:
         fix = "add a description= of one sentence: what the agent does and for which requests"
         findings.insert(0, warning("no description", *missing, fix=fix))

@@ -70,6 +70,16 @@ class MemoryCache:
         """Remove a memory, which is created again from the recorded events."""
         self._cache.pop((key, agent_name), None)
 
+    def forget(self, key: SessionKey) -> None:
+        """Remove the memories of a session whose turns are deleted."""
+        if any(owner == key for owner, _ in self._owned.values()):
+            raise InvalidInput(
+                f"session {key.session_id!r} has a memory object that cannot forget turns; pass a "
+                "function that creates a memory to the agent"
+            )
+        for place in [place for place in self._cache if place[0] == key]:
+            del self._cache[place]
+
     def owned(self) -> list[MemoryPort]:
         """Return memory objects of single sessions that use resources of the services."""
         memories = [cached.memory for _, cached in self._owned.values()]
@@ -88,6 +98,9 @@ class MemoryCache:
             self._cache.move_to_end(place)
         if cached.last_seq < request.first_seq - 1:
             try:
+                if await _is_rewound(run, cached):
+                    self.forget(request.key)
+                    return await self._load(run, agent_name, choice)
                 await _catch_up(run, agent_name, cached, before=request.first_seq)
             except BaseException:
                 self.evict(request.key, agent_name)
@@ -221,6 +234,15 @@ def _create_in_scope(scope: MemoryScope, choice: str | Callable[[], object]) -> 
 
 def _describe(value: object) -> str:
     return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+
+
+async def _is_rewound(run: Run, cached: CachedMemory) -> bool:
+    """Return True if another process has deleted turns that a memory contains."""
+    sessions, key = run.services.sessions, run.request.key
+    if not cached.last_seq:
+        return False
+    markers = await sessions.events(key, after=cached.last_seq, kinds=(EventKind.REWOUND,))
+    return any(marker.detail["after"] < cached.last_seq for marker in markers)
 
 
 async def _catch_up(run: Run, agent_name: str, cached: CachedMemory, *, before: int) -> None:

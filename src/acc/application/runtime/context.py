@@ -16,6 +16,7 @@ from acc.application.runtime.state import StateView
 from acc.application.runtime.type_variables import (
     ContextDepsT,
 )
+from acc.domain.call_options import explain_attributes
 from acc.domain.errors import InvalidInput, ReplayMismatch
 from acc.domain.text import replace_surrogates
 from acc.domain.value_objects.approval import InputAnswer, InputRequest, RequestKind
@@ -27,6 +28,15 @@ from acc.domain.value_objects.run import CallContext, Grant, RunConfig
 if TYPE_CHECKING:
     from acc.application.agents.base import BaseAgent
 
+#: Attributes by the names that other libraries have for them.
+_CONTEXT_HINTS = {
+    "session": "use ctx.state for its state and ctx.session_id for its id",
+    "user_content": "message",
+    "query": "message",
+    "input": "message",
+    "invocation_id": "run_id",
+    "agent_name": "use ctx.agent.name",
+}
 _REQUEST_DECODER = msgspec.json.Decoder(InputRequest)
 #: An output that was not set: it is derived from the text of the answer.
 UNSET: Any = msgspec.UNSET
@@ -34,6 +44,7 @@ UNSET: Any = msgspec.UNSET
 _YIELD_INTERVAL = 64
 
 
+@explain_attributes(_CONTEXT_HINTS)
 class RunContext(Generic[ContextDepsT]):
     """What one agent gets for one call of its `run` method.
 

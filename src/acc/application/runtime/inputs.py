@@ -39,9 +39,22 @@ def message_parts(message: Message) -> tuple[Part, ...]:
     items = (message,) if isinstance(message, Part) else message
     parts = tuple(items) if isinstance(items, Sequence) else ()
     if not parts or not all(isinstance(part, Part) for part in parts):
-        raise InvalidInput("a message must be a str, a Part or a non-empty list of Parts")
+        raise InvalidInput(
+            'a message must be a str such as "hello", a Part or a non-empty list of Parts, got '
+            f"{_describe_message(message)}"
+        )
     check_storable(parts, PARTS_DECODER, "this message")
     return parts
+
+
+def _describe_message(message: object) -> str:
+    """Return the type of an invalid message; dictionaries are messages of other libraries."""
+    first = message[0] if isinstance(message, Sequence) and message else message
+    if isinstance(first, Mapping):
+        return "a dict: pass the text alone; earlier messages are in the session"
+    if isinstance(first, str) and not isinstance(message, str):
+        return "a list of str: join them, or call run for each"
+    return type(message).__name__
 
 
 def as_answers(answers: InputAnswer | Iterable[InputAnswer]) -> tuple[InputAnswer, ...]:

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Protocol
 
 from acc.domain.errors import AccError, SessionBusy
-from acc.domain.value_objects.session import SessionKey
+from acc.domain.value_objects.session import Session, SessionKey
 from acc.ports.outbound.storage_ports import SessionStorePort
 
 BUSY_POLL_SECONDS = 0.05
@@ -83,7 +83,8 @@ class ReleasesSession(Protocol):
 class SessionLease:
     """The lease of one session for one run.
 
-    Inside the block, the run opens the session in the store and calls `start_renewal`.
+    Inside the block, the run calls `open`, or opens the session in the store with its first write
+    and calls `start_renewal`.
     """
 
     __slots__ = ("_deadline", "_is_renewed", "_leases", "_recorder", "holder", "key")
@@ -102,6 +103,17 @@ class SessionLease:
         if not self._leases.try_turn(self.key):
             await self._leases.wait_turn(self.key)
         return self
+
+    async def open(self) -> Session:
+        """Open the session in the store as soon as it is free, and renew the lease."""
+        while True:
+            try:
+                session = await self._leases.sessions.open(self.key, holder=self.holder)
+                break
+            except SessionBusy as error:
+                await self.wait_until_free(error)
+        self.start_renewal()
+        return session
 
     async def wait_until_free(self, error: SessionBusy) -> None:
         """Wait before the session is opened again; raise the error after the timeout."""

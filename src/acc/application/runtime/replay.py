@@ -6,10 +6,10 @@ from typing import Any
 
 from acc.application.runtime.run import Branch, Run
 from acc.application.runtime.state import MISSING, State
-from acc.domain.errors import InvalidInput, ReplayMismatch
+from acc.domain.errors import InvalidInput, NothingPending, ReplayMismatch
 from acc.domain.value_objects.approval import InputRequest
 from acc.domain.value_objects.event import Event, EventKind
-from acc.domain.value_objects.run import CallContext, RunConfig
+from acc.domain.value_objects.run import CallContext, RunConfig, RunStatus
 from acc.domain.value_objects.session import Session
 from acc.ports.outbound.storage_ports import SessionStorePort
 
@@ -232,3 +232,13 @@ def _values_after(events: Sequence[Event], pause: Event) -> dict[str, Any]:
             keys = pause.detail["branch_keys"]
             values |= {key: value[0] if value else MISSING for key, value in keys.items()}
     return values
+
+
+def check_waiting(session: Session) -> None:
+    """Raise NothingPending if a session does not wait for input."""
+    if session.status is not RunStatus.INPUT_REQUIRED:
+        last = f"its last run is {session.status.value}" if session.run_id else "it has no run"
+        raise NothingPending(
+            f"session {session.key.session_id!r} does not wait for input; {last}. A message starts "
+            "a turn: run(message) or stream(message)"
+        )

@@ -6,6 +6,7 @@ from typing import Generic
 import msgspec
 
 from acc.application.runtime.type_variables import AnyOutputT
+from acc.domain.call_options import explain_attributes
 from acc.domain.errors import OutputUnavailable
 from acc.domain.value_objects.approval import InputRequest
 from acc.domain.value_objects.base import JsonData, Value
@@ -13,7 +14,28 @@ from acc.domain.value_objects.content import Usage
 from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.run import RunStatus
 
+#: Attributes by the names that other libraries have for them.
+_ATTRIBUTE_HINTS = {
+    "content": "text",
+    "final_output": "output",
+    "message": "text",
+    "messages": "events",
+    "new_messages": "events",
+    "response": "text",
+    "answer": "text",
+    "parsed": "output",
+    "value": "output",
+    "structured_output": "output",
+    "output_text": "text",
+    "data": "output",
+    "pending": "requests",
+    "interrupts": "requests",
+    "cost": "use .usage.cost",
+    "tokens": "use .usage.input_tokens and .usage.output_tokens",
+}
 
+
+@explain_attributes(_ATTRIBUTE_HINTS)
 class RunResult(Value, Generic[AnyOutputT], frozen=True, kw_only=True):
     """The outcome of a run: its answer, events, state and usage.
 

@@ -11,10 +11,10 @@ from acc.application.runtime.state import State, Written
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.approval import InputAnswer
 from acc.domain.value_objects.base import Value
-from acc.domain.value_objects.content import ChatMessage, Part
+from acc.domain.value_objects.content import ChatMessage, Part, Usage
 from acc.domain.value_objects.endpoint import RemoteEndpoint
-from acc.domain.value_objects.event import Event, EventKind
-from acc.domain.value_objects.run import CallContext, RunConfig
+from acc.domain.value_objects.event import NO_ACTIONS, Event, EventActions, EventKind
+from acc.domain.value_objects.run import CallContext, RunConfig, RunStatus
 from acc.domain.value_objects.session import SessionKey
 from acc.ports.outbound.mcp_ports import McpConnectionsPort
 from acc.ports.outbound.memory_ports import MemoryPort, RecallIndexPort
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 
 _NO_PLUGINS: "PluginCallbacks" = {}
+_USER_EVENTS = frozenset({EventKind.MESSAGE, EventKind.INPUT})
 
 
 class MemoryScope(NamedTuple):
@@ -121,6 +122,35 @@ class RunRequest(Value, frozen=True, kw_only=True):
     message: tuple[Part, ...] = ()
     turn_id: int = 0
     first_seq: int = 1
+
+    def event(
+        self,
+        kind: EventKind,
+        *,
+        at: float,
+        parts: tuple[Part, ...] = (),
+        actions: EventActions = NO_ACTIONS,
+        usage: Usage | None = None,
+        answer: InputAnswer | None = None,
+        status: RunStatus | None = None,
+        detail: Mapping[str, Any] | None = None,
+    ) -> Event:
+        """Return an event of the user or of the root agent, without a number."""
+        return Event(
+            kind=kind,
+            run_id=self.run_id,
+            author="user" if kind in _USER_EVENTS else self.root.name,
+            at=at,
+            request_id=self.call.request_id,
+            trace_id=self.call.trace_id,
+            caller=self.call.caller,
+            parts=parts,
+            actions=actions,
+            usage=usage,
+            answer=answer,
+            status=status,
+            detail=detail or {},
+        )
 
 
 class Journal:

@@ -2,18 +2,31 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing
 from functools import partial
 from typing import Any, Generic
 
-from acc.application.agents.base import BaseAgent
+from acc.application.agents.base import BaseAgent, check_is_agent
 from acc.application.agents.callbacks import Plugin, plugin_callbacks
 from acc.application.agents.dependencies import check_deps, required_deps
 from acc.application.agents.llm import can_keep_conversation
 from acc.application.agents.output import INVALID_OUTPUT, OutputAssembler, PartialOutput
 from acc.application.agents.remote import cancel_waiting
 from acc.application.runtime.agent_memory import commit_memories
+from acc.application.runtime.background_loop import run_in_background
+from acc.application.runtime.call_guards import (
+    explains_missing_await,
+    explains_options,
+    explains_wrong_iteration,
+)
 from acc.application.runtime.context import UNSET, RunContext
 from acc.application.runtime.event_stream import stream_run
 from acc.application.runtime.inputs import (
@@ -28,6 +41,7 @@ from acc.application.runtime.recorder import EventRecorder, RunObserver
 from acc.application.runtime.replay import (
     check_answers_used,
     check_started_by,
+    check_waiting,
     interrupted_detail,
     last_pause,
     pause_detail,
@@ -47,6 +61,8 @@ from acc.application.runtime.run import (
     Services,
     check_run_options,
 )
+from acc.application.runtime.session_reader import SessionReader
+from acc.application.runtime.sessions import Sessions
 from acc.application.runtime.state import State
 from acc.application.runtime.type_variables import (
     AnyDepsT,
@@ -65,19 +81,22 @@ from acc.domain.errors import (
 )
 from acc.domain.value_objects.approval import InputAnswer, InputRequest
 from acc.domain.value_objects.base import JsonData, replace
-from acc.domain.value_objects.content import Part, Usage, text_part
+from acc.domain.value_objects.content import text_part
 from acc.domain.value_objects.event import NO_ACTIONS, Event, EventActions, EventKind
 from acc.domain.value_objects.run import CallContext, RunConfig, RunStatus
-from acc.domain.value_objects.session import Session, SessionKey, StoredArtifact
+from acc.domain.value_objects.session import (
+    DEFAULT_SESSION_ID,
+    DEFAULT_USER_ID,
+    Session,
+)
 from acc.ports.outbound.storage_ports import BeginTurn, TurnStart
 
 log = logging.getLogger("acc.run")
 #: State key of the agent that keeps the conversation after a transfer.
 ACTIVE_AGENT = "_active_agent"
-_USER_EVENTS = frozenset({EventKind.MESSAGE, EventKind.INPUT})
 
 
-class SessionRunner(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
+class SessionRunner(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
     """Runs one agent tree in the sessions of one application; see `Runner` for the options."""
 
     def __init__(
@@ -91,28 +110,28 @@ class SessionRunner(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
         deps: AnyDepsT | None = None,
         plugins: Sequence[Plugin[AnyDepsT]] = (),
     ) -> None:
-        if not isinstance(agent, BaseAgent):
-            raise InvalidInput(f"expected an agent, got {agent!r}")
+        check_is_agent(agent)
         if agent.parent is not None:
             raise InvalidInput(
                 f"{agent.name!r} is a sub-agent of {agent.parent.name!r}; run the root of its tree"
             )
         check_run_options(agent, config, None)
+        super().__init__(app_name=app_name, services=services)
         self.agent = agent
-        self.app_name = app_name
-        self.services = services
         self.config = config or RunConfig()
         self._deps = deps
         self._required_deps = required_deps(agent)
         self._plugins = plugin_callbacks(plugins)
-        self._leases = SessionLeases(services.sessions, busy_timeout=busy_timeout)
+        self.leases = SessionLeases(services.sessions, busy_timeout=busy_timeout)
+        self.sessions = Sessions(self)
 
+    @explains_missing_await
     async def run(
         self,
-        *,
-        user_id: str,
-        session_id: str,
         message: Message,
+        *,
+        user_id: str = DEFAULT_USER_ID,
+        session_id: str = DEFAULT_SESSION_ID,
         config: RunConfig | None = None,
         context: CallContext | None = None,
         deps: AnyDepsT | None = None,
@@ -121,6 +140,7 @@ class SessionRunner(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
     ) -> RunResult[AnyOutputT]:
         """Run one turn and return its result; a failure is raised after it is recorded.
 
+        A turn without ids continues the default session of the default user.
         A run that waits for input returns with the status input_required and its requests. `deps`
         are available to tools, callbacks and instructions, and are never stored. The `observer`
         receives the events. A `recorder` stores them in place of the default one.
@@ -131,14 +151,14 @@ class SessionRunner(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
         run_id = self.services.ids.new()
         request = RunRequest(
             run_id=run_id,
-            key=self._key(user_id, session_id),
+            key=self.session_key(user_id, session_id),
             root=self.agent,
             config=config or self.config,
             call=context or _user_call_context(run_id, user_id),
             message=message_parts(message),
         )
         recorder = recorder or EventRecorder(self.services.sessions, observer)
-        async with self._leases.acquire(request.key, run_id, recorder) as lease:
+        async with self.leases.acquire(request.key, run_id, recorder) as lease:
             start = await self._begin_turn(request, recorder, lease)
             request = replace(
                 request, turn_id=start.session.turns + 1, first_seq=start.events[-1].seq
@@ -146,12 +166,35 @@ class SessionRunner(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
             run = self._new_run(request, recorder, deps, None)
             return await self._execute(run, State(start.session.state), start.events)
 
+    @explains_options
+    def run_sync(
+        self,
+        message: Message,
+        *,
+        user_id: str = DEFAULT_USER_ID,
+        session_id: str = DEFAULT_SESSION_ID,
+        config: RunConfig | None = None,
+        context: CallContext | None = None,
+        deps: AnyDepsT | None = None,
+    ) -> RunResult[AnyOutputT]:
+        """Run one turn as `run` does, without `await`: in scripts, and in cells of notebooks."""
+        turn = self.run(
+            message,
+            user_id=user_id,
+            session_id=session_id,
+            config=config,
+            context=context,
+            deps=deps,
+        )
+        return run_in_background(turn, instead="await runner.run(...)")
+
+    @explains_missing_await
     async def resume(
         self,
-        *,
-        user_id: str,
-        session_id: str,
         answers: InputAnswer | Iterable[InputAnswer] = (),
+        *,
+        user_id: str = DEFAULT_USER_ID,
+        session_id: str = DEFAULT_SESSION_ID,
         config: RunConfig | None = None,
         context: CallContext | None = None,
         deps: AnyDepsT | None = None,
@@ -168,16 +211,13 @@ class SessionRunner(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
         if config is not None or context is not None:
             check_run_options(self.agent, config, context)
         deps = self._check_deps(deps)
-        key, holder, new_answers = (
-            self._key(user_id, session_id),
-            self.services.ids.new(),
-            as_answers(answers),
-        )
+        key, new_answers = self.session_key(user_id, session_id), as_answers(answers)
+        holder = self.services.ids.new()
         recorder = recorder or EventRecorder(self.services.sessions, observer)
-        async with self._leases.acquire(key, holder, recorder) as lease:
+        async with self.leases.acquire(key, holder, recorder) as lease:
             session = await self._open(recorder, lease)
             if session.status is not RunStatus.WORKING:
-                _check_waiting(session)
+                check_waiting(session)
             events = await self.services.sessions.events(key, run_id=session.run_id)
             pause, first = last_pause(events), events[0]
             if pause is None:  # the process died during the run
@@ -196,12 +236,9 @@ class SessionRunner(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
                 first_seq=first.seq,
             )
             check_started_by(events, session_id, self._first_agent(state).name)
+            now, schemas = self.services.clock.now(), self.services.schemas
             given = collect_answers(
-                self.agent,
-                pending_requests(events),
-                new_answers,
-                now=self.services.clock.now(),
-                schemas=self.services.schemas,
+                self.agent, pending_requests(events), new_answers, now=now, schemas=schemas
             )
             journal = Journal(request.run_id, events, answers=given)
             run = self._new_run(request, recorder, deps, journal)
@@ -209,7 +246,7 @@ class SessionRunner(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
                 try:
                     await recorder.record(
                         *(
-                            self._event(request, EventKind.INPUT, answer=answer)
+                            request.event(EventKind.INPUT, at=now, answer=answer)
                             for answer in given.values()
                         )
                     )
@@ -218,17 +255,40 @@ class SessionRunner(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
                     raise
             return await self._execute(run, state)
 
+    @explains_options
+    def resume_sync(
+        self,
+        answers: InputAnswer | Iterable[InputAnswer] = (),
+        *,
+        user_id: str = DEFAULT_USER_ID,
+        session_id: str = DEFAULT_SESSION_ID,
+        config: RunConfig | None = None,
+        context: CallContext | None = None,
+        deps: AnyDepsT | None = None,
+    ) -> RunResult[AnyOutputT]:
+        """Continue a run as `resume` does, without `await`."""
+        turn = self.resume(
+            answers,
+            user_id=user_id,
+            session_id=session_id,
+            config=config,
+            context=context,
+            deps=deps,
+        )
+        return run_in_background(turn, instead="await runner.resume(...)")
+
+    @explains_wrong_iteration
     async def stream(
         self,
-        *,
-        user_id: str,
-        session_id: str,
         message: Message | None = None,
+        *,
+        user_id: str = DEFAULT_USER_ID,
+        session_id: str = DEFAULT_SESSION_ID,
         answers: InputAnswer | Iterable[InputAnswer] = (),
         config: RunConfig | None = None,
         context: CallContext | None = None,
         deps: AnyDepsT | None = None,
-    ) -> AsyncIterator[Event]:
+    ) -> AsyncGenerator[Event, None]:
         """Yield the events of a turn, or of a resumed run, as they happen.
 
         Every event that is not partial is stored before it is yielded. Closing the iterator cancels
@@ -241,17 +301,18 @@ class SessionRunner(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
                 if isinstance(item, Event):
                     yield item
 
+    @explains_wrong_iteration
     async def stream_output(
         self,
-        *,
-        user_id: str,
-        session_id: str,
         message: Message | None = None,
+        *,
+        user_id: str = DEFAULT_USER_ID,
+        session_id: str = DEFAULT_SESSION_ID,
         answers: InputAnswer | Iterable[InputAnswer] = (),
         config: RunConfig | None = None,
         context: CallContext | None = None,
         deps: AnyDepsT | None = None,
-    ) -> AsyncIterator[PartialOutput[AnyOutputT]]:
+    ) -> AsyncGenerator[PartialOutput[AnyOutputT], None]:
         """Yield the output of a turn, or of a resumed run, while it is generated.
 
         The last partial output has the result of the run. Those before it may still be rejected;
@@ -279,79 +340,51 @@ class SessionRunner(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
             raise InvalidInput("pass a message or answers, not both")
         return partial(self.run, message=message, **options)
 
-    async def pending(self, *, user_id: str, session_id: str) -> tuple[InputRequest, ...]:
-        """Return the requests that a session waits for, none if it does not wait."""
-        key = self._key(user_id, session_id)
-        session = await self.services.sessions.read(key)
-        if session is None or session.status is not RunStatus.INPUT_REQUIRED:
-            return ()
-        return pending_requests(await self.services.sessions.events(key, run_id=session.run_id))
-
-    async def abandon(self, *, user_id: str, session_id: str, reason: str = "") -> None:
+    async def abandon(
+        self,
+        *,
+        user_id: str = DEFAULT_USER_ID,
+        session_id: str = DEFAULT_SESSION_ID,
+        reason: str = "",
+    ) -> None:
         """Cancel a run that waits for input, so that the session accepts another message."""
         request = self._request(user_id, session_id)
         if await self.services.sessions.read(request.key) is None:
             raise NothingPending(f"session {session_id!r} does not exist")
         recorder = EventRecorder(self.services.sessions)
-        async with self._leases.acquire(request.key, request.run_id, recorder) as lease:
+        async with self.leases.acquire(request.key, request.run_id, recorder) as lease:
             session = await self._open(recorder, lease)
-            _check_waiting(session)
+            check_waiting(session)
             for agent in self.agent.walk():  # their memories contain the abandoned run
                 self.services.memory_cache.evict(request.key, agent.name)
             request = replace(request, run_id=session.run_id)
             run = Run(request, services=self.services, recorder=recorder)
             await self._end(run, RunStatus.CANCELED, reason or "abandoned")
 
-    async def state(self, *, user_id: str, session_id: str) -> Mapping[str, JsonData]:
-        """Return the state of a session, with that of its user and app."""
-        session = await self.services.sessions.read(self._key(user_id, session_id))
-        return {} if session is None else session.state
-
     async def update_state(
-        self, values: Mapping[str, JsonData], *, user_id: str, session_id: str
+        self,
+        values: Mapping[str, JsonData],
+        *,
+        user_id: str = DEFAULT_USER_ID,
+        session_id: str = DEFAULT_SESSION_ID,
     ) -> None:
         """Write to a session's state outside a run, for example before its first message."""
         if not isinstance(values, Mapping):
             raise InvalidInput(f"values must be a mapping from keys to values, got {values!r}")
         request = self._request(user_id, session_id)
         recorder = EventRecorder(self.services.sessions)
-        async with self._leases.acquire(request.key, request.run_id, recorder) as lease:
+        async with self.leases.acquire(request.key, request.run_id, recorder) as lease:
             state = State((await self._open(recorder, lease)).state)
             state.update(values)
             delta, removed = state.flush()
             actions = EventActions(state_delta=delta, state_removed=removed)
-            await recorder.record(self._event(request, EventKind.STATE, actions=actions))
-
-    async def load_artifact(
-        self, name: str, *, user_id: str, session_id: str, version: int | None = None
-    ) -> StoredArtifact | None:
-        """Return a version of a file of a session, the newest by default."""
-        key = self._key(user_id, session_id)
-        return await self.services.artifacts.load(key, name, version)
-
-    async def events(
-        self, *, user_id: str, session_id: str, after: int = 0, limit: int | None = None
-    ) -> tuple[Event, ...]:
-        """Return the stored events of a session, in order."""
-        key = self._key(user_id, session_id)
-        return await self.services.sessions.events(key, after=after, limit=limit)
-
-    async def aclose(self) -> None:
-        """Close models, embedders, MCP connections and stores."""
-        await self.services.aclose()
-
-    def _key(self, user_id: str, session_id: str) -> SessionKey:
-        return SessionKey(app_name=self.app_name, user_id=user_id, session_id=session_id)
+            await recorder.record(
+                request.event(EventKind.STATE, at=self.services.clock.now(), actions=actions)
+            )
 
     async def _open(self, recorder: EventRecorder, lease: SessionLease) -> Session:
         """Open the session of a lease."""
-        while True:
-            try:
-                session = await self.services.sessions.open(lease.key, holder=lease.holder)
-                break
-            except SessionBusy as error:
-                await lease.wait_until_free(error)
-        lease.start_renewal()
+        session = await lease.open()
         recorder.attach(session, holder=lease.holder)
         return session
 
@@ -360,7 +393,7 @@ class SessionRunner(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
         run_id = self.services.ids.new()
         return RunRequest(
             run_id=run_id,
-            key=self._key(user_id, session_id),
+            key=self.session_key(user_id, session_id),
             root=self.agent,
             config=self.config,
             call=_user_call_context(run_id, user_id),
@@ -372,9 +405,9 @@ class SessionRunner(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
         """Open the session of a request and store its message."""
         while True:
             permissions = request.call.permissions
-            message = self._event(
-                request,
+            message = request.event(
                 EventKind.MESSAGE,
+                at=self.services.clock.now(),
                 parts=request.message,
                 detail=None if permissions is None else {"permissions": sorted(permissions)},
             )
@@ -540,9 +573,9 @@ class SessionRunner(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
         if state is not None and status is RunStatus.COMPLETED and state.pending:
             delta, removed = state.flush()
             actions = EventActions(state_delta=delta, state_removed=removed)
-        event = self._event(
-            run.request,
+        event = run.request.event(
             EventKind.ENDED,
+            at=self.services.clock.now(),
             parts=text_part(text) if text else (),
             actions=actions,
             usage=run.budget.usage,
@@ -557,41 +590,6 @@ class SessionRunner(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
             extra = {"trace_id": call.trace_id, "request_id": call.request_id, "status": status}
             run_id = run.request.run_id
             log.info("run ended", extra={**extra, "run_id": run_id, "caller": call.caller})
-
-    def _event(
-        self,
-        request: RunRequest,
-        kind: EventKind,
-        *,
-        parts: tuple[Part, ...] = (),
-        actions: EventActions = NO_ACTIONS,
-        usage: Usage | None = None,
-        answer: InputAnswer | None = None,
-        status: RunStatus | None = None,
-        detail: Mapping[str, Any] | None = None,
-    ) -> Event:
-        """Return an event of the user or of the root agent, without a number."""
-        return Event(
-            kind=kind,
-            run_id=request.run_id,
-            author="user" if kind in _USER_EVENTS else self.agent.name,
-            at=self.services.clock.now(),
-            request_id=request.call.request_id,
-            trace_id=request.call.trace_id,
-            caller=request.call.caller,
-            parts=parts,
-            actions=actions,
-            usage=usage,
-            answer=answer,
-            status=status,
-            detail=detail or {},
-        )
-
-
-def _check_waiting(session: Session) -> None:
-    if session.status is not RunStatus.INPUT_REQUIRED:
-        last = f"its last run is {session.status.value}" if session.run_id else "it has no run"
-        raise NothingPending(f"session {session.key.session_id!r} does not wait for input; {last}")
 
 
 def _user_call_context(run_id: str, user_id: str) -> CallContext:

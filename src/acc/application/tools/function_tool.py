@@ -8,7 +8,7 @@ import typing
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Generic, Protocol, overload
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, overload
 
 import msgspec
 
@@ -25,10 +25,25 @@ from acc.application.runtime.type_variables import (
     ResultT,
 )
 from acc.application.tools.tool import AgentTool, BaseTool, ToolContext, check_tool_options
+from acc.domain.call_options import checked
 from acc.domain.errors import InvalidTree
 from acc.domain.value_objects.base import JsonData
 from acc.ports.outbound.model_ports import ToolSpec
 
+#: Options by the names that other libraries have for them.
+_OPTION_HINTS = {
+    "approval": "confirm",
+    "needs_approval": "confirm",
+    "require_approval": "confirm",
+    "requires_approval": "confirm",
+    "require_confirmation": "confirm",
+    "name_override": "name",
+    "description_override": "description",
+    "tool_name": "name",
+    "max_retries": "retries",
+    "sequential": "use parallel=False",
+    "is_long_running": "long_running",
+}
 _CONTEXT_NAMES = ("ctx", "context", "tool_context")
 _ARGUMENTS_HEADING = re.compile(r"^\s*(?:Args|Arguments|Parameters|引数)\s*[:：]\s*$")
 _OTHER_SECTION = re.compile(
@@ -73,11 +88,17 @@ class FunctionTool(BaseTool, Generic[ParametersP, ResultT]):
 
     def __post_init__(self) -> None:
         function = self.func
+        if isinstance(function, str):
+            raise InvalidTree(f'@tool needs a keyword for its name: write @tool(name="{function}")')
         self.name = self.name or getattr(function, "__name__", "")
         if not self.name:
             raise InvalidTree(
                 f"{function!r} has no __name__ and cannot be a tool: wrap it in a function with "
                 "type hints"
+            )
+        if self.name == "<lambda>":
+            raise InvalidTree(
+                "a lambda has no name and cannot be a tool: write a function with def"
             )
         check_name(self.name, "a tool")
         check_tool_options(self)
@@ -243,16 +264,32 @@ def tool(
     return decorate if function is None else decorate(function)  # type: ignore[return-value]
 
 
+if not TYPE_CHECKING:  # the declared options are those above
+    tool = checked(tool, _OPTION_HINTS, error=InvalidTree)
+
+
 def as_tool(item: "BaseTool | BaseAgent | Callable[..., object]") -> BaseTool:
     """Return an entry of a list of tools as a tool."""
     if isinstance(item, BaseAgent):
         return AgentTool(agent=item)
     if isinstance(item, BaseTool):
         return item
+    if isinstance(item, type):
+        raise InvalidTree(
+            f"the class {item.__name__} is not a tool: pass a function or a method of an object, "
+            f"such as {item.__name__}().method"
+        )
     if callable(item):
         return FunctionTool(item)
+    advice = (
+        "pass the function itself, such as tools=[search], without quotes and without calling it"
+    )
+    if isinstance(item, Mapping):
+        advice = "pass a function with type hints; its schema is made from them"
+    elif type(item).__module__ != "builtins":
+        advice = f"pass a method of it, such as tools=[{type(item).__name__}().method]"
     raise InvalidTree(
-        f"{item!r} is not a tool; expected a function with type hints, a tool or an agent"
+        f"{item!r} is not a tool; expected a function with type hints, a tool or an agent: {advice}"
     )
 
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import PurePath
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -15,6 +15,7 @@ from acc.application.agents.base import MAX_NAME_LENGTH, Confirm, check_name
 from acc.application.runtime.context import RunContext
 from acc.application.tools.tool import TRANSFER_TOOL_NAME, BaseTool, ToolContext
 from acc.application.tools.toolset import Toolset
+from acc.domain.call_options import check_call
 from acc.domain.errors import AccError, InvalidInput, InvalidTree, RemoteFailed
 from acc.domain.value_objects.base import JsonData
 from acc.domain.value_objects.content import Part
@@ -23,6 +24,14 @@ from acc.ports.outbound.mcp_ports import McpServerPort
 from acc.ports.outbound.model_ports import ToolSpec
 
 T = TypeVar("T")
+#: Options by the names that other libraries have for them.
+_HINTS = {
+    "args": "write the arguments into command=[program, argument, ...]",
+    "headers": "token",
+    "tool_filter": "only",
+    "connection_params": "write command=[program, argument, ...] or url=...",
+    "tool_name_prefix": "prefix",
+}
 _MAX_SUFFIX_LENGTH = 15
 _MAX_CALL_ID_LENGTH = 80
 _SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg", "audio/wav": ".wav", "audio/mpeg": ".mp3"}
@@ -62,6 +71,14 @@ class McpToolset(Toolset):
     max_characters: int = 100_000
     required: bool = True
     endpoint: McpEndpoint = field(init=False, repr=False)
+
+    if not TYPE_CHECKING:
+
+        def __new__(cls, *arguments: object, **options: object) -> "McpToolset":
+            """Raise InvalidTree for options that the class does not have."""
+            if arguments or options:  # copies are created without them
+                check_call(cls, arguments, options, hints=_HINTS, error=InvalidTree)
+            return super().__new__(cls)
 
     def __post_init__(self) -> None:
         try:

@@ -44,8 +44,8 @@ _TITLES = {
         "各Agentに単一責任を持たせる",
     ),
     "descriptions": (
-        "Sub-agents have a clear description",
-        "sub_agentsの description を明確に記述",
+        "Sub-agents and tools have a clear description",
+        "sub_agentsの description とtoolsのdocstringを明確に記述",
     ),
     "loop-bounds": (
         "Every loop has max_iterations and an exit condition",

@@ -10,7 +10,7 @@ import msgspec
 from acc.application.agents.base import BaseAgent
 from acc.application.runtime.recorder import RunObserver
 from acc.application.runtime.runner import SessionRunner
-from acc.domain.errors import AccError, InvalidInput, NotFound, SessionWaiting
+from acc.domain.errors import AccError, InvalidInput, InvalidTree, NotFound, SessionWaiting
 from acc.domain.value_objects.approval import (
     ApprovalDecision,
     InputAnswer,
@@ -220,7 +220,7 @@ def detached_copy(agent: BaseAgent) -> BaseAgent:
     try:
         children = tuple(detached_copy(child) for child in agent.sub_agents)
         return dataclasses.replace(agent, sub_agents=children)
-    except TypeError as error:
+    except (TypeError, InvalidTree) as error:
         raise InvalidInput(f"agent {agent.name!r} cannot be served separately: {error}") from None
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.base import JsonData
 
 
@@ -76,16 +77,31 @@ class InputAnswer:
 
 
 def approve(
-    request_id: str,
+    request: str | InputRequest,
     *,
     arguments: Mapping[str, JsonData] | None = None,
     value: JsonData = None,
     by: str = "",
 ) -> InputAnswer:
-    """Return an approval, with edited arguments or with the requested value."""
-    return InputAnswer(request_id=request_id, arguments=arguments, value=value, by=by)
+    """Return an approval, with edited arguments or with the requested value.
+
+    The request is one of `result.requests`, or its id.
+    """
+    return InputAnswer(request_id=_request_id(request), arguments=arguments, value=value, by=by)
 
 
-def deny(request_id: str, reason: str = "", *, by: str = "") -> InputAnswer:
-    """Return a denial."""
-    return InputAnswer(request_id=request_id, verdict=ApprovalDecision.DENY, reason=reason, by=by)
+def deny(request: str | InputRequest, reason: str = "", *, by: str = "") -> InputAnswer:
+    """Return a denial of a request, which is one of `result.requests` or its id."""
+    return InputAnswer(
+        request_id=_request_id(request), verdict=ApprovalDecision.DENY, reason=reason, by=by
+    )
+
+
+def _request_id(request: object) -> str:
+    if isinstance(request, InputRequest):
+        return request.id
+    if not isinstance(request, str):
+        raise InvalidInput(
+            f"expected a request of result.requests or its id, got {type(request).__name__}"
+        )
+    return request

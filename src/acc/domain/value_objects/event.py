@@ -26,6 +26,7 @@ class EventKind(StrEnum):
     ARTIFACT = "artifact"
     FAULT = "fault"
     ENDED = "ended"
+    REWOUND = "rewound"
     DELTA = "delta"
     PARTIAL_OUTPUT = "partial_output"
     PROGRESS = "progress"

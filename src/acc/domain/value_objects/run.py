@@ -3,8 +3,9 @@
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from acc.domain.call_options import check_call
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.base import JsonData, Value, set_field
 
@@ -40,6 +41,13 @@ class RunConfig:
     debug: bool = False
     stubs: Mapping[str, Stub] = field(default_factory=dict)
 
+    if not TYPE_CHECKING:
+
+        def __new__(cls, *arguments: object, **options: object) -> "RunConfig":
+            """Raise InvalidInput for options that the class does not have."""
+            check_call(cls, arguments, options, hints=_CONFIG_HINTS)
+            return object.__new__(cls)
+
     def __post_init__(self) -> None:
         for item in fields(self):
             value = getattr(self, item.name)
@@ -60,6 +68,15 @@ class RunConfig:
             )
 
 
+#: Options by the names that other libraries have for them.
+_CONFIG_HINTS = {
+    "max_turns": "max_llm_calls",
+    "max_steps": "max_llm_calls",
+    "max_iterations": "max_llm_calls",
+    "max_tokens": "token_budget",
+    "max_retries": "max_repairs",
+    "max_handoffs": "max_hops",
+}
 _MAY_BE_ZERO = frozenset({"max_hops", "max_tool_calls", "max_repairs", "max_tool_retries"})
 _OPTIONAL = frozenset({"token_budget", "timeout", "tool_timeout", "approval_ttl"})
 _NOT_NUMBERS = frozenset({"raise_tool_errors", "record_prompts", "snapshots", "debug", "stubs"})

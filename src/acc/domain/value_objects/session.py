@@ -3,13 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.base import Value
+from acc.domain.value_objects.base import JsonData, Value
 from acc.domain.value_objects.run import RunStatus
 
 MAX_ID_LENGTH = 256
+#: Of a turn without ids.
+DEFAULT_USER_ID = "local"
+DEFAULT_SESSION_ID = "default"
 
 
 class Scope(StrEnum):
@@ -80,12 +83,17 @@ class Session(Value, frozen=True, kw_only=True):
     """A session: its state and status, without its events."""
 
     key: SessionKey
-    state: Mapping[str, Any] = {}
+    state: Mapping[str, JsonData] = {}
     seq: int = 0
     turns: int = 0
     run_id: str = ""
     status: RunStatus = RunStatus.COMPLETED
     updated_at: float = 0.0
+
+    @property
+    def session_id(self) -> str:
+        """Return the id of the session."""
+        return self.key.session_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

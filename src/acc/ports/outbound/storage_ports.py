@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from acc.domain.errors import AccError
 from acc.domain.value_objects.event import Event, EventKind
@@ -160,6 +160,27 @@ class SessionStorePort(Protocol):
 
     async def sessions(self, app_name: str, user_id: str) -> tuple[Session, ...]:
         """Return a user's sessions without state, most recently used first."""
+        ...
+
+    async def shared_state(self, app_name: str, user_id: str) -> Mapping[str, Any]:
+        """Return the state of an app and a user, which all sessions of the user have."""
+        ...
+
+    async def rewind(self, key: SessionKey, marker: Event, *, after: int, holder: str) -> Session:
+        """Delete the events with a number above `after`, in one transaction.
+
+        State, turns, run and status of the session become those of the remaining events, and files
+        of deleted events are deleted. State and files of the user and the app stay. Numbers are not
+        used again: `marker` is stored with the next one.
+        """
+        ...
+
+    async def fork(self, key: SessionKey, target: SessionKey, *, after: int) -> Session:
+        """Copy a session without the events with a number above `after` to a new session.
+
+        State, turns, run and status are those of the copied events, and their files are copied.
+        InvalidInput if the source does not exist, or if the target exists or is of another user.
+        """
         ...
 
     async def delete(self, key: SessionKey) -> None:

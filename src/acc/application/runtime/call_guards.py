@@ -1,0 +1,154 @@
+"""Results of calls that explain what to do if `await` or `async for` is missing."""
+
+import functools
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
+
+from acc.domain.call_options import checked
+from acc.domain.errors import InvalidInput
+
+#: Attributes of a runner by the names that other libraries have for them.
+RUNNER_ATTRIBUTES = {
+    "run_async": "run",
+    "arun": "run",
+    "ainvoke": "run",
+    "invoke": "run_sync",
+    "chat": "run_sync",
+    "run_streamed": "stream",
+    "run_stream": "stream",
+    "astream": "stream",
+    "session_service": "sessions",
+    "create_session": "the first message creates a session: use .run(message, session_id=...)",
+    "close": "aclose",
+}
+_OPTION_HINTS = {
+    "session": "session_id",
+    "thread_id": "session_id",
+    "conversation_id": "session_id",
+    "context_id": "session_id",
+    "user": "user_id",
+    "input": "message",
+    "prompt": "message",
+    "user_prompt": "message",
+    "query": "message",
+    "text": "message",
+    "new_message": "message",
+    "content": "message",
+    "messages": "pass the message alone; earlier messages are in the session",
+    "message_history": "pass the message alone; earlier messages are in the session",
+    "history": "pass the message alone; earlier messages are in the session",
+    "run_config": "config",
+    "max_turns": "pass config=RunConfig(max_llm_calls=...)",
+    "timeout": "pass config=RunConfig(timeout=...)",
+    "model": "set model=... on the agent",
+    "stream": "use runner.stream(...)",
+}
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class PendingCall(Coroutine[Any, Any, T]):
+    """A coroutine whose result is used by mistake before it was awaited."""
+
+    __slots__ = ("_coroutine", "_name")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T], name: str) -> None:
+        self._coroutine = coroutine
+        self._name = name
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self._coroutine.__await__()
+
+    def send(self, value: Any) -> Any:
+        """Continue the coroutine with a value."""
+        return self._coroutine.send(value)
+
+    def throw(self, kind: Any, value: Any = None, traceback: Any = None) -> Any:
+        """Continue the coroutine with an exception."""
+        return self._coroutine.throw(kind if value is None else value)
+
+    def close(self) -> None:
+        """End the coroutine."""
+        self._coroutine.close()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, attribute: str) -> NoReturn:
+            """Raise an error that explains the missing `await`."""
+            raise AttributeError(
+                f"{self._name}(...) has no result yet: write `result = await {self._name}(...)` in "
+                f"async code, or `result = {self._name}_sync(...)` elsewhere"
+            )
+
+        def __aiter__(self) -> NoReturn:
+            """Raise an error that names the method for events."""
+            self._coroutine.close()
+            raise InvalidInput(
+                f"{self._name}(...) returns one result: write `await {self._name}(...)`, or "
+                "`async for event in runner.stream(...)` for events"
+            )
+
+
+class EventStream(AsyncGenerator[T, None]):
+    """The events of a run, with an explanation if they are not read with `async for`."""
+
+    __slots__ = ("_events",)
+
+    def __init__(self, events: AsyncGenerator[T, None]) -> None:
+        self._events = events
+
+    def __anext__(self) -> Coroutine[Any, Any, T]:
+        return self._events.__anext__()
+
+    def asend(self, value: None) -> Coroutine[Any, Any, T]:
+        """Continue the iteration."""
+        return self._events.asend(value)
+
+    async def athrow(self, kind: Any, value: Any = None, traceback: Any = None) -> T:
+        """Continue the iteration with an exception."""
+        return await self._events.athrow(kind if value is None else value)
+
+    async def aclose(self) -> None:
+        """Cancel the run if it has not ended."""
+        await self._events.aclose()
+
+    if not TYPE_CHECKING:
+
+        def _explain(self) -> NoReturn:
+            raise InvalidInput(
+                "stream(...) returns events: write `async for event in runner.stream(...)` in "
+                "async code; `await runner.run(...)` and `runner.run_sync(...)` return the result"
+            )
+
+        __await__ = __iter__ = _explain
+
+
+def explains_options(method: Callable[P, T]) -> Callable[P, T]:
+    """Let a method of a runner raise InvalidInput for options that it does not have."""
+    return checked(method, _OPTION_HINTS)
+
+
+def explains_missing_await(
+    method: Callable[P, Coroutine[Any, Any, T]],
+) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Let an async method return a `PendingCall`, and explain options that it does not have."""
+    checked_method = checked(method, _OPTION_HINTS)
+
+    @functools.wraps(method)
+    def call(*arguments: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
+        return PendingCall(checked_method(*arguments, **options), f"runner.{method.__name__}")
+
+    return call
+
+
+def explains_wrong_iteration(
+    method: Callable[P, AsyncGenerator[T, None]],
+) -> Callable[P, AsyncGenerator[T, None]]:
+    """Let an async generator method return an `EventStream`, and explain its options."""
+    checked_method = checked(method, _OPTION_HINTS)
+
+    @functools.wraps(method)
+    def call(*arguments: P.args, **options: P.kwargs) -> AsyncGenerator[T, None]:
+        return EventStream(checked_method(*arguments, **options))
+
+    return call

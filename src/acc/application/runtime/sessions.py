@@ -1,0 +1,138 @@
+"""The sessions of a runner: list, read, delete, fork and rewind them."""
+
+from typing import TYPE_CHECKING
+
+from acc.application.runtime.recorder import EventRecorder
+from acc.domain.errors import InvalidInput
+from acc.domain.value_objects.content import text_part
+from acc.domain.value_objects.event import Event, EventKind
+from acc.domain.value_objects.run import RunStatus
+from acc.domain.value_objects.session import (
+    DEFAULT_SESSION_ID,
+    DEFAULT_USER_ID,
+    Session,
+)
+
+if TYPE_CHECKING:
+    from acc.application.runtime.runner import SessionRunner
+
+
+class Sessions:
+    """The sessions of the users of an application.
+
+    Changes wait until a run of the session has ended. State of the user and the app (`user:` and
+    `app:` keys) is shared by sessions and stays as it is.
+    """
+
+    def __init__(self, runner: "SessionRunner") -> None:
+        self._runner = runner
+        self._store = runner.services.sessions
+
+    async def list(self, *, user_id: str = DEFAULT_USER_ID) -> tuple[Session, ...]:
+        """Return the sessions of a user without their state, most recently used first."""
+        return await self._store.sessions(self._runner.app_name, user_id)
+
+    async def get(
+        self, session_id: str = DEFAULT_SESSION_ID, *, user_id: str = DEFAULT_USER_ID
+    ) -> Session | None:
+        """Return a session with its state, or None if it does not exist."""
+        return await self._store.read(self._runner.session_key(user_id, session_id))
+
+    async def delete(
+        self, session_id: str = DEFAULT_SESSION_ID, *, user_id: str = DEFAULT_USER_ID
+    ) -> None:
+        """Delete a session with its events and files; a run that waits for input is canceled."""
+        session = await self._existing(user_id, session_id)
+        await self._abandon(session)
+        key, holder = session.key, self._runner.services.ids.new()
+        recorder = EventRecorder(self._store)
+        async with self._runner.leases.acquire(key, holder, recorder) as lease:
+            await lease.open()
+            self._runner.services.memory_cache.forget(key)
+            await self._store.delete(key)
+
+    async def fork(
+        self,
+        session_id: str = DEFAULT_SESSION_ID,
+        *,
+        turn: int | None = None,
+        new_session_id: str = "",
+        user_id: str = DEFAULT_USER_ID,
+    ) -> Session:
+        """Copy a session up to the end of a turn, by default the last one, to a new session.
+
+        The new session gets a random id unless one is given. A turn that still runs is copied as an
+        interrupted one.
+        """
+        session = await self._existing(user_id, session_id)
+        new_key = self._runner.session_key(
+            user_id, new_session_id or self._runner.services.ids.new()
+        )
+        after = await self._end_of_turn(session, session.turns if turn is None else turn)
+        return await self._store.fork(session.key, new_key, after=after)
+
+    async def rewind(
+        self,
+        session_id: str = DEFAULT_SESSION_ID,
+        *,
+        turn: int,
+        user_id: str = DEFAULT_USER_ID,
+    ) -> Session:
+        """Delete all turns of a session after a turn, so that it continues from there.
+
+        Turn 0 deletes all turns. State and files of the session become those at the end of the
+        turn. A run that waits for input in a deleted turn is canceled.
+        """
+        runner = self._runner
+        session = await self._existing(user_id, session_id)
+        await self._end_of_turn(session, turn)  # an invalid number changes nothing
+        if turn < session.turns:
+            await self._abandon(session)
+        holder, recorder = runner.services.ids.new(), EventRecorder(self._store)
+        async with runner.leases.acquire(session.key, holder, recorder) as lease:
+            session = await lease.open()
+            after = await self._end_of_turn(session, turn)
+            if turn == session.turns:
+                return session
+            runner.services.memory_cache.forget(session.key)
+            marker = Event(
+                kind=EventKind.REWOUND,
+                run_id=holder,
+                author=runner.agent.name,
+                at=runner.services.clock.now(),
+                request_id=holder,
+                trace_id=holder,
+                caller=f"user://{user_id}",
+                parts=text_part(f"rewound to turn {turn}"),
+                detail={"turn": turn, "after": after},
+            )
+            return await self._store.rewind(session.key, marker, after=after, holder=holder)
+
+    async def _existing(self, user_id: str, session_id: str) -> Session:
+        session = await self._store.read(self._runner.session_key(user_id, session_id))
+        if session is None:
+            known = [one.session_id for one in await self.list(user_id=user_id)]
+            raise InvalidInput(
+                f"user {user_id!r} has no session {session_id!r}; sessions: "
+                f"{', '.join(map(repr, known)) or 'none'}"
+            )
+        return session
+
+    async def _abandon(self, session: Session) -> None:
+        """Cancel a run that waits for input, together with the remote tasks that it waits for."""
+        if session.status is RunStatus.INPUT_REQUIRED:
+            key = session.key
+            await self._runner.abandon(user_id=key.user_id, session_id=key.session_id)
+
+    async def _end_of_turn(self, session: Session, turn: int) -> int:
+        """Return the number of the last event before the next turn."""
+        is_number = isinstance(turn, int) and not isinstance(turn, bool)
+        if not is_number or not 0 <= turn <= session.turns:
+            raise InvalidInput(
+                f"turn must be a number from 0 to {session.turns}, the turns of session "
+                f"{session.session_id!r}, got {turn!r}"
+            )
+        messages = await self._store.events(session.key, kinds=(EventKind.MESSAGE,))
+        following = (event for event in messages if event.detail.get("turn") == turn + 1)
+        first = next(following, None)
+        return session.seq if first is None else first.seq - 1

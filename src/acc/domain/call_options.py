@@ -1,0 +1,166 @@
+"""Clear errors for calls with unknown, misplaced or missing options."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from functools import lru_cache, wraps
+from typing import NamedTuple, NoReturn, ParamSpec, TypeVar
+
+from acc.domain.errors import InvalidInput
+
+P = ParamSpec("P")
+T = TypeVar("T")
+_MIN_SIMILARITY = 0.6
+#: Calls that were checked already: the target, the number of arguments and the names of options.
+_valid_shapes: set[tuple[object, ...]] = set()
+_MAX_SHAPES = 4_096
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def check_call(
+    target: Callable[..., object],
+    arguments: Sequence[object],
+    options: Mapping[str, object],
+    *,
+    name: str = "",
+    hints: Mapping[str, str] | None = None,
+    error: type[InvalidInput] = InvalidInput,
+) -> None:
+    """Raise an error if a class or method cannot be called like this; it names the fix.
+
+    `arguments` include the object of a method. A hint is the option that has the meaning of an
+    unknown one, such as `instruction`, or a sentence. `name` is what users call the target.
+    """
+    shape = (target, len(arguments), *options)
+    if shape in _valid_shapes:
+        return
+    signature = _signature(target)
+    if signature is None:
+        return
+    parameters, required, positional = signature
+    if (
+        len(arguments) <= len(positional)
+        and options.keys() <= parameters.keys()
+        and required <= {*options, *positional[: len(arguments)]}
+    ):
+        if len(_valid_shapes) < _MAX_SHAPES:
+            _valid_shapes.add(shape)
+        return
+    name = name or target.__name__
+    given = f"{name}(...)" if "name" not in options else f"{name}(name={options['name']!r}, ...)"
+    unknown = [option for option in options if option not in parameters]
+    if unknown:
+        known = [option for option in parameters if option[0] != "_" and option != "self"]
+        advice = [_advice(option, known, hints or {}) for option in unknown]
+        raise error(f"{given} has no option {'; '.join(advice)}")
+    if len(arguments) > len(positional):
+        first = next(option for option in parameters if option != "self")
+        raise error(
+            f"{name} got {arguments[len(positional)]!r} without a keyword: its options have names, "
+            f"as in {name}({first}=..., ...)"
+        )
+    missing = sorted(required - {*options, *positional[: len(arguments)]})
+    raise error(f"{given} needs {', '.join(f'{option}=...' for option in missing)}")
+
+
+def checked(
+    function: Callable[P, T], hints: Mapping[str, str], *, error: type[InvalidInput] = InvalidInput
+) -> Callable[P, T]:
+    """Return a function that raises an error for options that it does not have."""
+
+    @wraps(function)
+    def call(*arguments: P.args, **options: P.kwargs) -> T:
+        check_call(function, arguments, options, hints=hints, error=error)
+        return function(*arguments, **options)
+
+    return call
+
+
+class _Signature(NamedTuple):
+    """The parameters of a class or function, and the names of those that matter for a check."""
+
+    parameters: Mapping[str, inspect.Parameter]
+    required: frozenset[str]
+    positional: tuple[str, ...]
+
+
+@lru_cache(maxsize=512)
+def _signature(target: Callable[..., object]) -> _Signature | None:
+    """Return the signature, None if the target takes options that are not declared."""
+    # The constructor: a class may have a `__new__` that takes everything.
+    function = target.__init__ if isinstance(target, type) else target  # type: ignore[misc] # a class
+    parameters = dict(inspect.signature(function).parameters)
+    if isinstance(target, type):
+        del parameters[next(iter(parameters))]  # self
+    kinds = {parameter.kind for parameter in parameters.values()}
+    if kinds & {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}:
+        return None
+    required = (n for n, p in parameters.items() if p.default is inspect.Parameter.empty)
+    positional = tuple(n for n, p in parameters.items() if p.kind in _POSITIONAL)
+    return _Signature(parameters, frozenset(required), positional)
+
+
+def _advice(option: str, known: Sequence[str], hints: Mapping[str, str]) -> str:
+    hint = hints.get(option.lower(), "")
+    if hint and " " in hint:
+        return f"{option!r}: {hint}"
+    targets = [target for target in hint.split("|") if target in known]
+    targets = targets or get_close_matches(option.lower(), known, 1, cutoff=_MIN_SIMILARITY)
+    if targets:
+        return f"{option!r}: use {targets[0]}=..."
+    return f"{option!r}: choose from {', '.join(sorted(known))}"
+
+
+def explain_attributes(hints: Mapping[str, str]) -> Callable[[type[T]], type[T]]:
+    """Let a class explain attributes that it does not have.
+
+    A hint is an attribute that has the meaning of a missing one, or a sentence. Descriptors are
+    used because `__getattr__` would make every access to the class slower.
+    """
+
+    def decorate(cls: type[T]) -> type[T]:
+        for name, hint in hints.items():
+            if not hasattr(cls, name):
+                setattr(cls, name, _MissingAttribute(name, hint))
+        cls.__dir__ = _existing_attributes  # type: ignore[method-assign, assignment] # for completion
+        return cls
+
+    return decorate
+
+
+def _existing_attributes(owner: object) -> list[str]:
+    """Return the attributes of an object without those that only explain what to use."""
+    cls = type(owner)
+    return [
+        name
+        for name in object.__dir__(owner)
+        if not isinstance(inspect.getattr_static(cls, name, None), _MissingAttribute)
+    ]
+
+
+class _MissingAttribute:
+    """An attribute that does not exist; objects of the class may still define it."""
+
+    __slots__ = ("_advice", "_name")
+
+    def __init__(self, name: str, hint: str) -> None:
+        self._name = name
+        self._advice = hint if " " in hint else f"use .{hint}"
+
+    def __get__(self, _: object, owner: type[object]) -> NoReturn:
+        raise AttributeError(
+            f"{owner.__name__!r} object has no attribute {self._name!r}: {self._advice}"
+        )
+
+
+def accepts(function: Callable[..., object], count: int) -> bool:
+    """Return True if a function can be called with that many positional arguments."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # functions implemented in C may have no signature
+        return True
+    try:
+        signature.bind(*range(count))
+    except TypeError:
+        return False
+    return True

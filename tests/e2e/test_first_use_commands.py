@@ -1,0 +1,87 @@
+"""Mistakes in first commands: the error names the user's file and line, and the fix."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FILES = {
+    "fine.py": "from acc import Agent\nroot = Agent(name='a', model='embedded')\nnumber = 3\n"
+    "async def later():\n    return root\n",
+    "missing_package.py": "import os\nimport package_that_is_not_installed\n",
+    "wrong_name.py": "from acc import Agentt\n",
+    "wrong_option.py": "from acc import Agent\n\ndef make():\n"
+    "    return Agent(name='a', instructions='x')\n\nroot = make()\n",
+    "wrong_runner.py": "from acc import Agent, Runner\nroot = Agent(name='a')\n"
+    "Runner(root, store=3)\n",
+    "wrong_json.py": "import json\nroot = json.loads('{')\n",
+    "division.py": "x = 1\ny = x / 0\n",
+    "syntax.py": "x = 1\ndef f(:\n",
+    "exits.py": "import sys\nsys.exit(3)\n",
+}
+COMMANDS = {
+    "no attribute": ("run fine hi", "MODULE:AGENT"),
+    "file without attribute": ("run fine.py hi", "FILE.py:AGENT"),
+    "misspelled attribute": ("run fine:rot hi", "did you mean fine:root?"),
+    "misspelled module": ("run fin:root hi", "no module 'fin'.*write fin.py:NAME"),
+    "missing file": ("run fin.py:root hi", "file fin.py does not exist"),
+    "no agent": ("run fine:number hi", "of type int; expected an agent.*agents in fine: root"),
+    "async factory": ("run fine:later hi", "is an async function"),
+    "missing package": (
+        "run missing_package:root hi",
+        r"No module named 'package_that_is_not_installed' \(.*missing_package.py, line 2\); "
+        "install",
+    ),
+    "misspelled import": (
+        "run wrong_name.py:root hi",
+        r"'Agentt' from 'acc'.*wrong_name.py, line 1",
+    ),
+    "misspelled option": (
+        "run wrong_option:root hi",
+        r"use instruction=.*wrong_option.py, line 4",
+    ),
+    "wrong store": ("run wrong_runner:root hi", r"got int \(.*wrong_runner.py, line 3"),
+    "error inside a library": ("run wrong_json:root hi", r"JSONDecodeError.*wrong_json.py, line 2"),
+    "error": ("run division:root hi", r"ZeroDivisionError.*division.py, line 2"),
+    "syntax": ("run syntax:root hi", r"SyntaxError.*syntax.py, line 2"),
+    "exit": ("run exits:root hi", r"exits.py, line 2.*if __name__"),
+    "no message": ("run fine:root", 'acc run MODULE:AGENT "text"'),
+    "unknown option": ("run fine:root hi --sesion s1", "--session"),
+    "URL as store": (
+        "run fine:root hi --store postgresql://user:s3cret@db/x",
+        "'postgresql' is not supported: use the path of a SQLite file",
+    ),
+    "folder that does not exist": ("run fine:root hi --store /missing/x.db", "create it first"),
+    "invalid JSON": ("call http://127.0.0.1:1 --data {amount:5}", "--data.*JSON"),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("first")
+    for name, text in FILES.items():
+        (path / name).write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("mistake", COMMANDS)
+def test_error_of_the_command_names_the_problem_and_the_fix(folder: Path, mistake: str) -> None:
+
+    arguments, expected = COMMANDS[mistake]
+    done = subprocess.run(  # noqa: S603 - our own command
+        [sys.executable, "-m", "acc", *arguments.split()],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "COLUMNS": "300"},
+        stdin=subprocess.DEVNULL,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode in (1, 2), done.stdout
+    assert "Traceback" not in done.stderr
+    assert "s3cret" not in done.stderr
+    assert re.search(expected, done.stderr + done.stdout, re.S), done.stderr + done.stdout
