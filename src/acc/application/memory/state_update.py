@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from acc.application.memory.passages import passage_id
 from acc.domain.ccs import LIMITS
+from acc.domain.language import terms
 from acc.domain.segmentation import Sentence
 from acc.domain.text import one_line
 from acc.domain.value_objects.ccs import StandingConstraint
@@ -18,6 +19,8 @@ _MIN_SCORE = 0.15
 _ONCE_TURNS = 6
 #: A change that is shorter than this is shown with the rule that it changes.
 _SELF_CONTAINED_LENGTH = 40
+_MIN_CORRECTION = 0.6
+_MIN_LINK_WITHOUT_WORDS = 0.8
 
 
 class StateUpdate:
@@ -72,7 +75,8 @@ class StateUpdate:
                 self.uncertain.append(f"which rule is withdrawn: {sentence.text}")
             case Act.CORRECT:
                 old = self._supersede(reading)
-                self.changes.append(f"corrected: {old or sentence.text}")
+                if old:
+                    self.changes.append(f"corrected: {old}")
         if note.score >= _MIN_SCORE:
             self.notes.append(note)
 
@@ -97,9 +101,9 @@ class StateUpdate:
 
     def _supersede(self, reading: Reading) -> str:
         """Remove the sentence that a reading refers to; return its text, empty if there is none."""
-        if not reading.target:
-            return ""
         text = self._texts.get(reading.target, "")
+        if not text or not _is_similar(reading, text):
+            return ""
         for rule in list(self.constraints):
             if rule.text == one_line(text):
                 if rule.set_by != self._signal.author:
@@ -115,6 +119,19 @@ class StateUpdate:
         if not reading.target.startswith(RULE_PREFIX):
             self.retired.append(reading.target)
         return text
+
+
+def _is_similar(reading: Reading, earlier: str) -> bool:
+    """Return True if a sentence is surely about an earlier one.
+
+    A fact that is hidden by mistake is lost, so a correction must share more words than a change.
+    """
+    new, old = terms(reading.text), terms(earlier)
+    shared = len(new & old)
+    if reading.act is Act.CORRECT:
+        is_sure = min(reading.confidence, reading.target_score) >= _MIN_CORRECTION
+        return is_sure and shared >= 1 and 3 * shared >= min(len(new), len(old))
+    return shared >= 1 or reading.target_score >= _MIN_LINK_WITHOUT_WORDS
 
 
 def by_importance(notes: Iterable[Note]) -> list[Note]:
