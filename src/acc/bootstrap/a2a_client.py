@@ -9,6 +9,7 @@ from acc.bootstrap.settings import allowed_hosts, resolve_token
 from acc.domain.value_objects.agent_card import CardReport
 from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.endpoint import DownloadLimits, RemoteEndpoint
+from acc.ports.outbound.remote_ports import IntentCallerPort
 
 if TYPE_CHECKING:
     from acc.adapters.a2a.client.client import A2AClient
@@ -29,6 +30,13 @@ def make_remote(endpoint: RemoteEndpoint, *, allow: Sequence[str] = ()) -> "A2AC
         token=resolve_token(endpoint.token),
         allow=(*allow, *allowed_hosts()),
     )
+
+
+def make_intent_caller(*, allow: Sequence[str] = ()) -> IntentCallerPort:
+    """Return the caller of intents; non-public addresses must be in `allow` or ACC_ALLOW."""
+    from acc.adapters.a2a.client.intents import HttpIntentCaller
+
+    return HttpIntentCaller(allow=(*allow, *allowed_hosts()), resolve_token=resolve_token)
 
 
 def make_receiver(

@@ -29,7 +29,7 @@ from acc.bootstrap.models import (
 )
 from acc.bootstrap.settings import model_cache
 from acc.domain.call_options import check_call
-from acc.domain.errors import InvalidInput
+from acc.domain.errors import FieldViolation, InvalidInput
 from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.endpoint import DownloadLimits, RemoteEndpoint
 from acc.domain.value_objects.run import RunConfig
@@ -200,8 +200,9 @@ def make_services(
         memory_cache=MemoryCache(max_entries=max_cached_memories),
         remote=remote_agents.get,
         fetch=remote_agents.download,
+        intents=LazyIntentCaller(tuple(allow)),
         mcp=LazyMcpConnections(allow),
-        schemas=_LazySchemaValidator(),
+        schemas=LazySchemaValidator(),
     )
     return services
 
@@ -215,7 +216,7 @@ def _check_pair(store: tuple[Any, ...]) -> tuple[SessionStorePort, ArtifactStore
     return store
 
 
-class _LazySchemaValidator:
+class LazySchemaValidator:
     """Imports the JSON schema library on first use."""
 
     def schema_error(self, schema: Mapping[str, Any], value: Any) -> str:
@@ -223,6 +224,36 @@ class _LazySchemaValidator:
         from acc.adapters.system.json_schema import JsonSchemaValidator
 
         return JsonSchemaValidator().schema_error(schema, value)
+
+    def violations(
+        self, schema: Mapping[str, Any], value: Any, *, is_trusted: bool = False
+    ) -> tuple[FieldViolation, ...]:
+        """Return the fields of a value that violate a schema, without their values."""
+        from acc.adapters.system.json_schema import JsonSchemaValidator
+
+        return JsonSchemaValidator().violations(schema, value, is_trusted=is_trusted)
+
+
+class LazyIntentCaller:
+    """Calls intents of other agents; the HTTP library is imported on first use."""
+
+    def __init__(self, allow: tuple[str, ...] = ()) -> None:
+        self._allow = allow
+
+    async def call(
+        self,
+        url: str,
+        payload: Mapping[str, Any],
+        *,
+        token: str = "",
+        timeout: float = 60.0,  # noqa: ASYNC109 - a limit of the request
+        allow: Sequence[str] = (),
+    ) -> Mapping[str, Any]:
+        """Return the outputs of an intent; failures are raised as subclasses of AccError."""
+        from acc.bootstrap.a2a_client import make_intent_caller
+
+        caller = make_intent_caller(allow=(*self._allow, *allow))
+        return await caller.call(url, payload, token=token, timeout=timeout)
 
 
 class _RemoteAgents:

@@ -9,6 +9,8 @@ AccError                     internal
 │   ├── InvalidTree          invalid_tree          an agent or agent tree that cannot run
 │   ├── StateNotStorable     state_not_storable    a state value that is not JSON data
 │   ├── StateMissing         state_missing         an instruction refers to a missing state key
+│   ├── InvalidInputs        invalid_inputs        inputs that violate the contract of an intent
+│   ├── VaguePacket          vague_packet          a delegation packet with missing parts
 │   └── AddressRefused       address_refused       a network address that must not be called
 ├── JudgeContractBroken      judge_contract_broken a judge scored other agents than requested
 ├── RunMismatch              run_mismatch          a run directory has a different configuration
@@ -24,7 +26,8 @@ AccError                     internal
 ├── OutputUnavailable        output_unavailable    a run has no output of the agent's type
 ├── ToolFailed               tool_failed           a tool failed more often than its bound
 ├── AgentFailed              agent_failed          the code of an agent raised an exception
-│   └── BranchFailed         branch_failed         every branch of a parallel agent failed
+│   ├── BranchFailed         branch_failed         every branch of a parallel agent failed
+│   └── InvalidOutputs       invalid_outputs       outputs that violate the contract of an intent
 ├── GraphStuck               graph_stuck           a join waits for an input that cannot arrive
 ├── NoRoute                  no_route              a router found no agent for the message
 ├── SessionBusy              session_busy          another run has the lease of the session
@@ -34,7 +37,8 @@ AccError                     internal
 ├── ReplayMismatch           replay_mismatch       an agent behaved differently during resume
 ├── NotFound                 not_found             it does not exist for this caller
 │   ├── TaskNotFound         task_not_found        no such task for this caller
-│   └── ContextNotFound      context_not_found     no such context for this caller
+│   ├── ContextNotFound      context_not_found     no such context for this caller
+│   └── UnknownIntent        unknown_intent        the agent has no such intent
 ├── InvalidTransition        move_forbidden        a task state change that is not allowed
 ├── TaskNotCancelable        task_not_cancelable   the task has already ended
 ├── UnsupportedOperation     unsupported_operation not supported by this agent or task
@@ -51,7 +55,8 @@ AccError                     internal
     └── RemoteRejected       remote_rejected       the remote agent rejected the task
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 from acc.domain.text import replace_surrogates
 
@@ -111,6 +116,62 @@ class InvalidGate(InvalidInput):
     """A gate expression that cannot be parsed."""
 
     code = "invalid_gate"
+
+
+class FieldViolation(NamedTuple):
+    """A field that violates a contract; `rule` is a JSON schema keyword such as `required`.
+
+    The description never contains the value of the field.
+    """
+
+    field: str
+    rule: str
+    description: str
+
+    def describe(self, place: str) -> str:
+        """Return a sentence about the field, in a place such as `inputs`."""
+        if self.rule == "required":
+            return f"Missing required field '{self.field}' in {place}."
+        end = "" if self.description.endswith("?") else "."
+        subject = f"Field '{self.field}' in {place}" if self.field else f"The {place}"
+        return f"{subject} {self.description}{end}"
+
+
+class InvalidInputs(InvalidInput):
+    """Inputs that violate the contract of an intent. Nothing was executed."""
+
+    code = "invalid_inputs"
+
+    def __init__(
+        self, intent: str, violations: Sequence[FieldViolation], *, place: str = "inputs"
+    ) -> None:
+        self.intent = intent
+        self.violations = tuple(violations)
+        self.place = place
+        super().__init__(" ".join(one.describe(place) for one in self.violations))
+
+
+class MissingInput(InvalidInputs, KeyError):
+    """An input field that the code of a node reads and the caller did not send.
+
+    It is a KeyError too, so that code that handles a missing key is not affected.
+    """
+
+    def __init__(self, intent: str, field: str) -> None:
+        super().__init__(intent, [FieldViolation(field, "required", "is required")])
+
+    def __str__(self) -> str:
+        return " ".join(one.describe(self.place) for one in self.violations)
+
+
+class VaguePacket(InvalidInput):
+    """A delegation packet that does not say what is delegated; `missing` lists its parts."""
+
+    code = "vague_packet"
+
+    def __init__(self, missing: Collection[str]) -> None:
+        self.missing = tuple(missing)
+        super().__init__(f"The delegation packet is vague: {'; '.join(self.missing)}.")
 
 
 class JudgeContractBroken(AccError):
@@ -325,6 +386,18 @@ class BranchFailed(AgentFailed):
     code = "branch_failed"
 
 
+class InvalidOutputs(AgentFailed):
+    """Outputs that violate the contract of an intent."""
+
+    code = "invalid_outputs"
+
+    def __init__(self, agent: str, intent: str, violations: Sequence[FieldViolation]) -> None:
+        self.intent = intent
+        self.violations = tuple(violations)
+        sentences = " ".join(one.describe("outputs") for one in self.violations)
+        super().__init__(agent, f"it violated the contract of intent {intent!r}: {sentences}")
+
+
 class GraphStuck(AccError):
     """A join of a graph that waits for an input that cannot arrive."""
 
@@ -391,6 +464,17 @@ class ContextNotFound(NotFound):
     def __init__(self, context_id: str) -> None:
         super().__init__(f"context {context_id!r} not found; omit it to start a new one")
         self.context_id = context_id
+
+
+class UnknownIntent(NotFound):
+    """An intent that the agent does not have."""
+
+    code = "unknown_intent"
+
+    def __init__(self, intent: str, known: Collection[str]) -> None:
+        names = ", ".join(sorted(known)) or "none"
+        super().__init__(f"Unknown intent {intent[:100]!r}; this agent has: {names}")
+        self.intent = intent
 
 
 class InvalidTransition(AccError):

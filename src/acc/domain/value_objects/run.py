@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from acc.domain.call_options import check_call
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.base import JsonData, Value, set_field
+from acc.domain.value_objects.contract import INTENTS_EXTENSION
 
 Stub = str | Callable[[Any], str | Awaitable[str]]
 
@@ -107,6 +108,13 @@ class CallContext(Value, frozen=True, kw_only=True):
             ) from None
         if self.permissions is not None and not isinstance(self.permissions, frozenset):
             set_field(self, "permissions", _names("permissions", self.permissions))
+
+    @property
+    def claims(self) -> Mapping[str, Any]:
+        """Return the context that the sender of the request claims, such as `user_id`."""
+        entry = self.metadata.get(INTENTS_EXTENSION)
+        context = entry.get("context") if isinstance(entry, Mapping) else None
+        return context if isinstance(context, Mapping) else {}
 
     def allows(self, permission: str) -> bool:
         """Return True if a permission is granted; None grants all of them."""
