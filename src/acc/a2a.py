@@ -33,6 +33,7 @@ from acc.application.a2a.card_builder import PROTOCOL_VERSIONS
 from acc.application.a2a.requests import ServerLimits
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.callbacks import Plugin
+from acc.application.contracts.node_agents import TreeNode
 from acc.application.runtime.type_variables import AnyDepsT
 from acc.bootstrap.a2a import ServeOptions, card_signer, make_server
 from acc.bootstrap.a2a_client import make_receiver, receive_notifications
@@ -68,7 +69,7 @@ __all__ = [
 
 
 def create_app(
-    agent: BaseAgent[AnyDepsT],
+    agent: BaseAgent[AnyDepsT] | TreeNode,
     *,
     public_url: str = "http://127.0.0.1:8000",
     store: str | Path = "memory",
@@ -93,7 +94,7 @@ def create_app(
     An application that mounts it must run its `lifespan`.
 
     Args:
-        agent: The root agent.
+        agent: The root agent, or a node with a contract.
         public_url: The URL under which clients reach the application; the card contains it.
         store: "memory", or the path of a SQLite file.
         verifier: Verifies bearer tokens; without it, every caller is anonymous.

@@ -16,6 +16,7 @@ from acc.application.a2a.webhook_retries import PushDelivery
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.callbacks import Plugin
 from acc.application.agents.dependencies import check_deps, required_deps
+from acc.application.contracts.node_agents import TreeNode
 from acc.application.use_cases.diagnose_server import DiagnoseServerUseCase
 from acc.application.use_cases.serve_a2a import ServeA2AUseCase
 from acc.bootstrap.agents import Runner, check_models, make_services, make_stores
@@ -66,15 +67,17 @@ class ServeOptions:
     plugins: Sequence[Plugin] = ()
 
 
-def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2AServer":
+def make_server(agent: BaseAgent | TreeNode, options: ServeOptions | None = None) -> "A2AServer":
     """Return an ASGI application that serves an agent over A2A."""
     from acc.adapters.a2a.server.app import A2AServer
     from acc.adapters.a2a.server.dispatch import RPC_WIRES, StaticDocuments
+    from acc.adapters.a2a.server.intents import write_contracts
     from acc.adapters.a2a.server.openapi import openapi_document
     from acc.adapters.a2a.server.webhook_request import WebhookSender
     from acc.adapters.a2a.wire.card_codec import write_public_card
     from acc.adapters.http.client import check_url, guarded_client
 
+    agent = agent.as_agent() if isinstance(agent, TreeNode) else agent
     options = options or ServeOptions()
     requires_auth = options.verifier is not None
     check_models(agent)
@@ -106,6 +109,7 @@ def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2ASe
         can_push=options.push,
         input_modes=input_modes(agent, services),
         protocol_versions=options.protocol_versions,
+        contracts=serve.intents.contracts,
     )
     sign_card = options.sign_card or (lambda card: card)
     extended_card = sign_card(replace(card, skills=extended_skills(agent, card)))
@@ -129,6 +133,7 @@ def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2ASe
             card=write_public_card(sign_card(card)),
             extended_card=extended_card if requires_auth else None,
             openapi=openapi_document(card),
+            contracts=write_contracts(card.name, card.version, serve.intents.contracts),
             last_modified=formatdate(services.clock.now(), usegmt=True).encode(),
             keys=json.dumps(options.public_keys).encode() if options.public_keys else b"",
             extensions=tuple(extension.uri for extension in card.extensions),

@@ -42,7 +42,8 @@ AccError                     internal
 ├── InvalidTransition        move_forbidden        a task state change that is not allowed
 ├── TaskNotCancelable        task_not_cancelable   the task has already ended
 ├── UnsupportedOperation     unsupported_operation not supported by this agent or task
-│   └── PushNotSupported     push_not_supported    the agent sends no push notifications
+│   ├── PushNotSupported     push_not_supported    the agent sends no push notifications
+│   └── IntentNotCompleted   intent_not_completed  the task of an intent waits for input or ended
 ├── ContentTypeNotSupported  content_type_not_supported  the agent supports no requested media type
 ├── ExtendedCardMissing      extended_card_missing the agent has no extended card
 ├── ExtensionRequired        extension_required    the client must declare an extension
@@ -504,6 +505,12 @@ class PushNotSupported(UnsupportedOperation):
     """An agent that sends no push notifications."""
 
     code = "push_not_supported"
+
+
+class IntentNotCompleted(UnsupportedOperation):
+    """An intent whose task waits for input, or was rejected or canceled."""
+
+    code = "intent_not_completed"
 
 
 class ContentTypeNotSupported(AccError):

@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 
 from acc.application.a2a.approvals import read_answers
 from acc.application.a2a.executor import TaskExecutor
+from acc.application.a2a.intent_admission import IntentAdmission
 from acc.application.a2a.projection import ProjectionOptions, input_required
 from acc.application.a2a.push_configs import PushConfigs
 from acc.application.a2a.requests import SendRequest, ServerLimits, own_task
@@ -25,6 +26,7 @@ from acc.domain.errors import (
 )
 from acc.domain.value_objects.approval import InputAnswer, InputRequest, RequestKind
 from acc.domain.value_objects.content import Part
+from acc.domain.value_objects.contract import INTENTS_EXTENSION
 from acc.domain.value_objects.principal import Owner, Principal
 from acc.domain.value_objects.task import (
     ACTIVE,
@@ -85,6 +87,7 @@ class MessageIntake:
         self._push_configs = push_configs
         self._limits = limits
         self._deduplicate = deduplicate
+        self.admission = IntentAdmission(runner)
         self._input_modes = input_modes(runner.agent, runner.services)
         self._output_modes = output_modes(runner.agent)
         # Agents without memory report no footprint; a footprint of 0 would be a measurement.
@@ -96,11 +99,14 @@ class MessageIntake:
         self, sender: Principal, request: SendRequest, *, streaming: bool
     ) -> SubmitResult:
         """Store a message and start its run; `streaming` requests the answer in chunks."""
-        message = request.message
         if not self._executor.is_open:
             raise LimitExceeded(_STOPPING if self._executor.was_opened else _NOT_STARTED)
-        validate_message(message, self._limits, self._input_modes)
-        as_data = wants_json_answer(request.accepted_output_modes, self._output_modes)
+        is_active = INTENTS_EXTENSION in (*request.extensions, *request.message.extensions)
+        message, contract = self.admission.admit(sender, request.message, is_active=is_active)
+        modes = self._input_modes if contract is None else (*self._input_modes, JSON)
+        validate_message(message, self._limits, modes)
+        modes = self._output_modes if contract is None else (JSON, *self._output_modes)
+        as_data = wants_json_answer(request.accepted_output_modes, modes)
         push = None if request.push is None else await self._push_configs.validate(request.push)
         options = ProjectionOptions(
             deltas=streaming,

@@ -18,11 +18,13 @@ from acc.application.contracts.schemas import (
     with_defaults,
 )
 from acc.application.runtime.context import RunContext
+from acc.application.runtime.state import State
 from acc.domain.errors import (
     FieldViolation,
     InvalidInputs,
     InvalidOutputs,
     InvalidTree,
+    StateNotStorable,
     UnknownIntent,
 )
 from acc.domain.value_objects.base import replace
@@ -230,11 +232,17 @@ def check_memory(memory: Mapping[str, Any], contract: IntentContract) -> None:
     if len(memory) > MAX_MEMORY_KEYS:
         text = f"must have at most {MAX_MEMORY_KEYS} keys"
         violations.append(FieldViolation("", "maxProperties", text))
+    scratch = State({})
     for key in list(memory)[:MAX_MEMORY_KEYS]:
         if not isinstance(key, str) or key.startswith(_RESERVED_KEYS) or not key.isprintable():
             violations.append(FieldViolation(str(key)[:100], "reserved", "is a reserved key"))
         elif not any(pattern == "*" or fnmatchcase(key, pattern) for pattern in contract.reads):
             violations.append(FieldViolation(key[:100], "unknown", "is not read by this intent"))
+        else:
+            try:
+                scratch[key] = memory[key]
+            except StateNotStorable:
+                violations.append(FieldViolation(key[:100], "type", "cannot be stored as state"))
     if violations:
         raise InvalidInputs(contract.name, violations, place="memory")
 

@@ -1,11 +1,13 @@
 """Serve agents over A2A: send, stream, get, list, cancel, subscribe, push configurations."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
+from typing import Any
 
 from acc.application.a2a.executor import TaskExecutor
 from acc.application.a2a.intake import MessageIntake
+from acc.application.a2a.intent_admission import outputs_of_task
 from acc.application.a2a.maintenance import TaskMaintenance
 from acc.application.a2a.push_configs import CheckUrl, PushConfigs
 from acc.application.a2a.requests import (
@@ -20,14 +22,19 @@ from acc.application.a2a.requests import (
 )
 from acc.application.a2a.subscriptions import Subscriptions, TaskBroker, TaskStream
 from acc.application.a2a.webhook_retries import PushDelivery
+from acc.application.contracts.intents import Intents
+from acc.application.contracts.payloads import IntentPayload
 from acc.application.runtime.runner import SessionRunner
 from acc.domain.errors import (
+    IntentNotCompleted,
     InvalidTransition,
     TaskNotCancelable,
     Unauthenticated,
     UnsupportedOperation,
 )
 from acc.domain.value_objects.base import replace
+from acc.domain.value_objects.content import text_of
+from acc.domain.value_objects.contract import INTENTS_EXTENSION
 from acc.domain.value_objects.principal import Principal
 from acc.domain.value_objects.task import (
     ACTIVE,
@@ -193,6 +200,38 @@ class ServeA2AUseCase:
         finally:
             stream.close()
         return await self._tasks.read(task.id) or task
+
+    # Intents
+
+    @property
+    def intents(self) -> Intents:
+        """Return the intents of the agent."""
+        return self._intake.admission.intents
+
+    async def call_intent(
+        self, principal: Principal, payload: IntentPayload, *, tenant: str = ""
+    ) -> Mapping[str, Any]:
+        """Execute an intent as a task and return its outputs.
+
+        UnknownIntent, InvalidInputs and PermissionDenied are raised before a task is stored. The
+        error of the run is raised afterwards.
+        """
+        contract = self.intents.contract(payload.intent)
+        caller = principal.within(tenant)
+        message = self._intake.admission.message(payload, self.runner.services.ids.new())
+        request = SendRequest(message=message, extensions=(INTENTS_EXTENSION,))
+        task = (await self._intake.submit(caller, request, streaming=False)).task
+        run = self._executor.find(task.id)
+        task = await self._wait(task)
+        if run is not None and run.error is not None:
+            raise run.error
+        if task.state is TaskState.COMPLETED:
+            return outputs_of_task(task, contract)
+        text = "" if task.status.message is None else text_of(task.status.message.parts)
+        reason = f": {text}" if text else ""
+        raise IntentNotCompleted(
+            f"the task {task.id} of intent {payload.intent!r} is {task.state.value}{reason}"
+        )
 
     # Tasks
 

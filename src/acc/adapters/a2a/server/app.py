@@ -28,6 +28,8 @@ _ROOT_PATHS = ("", "/")
 _CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 _KEYS_PATH = "/.well-known/jwks.json"
 _OPENAPI_PATH = "/openapi.json"
+_CONTRACTS_PATH = "/contracts"
+_RUN_PATH = "/run"
 _HEALTH_PATH = "/health"
 #: The extended card of versions before 0.3.
 _LEGACY_EXTENDED_CARD_PATH = "/agent/authenticatedExtendedCard"
@@ -93,6 +95,8 @@ class A2AServer:
             return
         if is_rpc:
             await self._dispatcher.handle_rpc(request, send)
+        elif request.path == _RUN_PATH and self.serve.intents.names:
+            await self._dispatcher.handle_run(request, send)
         else:
             await self._dispatcher.handle_rest(request, send)
 
@@ -106,6 +110,8 @@ class A2AServer:
             await _send_cacheable(request, send, documents.card, last_modified)
         elif path == _OPENAPI_PATH:
             await _send_cacheable(request, send, documents.openapi)
+        elif path == _CONTRACTS_PATH:
+            await _send_cacheable(request, send, documents.contracts)
         elif path == _KEYS_PATH and documents.keys:
             await _send_cacheable(request, send, documents.keys)
         elif path == _HEALTH_PATH:

@@ -1,6 +1,7 @@
 """Dispatch JSON-RPC and HTTP+JSON requests: authenticate, negotiate, perform, respond."""
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -16,6 +17,7 @@ from acc.adapters.a2a.server.asgi import (
     send_events,
     send_response,
 )
+from acc.adapters.a2a.server.intents import call_intent, call_rpc_intent, encode_run_error
 from acc.adapters.a2a.wire.errors import (
     HttpError,
     UnknownMethod,
@@ -44,6 +46,8 @@ from acc.domain.errors import (
     VersionNotSupported,
 )
 from acc.domain.value_objects.agent_card import AgentCard
+from acc.domain.value_objects.base import replace
+from acc.domain.value_objects.contract import INTENTS_EXTENSION
 from acc.domain.value_objects.principal import ANONYMOUS, Principal
 from acc.ports.outbound.auth_ports import TokenVerifierPort
 
@@ -55,15 +59,17 @@ _RETRY_AFTER_SECONDS = b"5"
 #: JSON-RPC errors that also set the HTTP status, for proxies.
 _RPC_HTTP_STATUSES = frozenset({401, 403, 429})
 _STREAMING = frozenset({Operation.STREAM, Operation.SUBSCRIBE})
+_SENDING = frozenset({Operation.SEND, Operation.STREAM})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaticDocuments:
-    """The documents of a server: cards, OpenAPI document, signing keys, extensions."""
+    """The documents of a server: cards, OpenAPI document, contracts, keys, extensions."""
 
     card: bytes
     extended_card: AgentCard | None
     openapi: bytes
+    contracts: bytes
     last_modified: bytes
     keys: bytes = b""
     extensions: Collection[str] = ()
@@ -100,9 +106,15 @@ class RequestDispatcher:
             principal = await self.authenticate(request)
             request.check_json()
             body = await request.body()
-            self._check_version(version)  # after the body, so that the response has the request id
+            if version not in self._protocol_versions:
+                # After the body, so that the response has the request id.
+                self._check_intent_or_version(body, version)
             call = decode_rpc_request(body)
             request_id = call.id
+            if call.method not in wire.methods and call.method in self._serve.intents:
+                outputs = await call_rpc_intent(self._serve, principal, call)
+                await send_response(send, 200, rpc_result_prefix(call.id) + outputs + b"}", JSON)
+                return
             headers = self._negotiate_extensions(request)
             operation = _find_operation(call.method, wire)
             params = wire.read_request(operation, call.params)
@@ -120,6 +132,21 @@ class RequestDispatcher:
             )
         else:
             await send_response(send, 200, prefix + result + b"}", JSON, headers)
+
+    async def handle_run(self, request: HttpRequest, send: Send) -> None:
+        """Respond to a request that calls an intent at `/run`."""
+        try:
+            request.check_method("POST")
+            principal = await self.authenticate(request)
+            request.check_json()
+            body = await call_intent(self._serve, principal, await request.body())
+        except Exception as error:  # noqa: BLE001 - process boundary
+            log_internal_error(error)
+            status, body = encode_run_error(error)
+            headers = error.headers if isinstance(error, HttpError) else _error_headers(status)
+            await send_response(send, status, body, JSON, headers)
+            return
+        await send_response(send, 200, body, JSON)
 
     async def handle_rest(self, request: HttpRequest, send: Send) -> None:
         """Respond to an HTTP+JSON request."""
@@ -170,6 +197,13 @@ class RequestDispatcher:
         principal.within(tenant)
         return card
 
+    def _check_intent_or_version(self, body: bytes, version: str) -> None:
+        """Raise VersionNotSupported, unless the method is an intent: those have no version."""
+        with suppress(AccError):
+            if decode_rpc_request(body).method in self._serve.intents:
+                return
+        self._check_version(version)
+
     def _check_version(self, version: str) -> None:
         if version not in self._protocol_versions:
             supported = " or ".join(self._protocol_versions)
@@ -183,8 +217,7 @@ class RequestDispatcher:
         headers = request.headers
         if b"a2a-extensions" not in headers and b"x-a2a-extensions" not in headers and not required:
             return []
-        value = request.header(b"a2a-extensions") or request.header(b"x-a2a-extensions")
-        requested = {uri.strip() for uri in value.split(",")}
+        requested = set(_requested_extensions(request))
         for uri in required:
             if uri not in requested:
                 raise ExtensionRequired(
@@ -205,6 +238,8 @@ class RequestDispatcher:
         serve = self._serve
         if params.tenant:
             check_tenant(params.tenant)
+        if operation in _SENDING and INTENTS_EXTENSION in params.message.metadata:
+            params = replace(params, extensions=_requested_extensions(request))
         match operation:
             case Operation.SEND:
                 return wire.write_send_result(await serve.send(principal, params))
@@ -239,6 +274,12 @@ class RequestDispatcher:
 
 
 # Versions and errors
+
+
+def _requested_extensions(request: HttpRequest) -> tuple[str, ...]:
+    """Return the extensions that the client activates."""
+    value = request.header(b"a2a-extensions") or request.header(b"x-a2a-extensions")
+    return tuple(uri.strip() for uri in value.split(","))
 
 
 def requested_version(request: HttpRequest) -> str:

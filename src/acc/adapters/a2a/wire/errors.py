@@ -74,6 +74,9 @@ WIRE_ERRORS: Mapping[type[AccError], WireError] = {
     UnknownMethod: WireError(-32601, 404, "NOT_FOUND", "METHOD_NOT_FOUND", "MethodNotFoundError"),
     errors.InvalidInput: _INVALID,
     errors.ContextNotFound: _INVALID,
+    errors.UnknownIntent: WireError(
+        -32601, 404, "NOT_FOUND", "METHOD_NOT_FOUND", "MethodNotFoundError"
+    ),
     errors.NotFound: WireError(-32001, 404, "NOT_FOUND", "TASK_NOT_FOUND", "TaskNotFoundError"),
     errors.TaskNotCancelable: _precondition(
         -32002, "TASK_NOT_CANCELABLE", "TaskNotCancelableError"
@@ -191,7 +194,13 @@ def _error_details(error: BaseException) -> list[dict[str, Any]]:
     details = [info]
     if isinstance(error, errors.TaskNotFound):
         info["metadata"] = {"taskId": _truncate(error.task_id, _MAX_ID_LENGTH)}
-    if field := _field_of(error):
+    if isinstance(error, errors.InvalidInputs):
+        violations = [
+            {"field": f"{error.place}.{one.field}".rstrip("."), "description": one.description}
+            for one in error.violations
+        ]
+        details.append({"@type": _BAD_REQUEST, "fieldViolations": violations})
+    elif field := _field_of(error):
         violation = {"field": field["field"], "description": field["text"]}
         details.append({"@type": _BAD_REQUEST, "fieldViolations": [violation]})
     return details
