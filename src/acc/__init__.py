@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from acc.application.agents.graph import Edge as Edge, GraphAgent as GraphAgent
     from acc.application.agents.llm import Agent as Agent, LlmAgent as LlmAgent
     from acc.application.agents.output import PartialOutput as PartialOutput
-    from acc.application.agents.remote import RemoteAgent as RemoteAgent
     from acc.application.agents.router import RouterAgent as RouterAgent
     from acc.application.agents.workflow import (
         LoopAgent as LoopAgent,
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from acc.application.use_cases.live_multi_agent_evaluation import (
         LiveMultiAgentEvaluationUseCase as LiveMultiAgentEvaluationUseCase,
     )
+    from acc.bootstrap.a2a_client import RemoteAgent as RemoteAgent
     from acc.bootstrap.agents import Runner as Runner
     from acc.bootstrap.evaluation import make_agent as make_agent
     from acc.bootstrap.memory import acc_memory as acc_memory, make_memory as make_memory
@@ -123,7 +123,6 @@ _PUBLIC_NAMES = {
     "acc.application.agents.graph": ("Edge", "GraphAgent"),
     "acc.application.agents.llm": ("Agent", "LlmAgent"),
     "acc.application.agents.output": ("PartialOutput",),
-    "acc.application.agents.remote": ("RemoteAgent",),
     "acc.application.agents.router": ("RouterAgent",),
     "acc.application.agents.workflow": ("LoopAgent", "ParallelAgent", "SequentialAgent"),
     "acc.application.memory.acc": ("AccMemory",),
@@ -136,6 +135,7 @@ _PUBLIC_NAMES = {
     "acc.application.tools.tool": ("AgentTool", "BaseTool", "ToolContext"),
     "acc.application.tools.toolset": ("Toolset",),
     "acc.application.use_cases.live_multi_agent_evaluation": ("LiveMultiAgentEvaluationUseCase",),
+    "acc.bootstrap.a2a_client": ("RemoteAgent",),
     "acc.bootstrap.agents": ("Runner",),
     "acc.bootstrap.evaluation": ("make_agent",),
     "acc.bootstrap.memory": ("acc_memory", "make_memory"),

@@ -9,7 +9,7 @@ from acc.bootstrap.contracts import (
     run_agent,
     run_agent_async,
 )
-from acc.domain.errors import FieldViolation, InvalidInputs, InvalidOutputs, UnknownIntent
+from acc.domain.contract_errors import FieldViolation, InvalidInputs, InvalidOutputs, UnknownIntent
 from acc.domain.value_objects.contract import INTENTS_EXTENSION, IntentContract
 
 __all__ = [

@@ -27,9 +27,10 @@ from acc.bootstrap.models import (
     check_model_ready,
     make_model,
 )
+from acc.bootstrap.schemas import LazySchemaValidator
 from acc.bootstrap.settings import model_cache
 from acc.domain.call_options import check_call
-from acc.domain.errors import FieldViolation, InvalidInput
+from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.endpoint import DownloadLimits, RemoteEndpoint
 from acc.domain.value_objects.run import RunConfig
@@ -214,24 +215,6 @@ def _check_pair(store: tuple[Any, ...]) -> tuple[SessionStorePort, ArtifactStore
             "SessionStorePort and ArtifactStorePort"
         )
     return store
-
-
-class LazySchemaValidator:
-    """Imports the JSON schema library on first use."""
-
-    def schema_error(self, schema: Mapping[str, Any], value: Any) -> str:
-        """Return what is invalid in a value, or an empty string if it is valid."""
-        from acc.adapters.system.json_schema import JsonSchemaValidator
-
-        return JsonSchemaValidator().schema_error(schema, value)
-
-    def violations(
-        self, schema: Mapping[str, Any], value: Any, *, is_trusted: bool = False
-    ) -> tuple[FieldViolation, ...]:
-        """Return the fields of a value that violate a schema, without their values."""
-        from acc.adapters.system.json_schema import JsonSchemaValidator
-
-        return JsonSchemaValidator().violations(schema, value, is_trusted=is_trusted)
 
 
 class LazyIntentCaller:

@@ -3,15 +3,29 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, overload
+from pathlib import Path
+from typing import Any, NamedTuple, overload
+
+import msgspec
 
 from acc.application.agents.base import BaseAgent
+from acc.application.contracts.intents import Intents
 from acc.application.contracts.node_agents import TreeNode
 from acc.application.contracts.nodes import NodeServices, function_node
 from acc.application.contracts.payloads import run_payload
+from acc.application.contracts.remote_intents import (
+    call_remote_intent,
+    contracts_on_card,
+    parse_inputs,
+)
 from acc.application.runtime.background_loop import run_in_background
 from acc.application.runtime.runner import SessionRunner
-from acc.bootstrap.agents import LazyIntentCaller, LazySchemaValidator, Runner
+from acc.bootstrap.a2a_client import make_remote, new_id
+from acc.bootstrap.agents import LazyIntentCaller, Runner, load_agent
+from acc.bootstrap.schemas import LazySchemaValidator
+from acc.domain.errors import InvalidInput
+from acc.domain.value_objects.contract import IntentContract, contract_from_json
+from acc.domain.value_objects.endpoint import RemoteEndpoint, loopback_allow_entries
 
 _SERVICES = NodeServices(schemas=LazySchemaValidator(), caller=LazyIntentCaller())
 _MAX_RUNNERS = 64
@@ -139,3 +153,58 @@ def _runner(
 ) -> SessionRunner:
     """Return the runner of an agent; connections of its models belong to one event loop."""
     return Runner(agent.as_agent() if isinstance(agent, TreeNode) else agent)
+
+
+class ContractSet(NamedTuple):
+    """The contracts of one agent."""
+
+    agent: str
+    contracts: tuple[IntentContract, ...]
+
+
+def load_contracts(source: str, *, token_env: str = "", allow: Sequence[str] = ()) -> ContractSet:
+    """Return the contracts of MODULE:AGENT, of the agent at a URL, or in a JSON file."""
+    if "://" in source:
+        return asyncio.run(_fetch_contracts(source, token_env=token_env, allow=allow))
+    if source.endswith(".json"):
+        return _read_contracts(Path(source))
+    agent = load_agent(source)
+    return ContractSet(agent.name, Intents(agent).contracts)
+
+
+async def _fetch_contracts(url: str, *, token_env: str, allow: Sequence[str]) -> ContractSet:
+    endpoint = RemoteEndpoint(
+        url=url,
+        token=f"env:{token_env}" if token_env else "",
+        allow=(*allow, *loopback_allow_entries(url)),
+    )
+    card = await make_remote(endpoint).card()
+    return ContractSet(card.name, tuple(contracts_on_card(card).values()))
+
+
+def _read_contracts(file: Path) -> ContractSet:
+    try:
+        data = msgspec.json.decode(file.read_bytes())
+        listed = data["contracts"]
+        return ContractSet(str(data["agent"]), tuple(map(contract_from_json, listed)))
+    except OSError as error:
+        raise InvalidInput(f"{file} cannot be read: {error.strerror}") from None
+    except (msgspec.DecodeError, KeyError, TypeError, InvalidInput) as error:
+        raise InvalidInput(
+            f"{file} is not a file of `acc contracts show`: {error or 'unexpected content'}"
+        ) from None
+
+
+async def call_remote(
+    endpoint: RemoteEndpoint, intent: str, pairs: Sequence[str], inputs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Call an intent of a remote agent with inputs of the form `name=value` and as data."""
+    remote = make_remote(endpoint)
+    contract = contracts_on_card(await remote.card()).get(intent)
+    return await call_remote_intent(
+        remote,
+        intent,
+        {**inputs, **parse_inputs(pairs, contract)},
+        schemas=LazySchemaValidator(),
+        message_id=new_id(),
+    )

@@ -1,5 +1,7 @@
 """The exception hierarchy. `code` values are stable; message texts are not.
 
+The errors of contracts are in `contract_errors`.
+
 AccError                     internal
 ├── InvalidInput             invalid_input         invalid input; the message names the field
 │   ├── InvalidState         invalid_state         a CCS payload that does not match the schema
@@ -56,8 +58,7 @@ AccError                     internal
     └── RemoteRejected       remote_rejected       the remote agent rejected the task
 """
 
-from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from collections.abc import Collection
 
 from acc.domain.text import replace_surrogates
 
@@ -117,62 +118,6 @@ class InvalidGate(InvalidInput):
     """A gate expression that cannot be parsed."""
 
     code = "invalid_gate"
-
-
-class FieldViolation(NamedTuple):
-    """A field that violates a contract; `rule` is a JSON schema keyword such as `required`.
-
-    The description never contains the value of the field.
-    """
-
-    field: str
-    rule: str
-    description: str
-
-    def describe(self, place: str) -> str:
-        """Return a sentence about the field, in a place such as `inputs`."""
-        if self.rule == "required":
-            return f"Missing required field '{self.field}' in {place}."
-        end = "" if self.description.endswith("?") else "."
-        subject = f"Field '{self.field}' in {place}" if self.field else f"The {place}"
-        return f"{subject} {self.description}{end}"
-
-
-class InvalidInputs(InvalidInput):
-    """Inputs that violate the contract of an intent. Nothing was executed."""
-
-    code = "invalid_inputs"
-
-    def __init__(
-        self, intent: str, violations: Sequence[FieldViolation], *, place: str = "inputs"
-    ) -> None:
-        self.intent = intent
-        self.violations = tuple(violations)
-        self.place = place
-        super().__init__(" ".join(one.describe(place) for one in self.violations))
-
-
-class MissingInput(InvalidInputs, KeyError):
-    """An input field that the code of a node reads and the caller did not send.
-
-    It is a KeyError too, so that code that handles a missing key is not affected.
-    """
-
-    def __init__(self, intent: str, field: str) -> None:
-        super().__init__(intent, [FieldViolation(field, "required", "is required")])
-
-    def __str__(self) -> str:
-        return " ".join(one.describe(self.place) for one in self.violations)
-
-
-class VaguePacket(InvalidInput):
-    """A delegation packet that does not say what is delegated; `missing` lists its parts."""
-
-    code = "vague_packet"
-
-    def __init__(self, missing: Collection[str]) -> None:
-        self.missing = tuple(missing)
-        super().__init__(f"The delegation packet is vague: {'; '.join(self.missing)}.")
 
 
 class JudgeContractBroken(AccError):
@@ -387,18 +332,6 @@ class BranchFailed(AgentFailed):
     code = "branch_failed"
 
 
-class InvalidOutputs(AgentFailed):
-    """Outputs that violate the contract of an intent."""
-
-    code = "invalid_outputs"
-
-    def __init__(self, agent: str, intent: str, violations: Sequence[FieldViolation]) -> None:
-        self.intent = intent
-        self.violations = tuple(violations)
-        sentences = " ".join(one.describe("outputs") for one in self.violations)
-        super().__init__(agent, f"it violated the contract of intent {intent!r}: {sentences}")
-
-
 class GraphStuck(AccError):
     """A join of a graph that waits for an input that cannot arrive."""
 
@@ -467,17 +400,6 @@ class ContextNotFound(NotFound):
         self.context_id = context_id
 
 
-class UnknownIntent(NotFound):
-    """An intent that the agent does not have."""
-
-    code = "unknown_intent"
-
-    def __init__(self, intent: str, known: Collection[str]) -> None:
-        names = ", ".join(sorted(known)) or "none"
-        super().__init__(f"Unknown intent {intent[:100]!r}; this agent has: {names}")
-        self.intent = intent
-
-
 class InvalidTransition(AccError):
     """A task update that the state machine does not allow."""
 
@@ -505,12 +427,6 @@ class PushNotSupported(UnsupportedOperation):
     """An agent that sends no push notifications."""
 
     code = "push_not_supported"
-
-
-class IntentNotCompleted(UnsupportedOperation):
-    """An intent whose task waits for input, or was rejected or canceled."""
-
-    code = "intent_not_completed"
 
 
 class ContentTypeNotSupported(AccError):

@@ -10,7 +10,7 @@ import pytest
 from agent_support import WHO, Does
 from seed_nodes import PublishLogNode, SummarizeTextNode, resolve_network_issue
 
-from acc import Agent, InvalidInput, InvalidTree, Part, RunContext, Runner
+from acc import Agent, InvalidInput, InvalidTree, Part, RunContext, Runner, approve
 from acc.contracts import (
     Field,
     IntentAgent,
@@ -341,8 +341,6 @@ def test_intents_of_a_tree_are_those_of_the_root_and_its_sub_agents() -> None:
 
 
 async def test_intent_that_pauses_is_resumed() -> None:
-    from acc import approve
-
     async def ask(ctx: RunContext) -> str:
         answer = await ctx.request_input("how many?")
         return f"{answer.value} x {ctx.parts[0].data['item']}"

@@ -18,9 +18,9 @@ from seed_nodes import (
     resolve_network_issue,
 )
 
-from acc import Agent, LoopAgent, RunConfig, Runner, SequentialAgent
+from acc import Agent, LoopAgent, Part, RunConfig, Runner, SequentialAgent, approve
 from acc.application.contracts.nodes import NodeServices
-from acc.bootstrap.agents import LazySchemaValidator
+from acc.bootstrap.schemas import LazySchemaValidator
 from acc.contracts import (
     Field,
     FunctionNode,
@@ -137,8 +137,6 @@ async def test_section_4_2_router_in_a_run_names_itself_as_the_caller() -> None:
     agent = Router().as_agent(name="router")
     runner = Runner(agent)
     runner.services.intents = caller
-    from acc import Part
-
     parts = [Part(data={"doc_type": "legal", "text": "x"})]
     assert (await runner.run(**WHO, message=parts)).text == '{"summary":"ok"}'
     sent = caller.calls[0][1]["context"]
@@ -274,8 +272,6 @@ async def test_node_as_a_tool_is_validated_and_called() -> None:
 
 
 async def test_completed_node_is_not_repeated_when_a_run_is_resumed() -> None:
-    from acc import approve
-
     executed: list[str] = []
 
     @intent

@@ -11,7 +11,8 @@ import msgspec
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-from acc.domain.errors import FieldViolation, InvalidInput
+from acc.domain.contract_errors import FieldViolation
+from acc.domain.errors import InvalidInput
 
 MAX_ERROR_LENGTH = 500
 MAX_VALUE_ERROR_LENGTH = 200

@@ -13,7 +13,8 @@ from acc.application.contracts.intents import (
 )
 from acc.application.contracts.payloads import IntentPayload
 from acc.application.runtime.runner import SessionRunner
-from acc.domain.errors import FieldViolation, InvalidInputs, PermissionDenied
+from acc.domain.contract_errors import FieldViolation, InvalidInputs
+from acc.domain.errors import PermissionDenied
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import Part, text_of
 from acc.domain.value_objects.contract import INTENTS_EXTENSION, IntentContract

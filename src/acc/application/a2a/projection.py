@@ -8,14 +8,8 @@ import msgspec
 
 from acc.application.agents.output import strip_code_fence
 from acc.application.runtime.result import RunResult
-from acc.domain.errors import (
-    AccError,
-    BudgetExceeded,
-    InvalidInput,
-    InvalidInputs,
-    InvalidOutputs,
-    NoRoute,
-)
+from acc.domain.contract_errors import InvalidInputs, InvalidOutputs
+from acc.domain.errors import AccError, BudgetExceeded, InvalidInput, NoRoute
 from acc.domain.value_objects.approval import InputRequest, RequestKind
 from acc.domain.value_objects.base import Value
 from acc.domain.value_objects.content import Part, Usage, text_part

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 
 from acc.application.runtime.context import RunContext
-from acc.domain.errors import FieldViolation, InvalidInputs, PermissionDenied
+from acc.domain.contract_errors import FieldViolation, InvalidInputs
+from acc.domain.errors import PermissionDenied
 from acc.domain.value_objects.contract import is_same_caller
 from acc.domain.value_objects.principal import Principal
 
@@ -90,6 +91,7 @@ def outgoing_context(ctx: RunContext, *, has_credentials: bool) -> dict[str, Any
         context["caller"] = f"agent://{ctx.run.request.root.name}"
     if ctx.identity and "user_id" in call.claims:
         context["user_id"] = call.claims["user_id"]
+    context = {name: text for name, text in context.items() if _is_text(text)}
     if call.permissions is not None:
         context["permissions"] = sorted(call.permissions)
     return context

@@ -19,14 +19,8 @@ from acc.application.contracts.schemas import (
 )
 from acc.application.runtime.context import RunContext
 from acc.application.runtime.state import State
-from acc.domain.errors import (
-    FieldViolation,
-    InvalidInputs,
-    InvalidOutputs,
-    InvalidTree,
-    StateNotStorable,
-    UnknownIntent,
-)
+from acc.domain.contract_errors import FieldViolation, InvalidInputs, InvalidOutputs, UnknownIntent
+from acc.domain.errors import InvalidTree, StateNotStorable
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.contract import INTENTS_EXTENSION, IntentContract

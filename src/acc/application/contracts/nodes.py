@@ -25,7 +25,8 @@ from acc.application.contracts.schemas import (
 )
 from acc.application.runtime.background_loop import run_in_background
 from acc.application.runtime.json_types import to_builtins
-from acc.domain.errors import InvalidInput, InvalidInputs, InvalidOutputs, InvalidTree, MissingInput
+from acc.domain.contract_errors import InvalidInputs, InvalidOutputs, MissingInput
+from acc.domain.errors import InvalidInput, InvalidTree
 from acc.domain.value_objects.contract import IntentContract
 from acc.ports.outbound.remote_ports import IntentCallerPort
 from acc.ports.outbound.system_ports import SchemaValidatorPort

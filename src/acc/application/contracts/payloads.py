@@ -9,13 +9,8 @@ import msgspec
 from acc.application.contracts.claims import read_context
 from acc.application.contracts.intents import IntentEntry, Intents, inputs_part, outputs_of
 from acc.application.runtime.runner import SessionRunner
-from acc.domain.errors import (
-    FieldViolation,
-    InvalidInput,
-    InvalidInputs,
-    NothingPending,
-    PermissionDenied,
-)
+from acc.domain.contract_errors import FieldViolation, InvalidInputs
+from acc.domain.errors import InvalidInput, NothingPending, PermissionDenied
 from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.contract import INTENTS_EXTENSION
 from acc.domain.value_objects.run import CallContext, RunStatus

@@ -11,7 +11,8 @@ import msgspec
 from acc.application.agents.base import BaseAgent
 from acc.application.runtime.json_types import decode_model, json_schema, to_builtins
 from acc.application.tools.function_tool import FunctionTool, parse_docstring
-from acc.domain.errors import FieldViolation, InvalidInput, InvalidTree
+from acc.domain.contract_errors import FieldViolation
+from acc.domain.errors import InvalidInput, InvalidTree
 from acc.domain.value_objects.contract import ANY_OBJECT, IntentContract
 from acc.ports.outbound.system_ports import SchemaValidatorPort
 

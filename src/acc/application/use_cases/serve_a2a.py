@@ -25,8 +25,8 @@ from acc.application.a2a.webhook_retries import PushDelivery
 from acc.application.contracts.intents import Intents
 from acc.application.contracts.payloads import IntentPayload
 from acc.application.runtime.runner import SessionRunner
+from acc.domain.contract_errors import IntentNotCompleted
 from acc.domain.errors import (
-    IntentNotCompleted,
     InvalidTransition,
     TaskNotCancelable,
     Unauthenticated,

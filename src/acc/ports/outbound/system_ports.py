@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
-from acc.domain.errors import FieldViolation
+from acc.domain.contract_errors import FieldViolation
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from acc.adapters.a2a.wire.json_fields import decode, encode
 from acc.adapters.a2a.wire.jsonrpc import RpcRequest
 from acc.application.contracts.payloads import read_payload
 from acc.application.use_cases.serve_a2a import ServeA2AUseCase
-from acc.domain.errors import (
+from acc.domain.contract_errors import (
     FieldViolation,
     IntentNotCompleted,
     InvalidInputs,

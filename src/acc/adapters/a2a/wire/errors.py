@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from acc.adapters.a2a.wire.json_fields import InvalidJson, encode
-from acc.domain import errors
+from acc.domain import contract_errors, errors
 from acc.domain.errors import AccError, InvalidInput, RemoteFailed
 
 DOMAIN = "a2a-protocol.org"
@@ -74,7 +74,7 @@ WIRE_ERRORS: Mapping[type[AccError], WireError] = {
     UnknownMethod: WireError(-32601, 404, "NOT_FOUND", "METHOD_NOT_FOUND", "MethodNotFoundError"),
     errors.InvalidInput: _INVALID,
     errors.ContextNotFound: _INVALID,
-    errors.UnknownIntent: WireError(
+    contract_errors.UnknownIntent: WireError(
         -32601, 404, "NOT_FOUND", "METHOD_NOT_FOUND", "MethodNotFoundError"
     ),
     errors.NotFound: WireError(-32001, 404, "NOT_FOUND", "TASK_NOT_FOUND", "TaskNotFoundError"),
@@ -194,7 +194,7 @@ def _error_details(error: BaseException) -> list[dict[str, Any]]:
     details = [info]
     if isinstance(error, errors.TaskNotFound):
         info["metadata"] = {"taskId": _truncate(error.task_id, _MAX_ID_LENGTH)}
-    if isinstance(error, errors.InvalidInputs):
+    if isinstance(error, contract_errors.InvalidInputs):
         violations = [
             {"field": f"{error.place}.{one.field}".rstrip("."), "description": one.description}
             for one in error.violations
