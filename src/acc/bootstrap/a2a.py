@@ -107,6 +107,7 @@ def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2ASe
         input_modes=input_modes(agent, services),
         protocol_versions=options.protocol_versions,
     )
+    extensions = tuple(extension.uri for extension in card.extensions)
     sign_card = options.sign_card or (lambda card: card)
     extended_card = sign_card(replace(card, skills=extended_skills(agent, card)))
 
@@ -118,7 +119,9 @@ def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2ASe
             delivery = None
             if options.push:
                 client = await stack.enter_async_context(guarded_client(allow=options.allow))
-                sender = WebhookSender(client, wires=RPC_WIRES, signer=options.signer)
+                sender = WebhookSender(
+                    client, wires=RPC_WIRES, signer=options.signer, extensions=extensions
+                )
                 delivery = PushDelivery(tasks=tasks, sender=sender)
             await stack.enter_async_context(serve.open(delivery))
             yield
@@ -131,7 +134,7 @@ def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2ASe
             openapi=openapi_document(card),
             last_modified=formatdate(services.clock.now(), usegmt=True).encode(),
             keys=json.dumps(options.public_keys).encode() if options.public_keys else b"",
-            extensions=tuple(extension.uri for extension in card.extensions),
+            extensions=extensions,
         ),
         verifier=options.verifier,
         hosts=options.hosts,
