@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from acc.adapters.auth.tokens import TokenEntry
 
 
+#: A check may take as long as this number of requests.
+_REQUESTS_PER_CHECK = 3
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
     """Options of a server.
@@ -285,10 +289,14 @@ async def make_doctor(
     timeout: float = 30.0,  # noqa: ASYNC109 - a limit of each request
 ) -> AsyncIterator[DiagnoseServerUseCase]:
     """Return the use case of `acc doctor`; a loopback `url` needs no entry in `allow`."""
-    from acc.adapters.http.client import guarded_client
+    from acc.adapters.http.client import NetworkOptions, guarded_client
     from acc.adapters.http.probe import HttpProbe
     from acc.adapters.system.clock import RandomIds
 
     allowed = [*allow, *(loopback_allow_entries(url) if is_loopback_url(url) else ())]
-    async with guarded_client(allow=allowed, timeout=timeout) as client:
-        yield DiagnoseServerUseCase(HttpProbe(client), ids=RandomIds())
+    # A server may close an idle connection at any time, so that a reused one would fail.
+    network = NetworkOptions(idle_connections=0)
+    async with guarded_client(allow=allowed, timeout=timeout, network=network) as client:
+        yield DiagnoseServerUseCase(
+            HttpProbe(client), ids=RandomIds(), check_timeout=_REQUESTS_PER_CHECK * timeout
+        )
