@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from acc.adapters.auth.tokens import TokenEntry
 
 
+#: A check may take as long as this number of requests.
+_REQUESTS_PER_CHECK = 3
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
     """Options of a server.
@@ -111,6 +115,7 @@ def make_server(agent: BaseAgent | TreeNode, options: ServeOptions | None = None
         protocol_versions=options.protocol_versions,
         contracts=serve.intents.contracts,
     )
+    extensions = tuple(extension.uri for extension in card.extensions)
     sign_card = options.sign_card or (lambda card: card)
     extended_card = sign_card(replace(card, skills=extended_skills(agent, card)))
 
@@ -122,7 +127,9 @@ def make_server(agent: BaseAgent | TreeNode, options: ServeOptions | None = None
             delivery = None
             if options.push:
                 client = await stack.enter_async_context(guarded_client(allow=options.allow))
-                sender = WebhookSender(client, wires=RPC_WIRES, signer=options.signer)
+                sender = WebhookSender(
+                    client, wires=RPC_WIRES, signer=options.signer, extensions=extensions
+                )
                 delivery = PushDelivery(tasks=tasks, sender=sender)
             await stack.enter_async_context(serve.open(delivery))
             yield
@@ -136,7 +143,7 @@ def make_server(agent: BaseAgent | TreeNode, options: ServeOptions | None = None
             contracts=write_contracts(card.name, card.version, serve.intents.contracts),
             last_modified=formatdate(services.clock.now(), usegmt=True).encode(),
             keys=json.dumps(options.public_keys).encode() if options.public_keys else b"",
-            extensions=tuple(extension.uri for extension in card.extensions),
+            extensions=extensions,
         ),
         verifier=options.verifier,
         hosts=options.hosts,
@@ -287,10 +294,14 @@ async def make_doctor(
     timeout: float = 30.0,  # noqa: ASYNC109 - a limit of each request
 ) -> AsyncIterator[DiagnoseServerUseCase]:
     """Return the use case of `acc doctor`; a loopback `url` needs no entry in `allow`."""
-    from acc.adapters.http.client import guarded_client
+    from acc.adapters.http.client import NetworkOptions, guarded_client
     from acc.adapters.http.probe import HttpProbe
     from acc.adapters.system.clock import RandomIds
 
     allowed = [*allow, *(loopback_allow_entries(url) if is_loopback_url(url) else ())]
-    async with guarded_client(allow=allowed, timeout=timeout) as client:
-        yield DiagnoseServerUseCase(HttpProbe(client), ids=RandomIds())
+    # A server may close an idle connection at any time, so that a reused one would fail.
+    network = NetworkOptions(idle_connections=0)
+    async with guarded_client(allow=allowed, timeout=timeout, network=network) as client:
+        yield DiagnoseServerUseCase(
+            HttpProbe(client), ids=RandomIds(), check_timeout=_REQUESTS_PER_CHECK * timeout
+        )

@@ -265,6 +265,7 @@ def input_required(
         ),
         context_id=context_id,
         task_id=task_id,
+        extensions=(INPUT_REQUEST,),
     )
     return StatusUpdate(status=TaskStatus(state=state, at=at, message=message))
 

@@ -107,7 +107,7 @@ class A2AClient:
                 await follower.stream(request)
             else:
                 await follower.poll(request, has_push=push is not None)
-        return assembler.result
+            return await follower.result()
 
     async def follow(self, task_id: str, *, on_update: OnUpdate | None = None) -> Task | Message:
         """Wait for an existing task and return it once it ended or needs input."""
@@ -115,7 +115,7 @@ class A2AClient:
         async with self._follow(assembler, {}) as (follower, _):
             assembler.start_from(await follower.call(partial(get_task, task_id=task_id)))
             await follower.poll(None)
-        return assembler.result
+            return await follower.result()
 
     async def get(self, task_id: str) -> Task:
         """Return the current state of a task."""

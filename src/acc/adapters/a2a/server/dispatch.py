@@ -12,6 +12,7 @@ from acc.adapters.a2a.server.asgi import (
     JSON,
     Headers,
     HttpRequest,
+    NegotiatedExtensions,
     Send,
     log_internal_error,
     send_events,
@@ -115,10 +116,10 @@ class RequestDispatcher:
                 outputs = await call_rpc_intent(self._serve, principal, call)
                 await send_response(send, 200, rpc_result_prefix(call.id) + outputs + b"}", JSON)
                 return
-            headers = self._negotiate_extensions(request)
+            extensions = self._negotiate_extensions(request)
             operation = _find_operation(call.method, wire)
             params = wire.read_request(operation, call.params)
-            result = await self._perform(wire, operation, principal, params, request)
+            result = await self._perform(wire, operation, principal, params, request, extensions)
         except Exception as error:  # noqa: BLE001 - process boundary
             log_internal_error(error)
             request_id = find_request_id(body) if request_id is None else request_id
@@ -128,10 +129,10 @@ class RequestDispatcher:
         prefix = rpc_result_prefix(request_id)
         if isinstance(result, TaskStream):
             await send_events(
-                request, send, wire, result, prefix=prefix, suffix=b"}", headers=headers
+                request, send, wire, result, prefix=prefix, suffix=b"}", extensions=extensions
             )
         else:
-            await send_response(send, 200, prefix + result + b"}", JSON, headers)
+            await send_response(send, 200, prefix + result + b"}", JSON, extensions.headers)
 
     async def handle_run(self, request: HttpRequest, send: Send) -> None:
         """Respond to a request that calls an intent at `/run`."""
@@ -158,7 +159,7 @@ class RequestDispatcher:
             wire = REST_WIRES[version]
             route = find_route(request)
             principal = await self.authenticate(request)
-            headers = self._negotiate_extensions(request)
+            extensions = self._negotiate_extensions(request)
             if route.has_body:
                 body = await request.body()
                 if body:
@@ -166,15 +167,17 @@ class RequestDispatcher:
                 params = wire.read_request(route.operation, body, route.path)
             else:
                 params = wire.read_query(route.operation, route.path, request.query())
-            result = await self._perform(wire, route.operation, principal, params, request)
+            result = await self._perform(
+                wire, route.operation, principal, params, request, extensions
+            )
         except Exception as error:  # noqa: BLE001 - process boundary
             log_internal_error(error)
             await _send_http_error(send, error, wire, kind)
             return
         if isinstance(result, TaskStream):
-            await send_events(request, send, wire, result, headers=headers)
+            await send_events(request, send, wire, result, extensions=extensions)
         else:
-            await send_response(send, 200, result, kind, headers)
+            await send_response(send, 200, result, kind, extensions.headers)
 
     async def authenticate(self, request: HttpRequest) -> Principal:
         """Return the caller; missing and invalid tokens raise the same Unauthenticated."""
@@ -211,20 +214,22 @@ class RequestDispatcher:
                 f"A2A version {version} is not supported; send the header A2A-Version: {supported}"
             )
 
-    def _negotiate_extensions(self, request: HttpRequest) -> Headers:
-        """Return the header that lists the activated extensions."""
+    def _negotiate_extensions(self, request: HttpRequest) -> NegotiatedExtensions:
+        """Return the activated extensions, and those that the client must not see."""
         required = self.documents.required_extensions
         headers = request.headers
         if b"a2a-extensions" not in headers and b"x-a2a-extensions" not in headers and not required:
-            return []
+            return NegotiatedExtensions((), self.documents.extensions)
         requested = set(_requested_extensions(request))
         for uri in required:
             if uri not in requested:
                 raise ExtensionRequired(
                     f"the extension {uri} is required; add it to the A2A-Extensions header"
                 )
-        active = sorted(requested.intersection(self.documents.extensions))
-        return [(b"a2a-extensions", ", ".join(active).encode())] if active else []
+        offered = self.documents.extensions
+        return NegotiatedExtensions(
+            sorted(requested.intersection(offered)), set(offered).difference(requested)
+        )
 
     async def _perform(
         self,
@@ -233,6 +238,7 @@ class RequestDispatcher:
         principal: Principal,
         params: Any,
         request: HttpRequest,
+        extensions: NegotiatedExtensions,
     ) -> bytes | TaskStream:
         """Perform an operation and return its encoded result, or its stream."""
         serve = self._serve
@@ -242,16 +248,17 @@ class RequestDispatcher:
             params = replace(params, extensions=_requested_extensions(request))
         match operation:
             case Operation.SEND:
-                return wire.write_send_result(await serve.send(principal, params))
+                return wire.write_send_result(extensions.show(await serve.send(principal, params)))
             case Operation.STREAM:
                 return await serve.stream(principal, params, after=request.last_event_id())
             case Operation.GET:
-                return wire.write_task(await serve.get(principal, params))
+                return wire.write_task(extensions.show(await serve.get(principal, params)))
             case Operation.LIST:
                 page = await serve.list_tasks(principal, params)
+                page = replace(page, tasks=tuple(map(extensions.show, page.tasks)))
                 return wire.write_page(page, params.query.page_size, params.include_artifacts)
             case Operation.CANCEL:
-                return wire.write_task(await serve.cancel(principal, params))
+                return wire.write_task(extensions.show(await serve.cancel(principal, params)))
             case Operation.SUBSCRIBE:
                 return await serve.subscribe(principal, params, after=request.last_event_id())
             case Operation.EXTENDED_CARD:
