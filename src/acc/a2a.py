@@ -10,6 +10,7 @@ from typing import Any
 try:
     from acc.adapters.a2a.client.notifications import NotificationReceiver
     from acc.adapters.a2a.server.app import A2AServer
+    from acc.adapters.auth.jwt_verifier import JwtVerifier, TrustedIssuer, VerifierChain
     from acc.adapters.auth.keys import (
         SigningKey,
         generate_key,
@@ -23,7 +24,7 @@ try:
         NotificationVerifier,
         verify_notification,
     )
-    from acc.adapters.auth.tokens import StaticTokens, TokenEntry, new_token, token_hash
+    from acc.adapters.auth.tokens import StaticTokens, TokenEntry, TokenFile, new_token, token_hash
 except ModuleNotFoundError as error:
     raise ImportError(
         f"acc.a2a requires the package {error.name}; install acc-agents[a2a]"
@@ -45,6 +46,7 @@ __all__ = [
     "A2AServer",
     "HmacSigner",
     "JwtSigner",
+    "JwtVerifier",
     "NotificationReceiver",
     "NotificationSignerPort",
     "NotificationVerifier",
@@ -53,7 +55,10 @@ __all__ = [
     "SigningKey",
     "StaticTokens",
     "TokenEntry",
+    "TokenFile",
     "TokenVerifierPort",
+    "TrustedIssuer",
+    "VerifierChain",
     "create_app",
     "generate_key",
     "load_key",

@@ -9,7 +9,12 @@ from email.utils import formatdate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from acc.application.a2a.card_builder import PROTOCOL_VERSIONS, build_card, extended_skills
+from acc.application.a2a.card_builder import (
+    PROTOCOL_VERSIONS,
+    build_card,
+    extended_skills,
+    openid_security,
+)
 from acc.application.a2a.intake import input_modes
 from acc.application.a2a.requests import ServerLimits
 from acc.application.a2a.webhook_retries import PushDelivery
@@ -20,6 +25,7 @@ from acc.application.use_cases.diagnose_server import DiagnoseServerUseCase
 from acc.application.use_cases.serve_a2a import ServeA2AUseCase
 from acc.bootstrap.agents import Runner, check_models, make_services, make_stores
 from acc.bootstrap.memory import version
+from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.agent_card import AgentCard
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.endpoint import is_loopback_url, loopback_allow_entries
@@ -43,7 +49,8 @@ class ServeOptions:
     server may call although they are not public. `hosts` are the host names that it accepts; None
     accepts all. `sign_card` returns a card with its signatures. `public_keys` is the JWK set of the
     signers. `connections` limits slow clients. With `anonymous_listing` anonymous callers may list
-    tasks. Without `deduplicate` a repeated message is a new message.
+    tasks. Without `deduplicate` a repeated message is a new message. `issuers` are the OIDC issuers
+    that the card names.
     """
 
     public_url: str = "http://127.0.0.1:8000"
@@ -64,6 +71,7 @@ class ServeOptions:
     anonymous_listing: bool = False
     deps: object = None
     plugins: Sequence[Plugin] = ()
+    issuers: Sequence[str] = ()
 
 
 def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2AServer":
@@ -107,6 +115,8 @@ def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2ASe
         input_modes=input_modes(agent, services),
         protocol_versions=options.protocol_versions,
     )
+    if options.issuers:
+        card = replace(card, **openid_security(options.issuers))
     sign_card = options.sign_card or (lambda card: card)
     extended_card = sign_card(replace(card, skills=extended_skills(agent, card)))
 
@@ -195,11 +205,46 @@ def card_signer(key_file: Path) -> Callable[[AgentCard], AgentCard]:
     return sign
 
 
-def token_verifier(tokens: Path) -> TokenVerifierPort:
-    """Return a verifier for the callers of a token file."""
-    from acc.adapters.auth.tokens import StaticTokens
+def make_verifier(
+    *,
+    tokens: Path | None = None,
+    issuers: Sequence[str] = (),
+    audience: Sequence[str] = (),
+    default_scopes: Sequence[str] = (),
+    allow: Sequence[str] = (),
+) -> TokenVerifierPort | None:
+    """Return a verifier for a token file and OIDC issuers, None if there is neither.
 
-    return StaticTokens.from_file(tokens)
+    An issuer is a URL, or PREFIX=URL. A loopback issuer needs no entry in `allow`.
+    """
+    from acc.adapters.auth.jwt_verifier import JwtVerifier, TrustedIssuer, VerifierChain
+    from acc.adapters.auth.tokens import TokenFile
+
+    verifiers: list[TokenVerifierPort] = []
+    if tokens is not None:
+        verifiers.append(TokenFile(tokens))
+    if issuers:
+        trusted = [
+            TrustedIssuer(
+                issuer=url, prefix=prefix, audience=audience, default_scopes=default_scopes
+            )
+            for prefix, url in map(split_issuer, issuers)
+        ]
+        if tokens is not None and not all(issuer.prefix for issuer in trusted):
+            raise InvalidInput(
+                "with --tokens an issuer needs a prefix, such as --oidc "
+                "staff=https://login.example.com, so that its callers differ from those of the file"
+            )
+        urls = [issuer.issuer for issuer in trusted if is_loopback_url(issuer.issuer)]
+        loopback = [entry for url in urls for entry in loopback_allow_entries(url)]
+        verifiers.append(JwtVerifier(trusted, allow=(*allow, *loopback)))
+    return VerifierChain(verifiers) if len(verifiers) > 1 else next(iter(verifiers), None)
+
+
+def split_issuer(text: str) -> tuple[str, str]:
+    """Return prefix and URL of an issuer that is written as URL or PREFIX=URL."""
+    prefix, separator, url = text.partition("=")
+    return (prefix, url) if separator and "/" not in prefix else ("", text)
 
 
 def add_token(

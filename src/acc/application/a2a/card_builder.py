@@ -16,6 +16,7 @@ from acc.domain.value_objects.agent_card import (
     Interface,
     Skill,
 )
+from acc.domain.value_objects.principal import INVOKE_SCOPE, READ_SCOPE
 
 PROTOCOL_VERSIONS = ("1.0", "0.3")
 EXTENSIONS = (
@@ -71,6 +72,21 @@ def build_card(
         security_schemes=_BEARER if requires_auth else {},
         security=({"bearer": ()},) if requires_auth else (),
     )
+
+
+def openid_security(issuers: Sequence[str]) -> dict[str, Any]:
+    """Return the fields of a card that name OIDC issuers and the scopes of the operations."""
+    names = ["oidc"] if len(issuers) == 1 else [f"oidc-{n}" for n, _ in enumerate(issuers, 1)]
+    return {
+        "security_schemes": {
+            name: {
+                "type": "openIdConnect",
+                "openIdConnectUrl": f"{issuer.rstrip('/')}/.well-known/openid-configuration",
+            }
+            for name, issuer in zip(names, issuers, strict=True)
+        },
+        "security": tuple({name: (INVOKE_SCOPE, READ_SCOPE)} for name in names),
+    }
 
 
 def extended_skills(agent: BaseAgent, card: AgentCard) -> tuple[Skill, ...]:

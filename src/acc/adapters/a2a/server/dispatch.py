@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from math import ceil
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -39,6 +40,7 @@ from acc.application.use_cases.serve_a2a import ServeA2AUseCase
 from acc.domain.errors import (
     AccError,
     ExtensionRequired,
+    InsufficientScope,
     Unauthenticated,
     UnsupportedOperation,
     VersionNotSupported,
@@ -51,9 +53,9 @@ RPC_WIRES: Mapping[str, Wire] = {"1.0": WIRE_V1, "0.3": WIRE_V03}
 REST_WIRES: Mapping[str, Wire] = {"1.0": WIRE_V1, "0.3": WIRE_V03_REST}
 _MAX_VERSION_LENGTH = 20
 _MAX_METHOD_LENGTH = 100
-_RETRY_AFTER_SECONDS = b"5"
+_RETRY_AFTER_SECONDS = 5
 #: JSON-RPC errors that also set the HTTP status, for proxies.
-_RPC_HTTP_STATUSES = frozenset({401, 403, 429})
+_RPC_HTTP_STATUSES = frozenset({401, 403, 429, 503})
 _STREAMING = frozenset({Operation.STREAM, Operation.SUBSCRIBE})
 
 
@@ -284,19 +286,25 @@ async def _send_rpc_error(
         await send({"type": "http.response.start", "status": 200, "headers": EVENT_STREAM_HEADERS})
         await send({"type": "http.response.body", "body": b"data: %b\n\n" % body})
         return
-    await send_response(send, status, body, JSON, _error_headers(status))
+    await send_response(send, status, body, JSON, _error_headers(status, error))
 
 
 async def _send_http_error(send: Send, error: BaseException, wire: Wire, kind: bytes) -> None:
     status = wire_error_for(error).http_status
-    headers = error.headers if isinstance(error, HttpError) else _error_headers(status)
+    headers = error.headers if isinstance(error, HttpError) else _error_headers(status, error)
     await send_response(send, status, encode_http_error(error, wire.version), kind, headers)
 
 
-def _error_headers(status: int) -> Headers:
+def _error_headers(status: int, error: BaseException) -> Headers:
     if status == 401:
         return [(b"www-authenticate", b"Bearer")]
-    return [(b"retry-after", _RETRY_AFTER_SECONDS)] if status == 429 else []
+    if isinstance(error, InsufficientScope):
+        challenge = f'Bearer error="insufficient_scope", scope="{error.scope}"'
+        return [(b"www-authenticate", challenge.encode())]
+    if status in (429, 503):
+        seconds = getattr(error, "retry_after", _RETRY_AFTER_SECONDS)
+        return [(b"retry-after", str(max(1, ceil(seconds))).encode())]
+    return []
 
 
 def _find_operation(method: str, wire: Wire) -> Operation:
