@@ -30,6 +30,7 @@ except ModuleNotFoundError as error:
         f"acc.a2a requires the package {error.name}; install acc-agents[a2a]"
     ) from error
 
+from acc.adapters.system.rate_limits import RateLimiter
 from acc.application.a2a.card_builder import PROTOCOL_VERSIONS
 from acc.application.a2a.requests import ServerLimits
 from acc.application.agents.base import BaseAgent
@@ -41,6 +42,7 @@ from acc.domain.value_objects.endpoint import check_remote_url
 from acc.domain.value_objects.principal import Principal
 from acc.domain.value_objects.run import RunConfig
 from acc.ports.outbound.auth_ports import NotificationSignerPort, TokenVerifierPort
+from acc.ports.outbound.limit_ports import RateLimiterPort
 
 __all__ = [
     "A2AServer",
@@ -51,6 +53,8 @@ __all__ = [
     "NotificationSignerPort",
     "NotificationVerifier",
     "Principal",
+    "RateLimiter",
+    "RateLimiterPort",
     "ServerLimits",
     "SigningKey",
     "StaticTokens",
@@ -78,6 +82,7 @@ def create_app(
     public_url: str = "http://127.0.0.1:8000",
     store: str | Path = "memory",
     verifier: TokenVerifierPort | None = None,
+    limiter: RateLimiterPort | None = None,
     allow: Sequence[str] = (),
     hosts: Sequence[str] | None = None,
     limits: ServerLimits | None = None,
@@ -102,6 +107,7 @@ def create_app(
         public_url: The URL under which clients reach the application; the card contains it.
         store: "memory", or the path of a SQLite file.
         verifier: Verifies bearer tokens; without it, every caller is anonymous.
+        limiter: Limits requests per caller, such as a `RateLimiter`; without it, there is no limit.
         allow: Hosts and networks that may be called although they are not public.
         hosts: Accepted Host headers; None accepts all.
         limits: Limits of requests, tasks and streams.
@@ -124,6 +130,7 @@ def create_app(
             public_url=public_url,
             store=store,
             verifier=verifier,
+            limiter=limiter,
             allow=allow,
             hosts=hosts,
             limits=limits,

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from email.utils import formatdate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from acc.application.a2a.card_builder import (
     PROTOCOL_VERSIONS,
@@ -32,6 +32,7 @@ from acc.domain.value_objects.endpoint import is_loopback_url, loopback_allow_en
 from acc.domain.value_objects.run import RunConfig
 from acc.domain.value_objects.session import SessionKey
 from acc.ports.outbound.auth_ports import NotificationSignerPort, TokenVerifierPort
+from acc.ports.outbound.limit_ports import RateLimiterPort
 from acc.ports.outbound.storage_ports import TaskStorePort, UnitOfWork
 from acc.ports.outbound.system_ports import ClockPort
 
@@ -72,6 +73,7 @@ class ServeOptions:
     deps: object = None
     plugins: Sequence[Plugin] = ()
     issuers: Sequence[str] = ()
+    limiter: RateLimiterPort | None = None
 
 
 def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2AServer":
@@ -125,6 +127,8 @@ def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2ASe
         async with AsyncExitStack() as stack:
             stack.push_async_callback(runner.aclose)
             stack.push_async_callback(tasks.aclose)
+            if options.limiter is not None:
+                stack.push_async_callback(options.limiter.aclose)
             delivery = None
             if options.push:
                 client = await stack.enter_async_context(guarded_client(allow=options.allow))
@@ -144,6 +148,7 @@ def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2ASe
             extensions=tuple(extension.uri for extension in card.extensions),
         ),
         verifier=options.verifier,
+        limiter=options.limiter,
         hosts=options.hosts,
         protocol_versions=options.protocol_versions,
         lifespan=lifespan,
@@ -239,6 +244,34 @@ def make_verifier(
         loopback = [entry for url in urls for entry in loopback_allow_entries(url)]
         verifiers.append(JwtVerifier(trusted, allow=(*allow, *loopback)))
     return VerifierChain(verifiers) if len(verifiers) > 1 else next(iter(verifiers), None)
+
+
+def make_limiter(
+    rates: Sequence[str],
+    *,
+    bytes_per_caller: Sequence[str] = (),
+    store: str = "memory",
+    on_failure: Literal["allow", "deny"] = "allow",
+) -> RateLimiterPort | None:
+    """Return a rate limiter, None if there is no rate.
+
+    A rate is like "100/minute", or "INTENT=100/minute" for one intent.
+    """
+    if not rates and not bytes_per_caller:
+        return None
+    from acc.adapters.system.rate_limits import RateLimiter
+
+    intents: dict[str, list[str]] = {}
+    for rate in rates:
+        intent, _, value = rate.rpartition("=")
+        intents.setdefault(intent, []).append(value)
+    return RateLimiter(
+        intents.pop("", []),
+        per_intent=intents,
+        bytes_per_caller=bytes_per_caller,
+        store=store,
+        on_failure=on_failure,
+    )
 
 
 def split_issuer(text: str) -> tuple[str, str]:

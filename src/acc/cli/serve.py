@@ -21,6 +21,7 @@ from acc.bootstrap.a2a import (
     connection_limits,
     hmac_signer,
     jwt_signer,
+    make_limiter,
     make_verifier,
     serve_forever,
     split_issuer,
@@ -153,6 +154,34 @@ class LimitOptions:
         _DEFAULTS.waiting
     )
     max_streams: Annotated[int, Parameter(help="Open streams per caller.")] = _DEFAULTS.streams
+    rate_limit: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="Requests per caller, such as 100/minute; can be repeated, with a shorter period "
+            "to limit bursts. INTENT=10/minute limits one intent. [default: no limit]",
+            negative=(),
+            consume_multiple=False,
+        ),
+    ] = ()
+    byte_limit: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="Bytes in requests per caller, such as 100000000/hour. [default: no limit]",
+            negative=(),
+            consume_multiple=False,
+        ),
+    ] = ()
+    rate_limit_store: Annotated[
+        str,
+        Parameter(
+            help='Where requests are counted: "memory", or the URL of a Valkey or Redis server '
+            "that several servers share, such as valkey://localhost:6379."
+        ),
+    ] = "memory"
+    rate_limit_failure: Annotated[
+        Literal["allow", "deny"],
+        Parameter(help="Whether requests are accepted while the counter does not respond."),
+    ] = "allow"
     request_timeout: Annotated[
         float, Parameter(help="Seconds for the headers, and for the body, of a request.")
     ] = _DEFAULTS.receive
@@ -213,6 +242,12 @@ def serve(
     requires_auth = access.tokens is not None or bool(access.oidc)
     _check_oidc(access, address.public_url)
     server_limits = limits.to_server_limits()
+    limiter = make_limiter(
+        limits.rate_limit,
+        bytes_per_caller=limits.byte_limit,
+        store=limits.rate_limit_store,
+        on_failure=limits.rate_limit_failure,
+    )
     signing = _select_signing(access)
     sign_card = None if access.sign_card is None else card_signer(access.sign_card)
     check_allow(access.allow)
@@ -243,6 +278,7 @@ def serve(
             public_keys=public_keys,
             sign_card=sign_card,
             limits=server_limits,
+            limiter=limiter,
             connections=connection_limits(limits.request_timeout),
             protocol_versions=tuple(dict.fromkeys(protocol_version)) or ("1.0", "0.3"),
             deduplicate=not no_deduplication,

@@ -48,6 +48,7 @@ from acc.domain.errors import (
 from acc.domain.value_objects.agent_card import AgentCard
 from acc.domain.value_objects.principal import ANONYMOUS, Principal
 from acc.ports.outbound.auth_ports import TokenVerifierPort
+from acc.ports.outbound.limit_ports import RateLimiterPort
 
 RPC_WIRES: Mapping[str, Wire] = {"1.0": WIRE_V1, "0.3": WIRE_V03}
 REST_WIRES: Mapping[str, Wire] = {"1.0": WIRE_V1, "0.3": WIRE_V03_REST}
@@ -82,10 +83,12 @@ class RequestDispatcher:
         documents: StaticDocuments,
         verifier: TokenVerifierPort | None,
         protocol_versions: Collection[str],
+        limiter: RateLimiterPort | None = None,
     ) -> None:
         self.documents = documents
         self._serve = serve
         self._verifier = verifier
+        self._limiter = limiter
         self._protocol_versions = tuple(protocol_versions)
 
     async def handle_rpc(self, request: HttpRequest, send: Send) -> None:
@@ -102,6 +105,7 @@ class RequestDispatcher:
             principal = await self.authenticate(request)
             request.check_json()
             body = await request.body()
+            await self._count_bytes(principal, request, body)
             self._check_version(version)  # after the body, so that the response has the request id
             call = decode_rpc_request(body)
             request_id = call.id
@@ -136,6 +140,7 @@ class RequestDispatcher:
             headers = self._negotiate_extensions(request)
             if route.has_body:
                 body = await request.body()
+                await self._count_bytes(principal, request, body)
                 if body:
                     request.check_json()
                 params = wire.read_request(route.operation, body, route.path)
@@ -152,7 +157,20 @@ class RequestDispatcher:
             await send_response(send, 200, result, kind, headers)
 
     async def authenticate(self, request: HttpRequest) -> Principal:
-        """Return the caller; missing and invalid tokens raise the same Unauthenticated."""
+        """Return the caller; missing and invalid tokens raise the same Unauthenticated.
+
+        Raises RateLimited if the caller sends too many requests.
+        """
+        principal = await self._verify(request)
+        if self._limiter is not None:
+            await self._limiter.count_request(_limit_key(principal, request))
+        return principal
+
+    async def _count_bytes(self, principal: Principal, request: HttpRequest, body: bytes) -> None:
+        if self._limiter is not None and body:
+            await self._limiter.count_bytes(_limit_key(principal, request), len(body))
+
+    async def _verify(self, request: HttpRequest) -> Principal:
         if self._verifier is None:
             return ANONYMOUS
         scheme, _, token = request.header(b"authorization").partition(" ")
@@ -293,6 +311,14 @@ async def _send_http_error(send: Send, error: BaseException, wire: Wire, kind: b
     status = wire_error_for(error).http_status
     headers = error.headers if isinstance(error, HttpError) else _error_headers(status, error)
     await send_response(send, status, encode_http_error(error, wire.version), kind, headers)
+
+
+def _limit_key(principal: Principal, request: HttpRequest) -> str:
+    """Return whose requests are counted: the account, or the address of an anonymous caller."""
+    if principal.is_anonymous:
+        client = request.scope.get("client")
+        return f"address/{client[0] if client else ''}"
+    return f"account/{principal.account.user_id}"
 
 
 def _error_headers(status: int, error: BaseException) -> Headers:
