@@ -25,12 +25,12 @@ try:
         verify_notification,
     )
     from acc.adapters.auth.tokens import StaticTokens, TokenEntry, TokenFile, new_token, token_hash
+    from acc.adapters.system.rate_limits import RateLimiter
 except ModuleNotFoundError as error:
     raise ImportError(
         f"acc.a2a requires the package {error.name}; install acc-agents[a2a]"
     ) from error
 
-from acc.adapters.system.rate_limits import RateLimiter
 from acc.application.a2a.card_builder import PROTOCOL_VERSIONS
 from acc.application.a2a.requests import ServerLimits
 from acc.application.agents.base import BaseAgent

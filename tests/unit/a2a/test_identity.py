@@ -1,5 +1,6 @@
 """Identity of callers at the HTTP interface: 401, 403, scopes per operation."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -158,3 +159,31 @@ async def test_revoked_static_token_is_rejected_without_restart(tmp_path: Path) 
         assert (await client.send(token="acc_two")).status_code == 200
         path.write_text("broken", encoding="utf-8")
         assert (await client.send(token="acc_two")).status_code == 401
+
+
+@dataclass(kw_only=True, eq=False)
+class PaymentAgent(CommandAgent):
+    """The agent of the specification, which authorizes callers by intent."""
+
+    def authorize_call(self, intent: str, caller: str) -> bool:
+        return not (intent == "process_transaction" and caller != "agent://checkout_agent")
+
+
+async def test_intent_is_authorized_by_caller() -> None:
+    agent = PaymentAgent(name="payment")
+    message = {
+        "messageId": "m",
+        "role": "ROLE_USER",
+        "parts": [{"text": "pay"}],
+        "metadata": {"intent": "process_transaction"},
+    }
+    async with identity_provider() as provider, served(app_for(provider, agent)) as app:
+        other = provider.token(sub="agent://other_agent")
+        response = await app.rpc("SendMessage", {"message": message}, other)
+        assert response.status_code == 403
+        assert agent.log == []
+        assert (await app.get("/tasks", other)).json()["totalSize"] == 0
+        assert (await app.send("metadata", other)).status_code == 200
+        allowed = await app.rpc("SendMessage", {"message": message}, provider.token())
+        assert allowed.status_code == 200
+    assert agent.log == ["metadata", "pay"]

@@ -7,6 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from limits import RateLimitItem, parse_many
+from limits.aio.storage import MemoryStorage, RedisStorage
+from limits.aio.strategies import SlidingWindowCounterRateLimiter
+from limits.errors import ConfigurationError
+
 from acc.domain.errors import InvalidInput, RateLimited, Unavailable
 
 log = logging.getLogger("acc.limits")
@@ -45,8 +50,8 @@ class RateLimiter:
         self._bytes = _parse_rates(bytes_per_caller)
         self._store = store
         self._on_failure = on_failure
-        self._pool = _connect(store)
-        self._limiter = _strategy(store, self._pool)
+        self._storage = _open_storage(store)
+        self._limiter = SlidingWindowCounterRateLimiter(self._storage)
         self._logged_at = -_LOG_INTERVAL_SECONDS
 
     async def count_request(self, caller: str, intent: str = "") -> None:
@@ -62,11 +67,12 @@ class RateLimiter:
 
     async def aclose(self) -> None:
         """Close the connections to the store; a later request opens new ones."""
-        if self._pool is not None:
-            await self._pool.disconnect()
+        if isinstance(self._storage, RedisStorage):
+            bridge: Any = self._storage.bridge
+            await bridge.storage.aclose()  # the library does not close its client
 
     async def _count(
-        self, rates: Sequence[Any], key: tuple[str, ...], cost: int = 1, *, unit: str = ""
+        self, rates: Sequence[RateLimitItem], key: tuple[str, ...], cost: int = 1, *, unit: str = ""
     ) -> None:
         for rate in rates:
             try:
@@ -98,15 +104,14 @@ class RateLimiter:
             )
 
 
-def _parse_rates(texts: Sequence[str]) -> tuple[Any, ...]:
+def _parse_rates(texts: Sequence[str]) -> tuple[RateLimitItem, ...]:
     """Return the rates, the shortest window first."""
     if isinstance(texts, str):
         raise InvalidInput(f'rates must be a list of strings, such as ("{texts}",)')
-    limits = _limits()
-    rates: list[Any] = []
+    rates: list[RateLimitItem] = []
     for text in texts:
         try:
-            rates += limits.parse_many(text)
+            rates += parse_many(text)
         except ValueError:
             raise InvalidInput(
                 f"{text!r} is not a rate; write a number and a period, such as 100/minute"
@@ -117,10 +122,9 @@ def _parse_rates(texts: Sequence[str]) -> tuple[Any, ...]:
     return tuple(sorted(rates, key=lambda rate: rate.get_expiry()))
 
 
-def _connect(store: str) -> Any:
-    """Return the connections to a Valkey or Redis server, None for counters in memory."""
+def _open_storage(store: str) -> Any:
     if store == "memory":
-        return None
+        return MemoryStorage()
     scheme = urlsplit(store).scheme
     if scheme not in _SCHEMES:
         raise InvalidInput(
@@ -128,32 +132,14 @@ def _connect(store: str) -> Any:
             f"the scheme {scheme!r}"
         )
     try:
-        from valkey.asyncio import ConnectionPool
-    except ModuleNotFoundError:
-        raise _missing("valkey") from None
-    return ConnectionPool.from_url(
-        store, socket_timeout=_TIMEOUT_SECONDS, socket_connect_timeout=_TIMEOUT_SECONDS
-    )
-
-
-def _strategy(store: str, pool: Any) -> Any:
-    _limits()
-    from limits.aio.storage import MemoryStorage, RedisStorage
-    from limits.aio.strategies import SlidingWindowCounterRateLimiter
-
-    if pool is None:
-        return SlidingWindowCounterRateLimiter(MemoryStorage())
-    storage = RedisStorage(store, implementation="valkey", key_prefix="acc", connection_pool=pool)
-    return SlidingWindowCounterRateLimiter(storage)
-
-
-def _limits() -> Any:
-    try:
-        import limits
-    except ModuleNotFoundError:
-        raise _missing("limits") from None
-    return limits
-
-
-def _missing(package: str) -> InvalidInput:
-    return InvalidInput(f"rate limits require the package {package}; install acc-agents[limits]")
+        return RedisStorage(
+            store,
+            implementation="valkey",
+            key_prefix="acc",
+            socket_timeout=_TIMEOUT_SECONDS,
+            socket_connect_timeout=_TIMEOUT_SECONDS,
+        )
+    except ConfigurationError:
+        raise InvalidInput(
+            "shared rate limits require the package valkey; install acc-agents[valkey]"
+        ) from None

@@ -21,6 +21,7 @@ from acc.domain.errors import (
     InvalidInput,
     InvalidTransition,
     LimitExceeded,
+    PermissionDenied,
     UnsupportedOperation,
 )
 from acc.domain.value_objects.approval import InputAnswer, InputRequest, RequestKind
@@ -99,6 +100,7 @@ class MessageIntake:
         message = request.message
         if not self._executor.is_open:
             raise LimitExceeded(_STOPPING if self._executor.was_opened else _NOT_STARTED)
+        check_call(self._runner.agent, message.metadata.get("intent"), sender)
         validate_message(message, self._limits, self._input_modes)
         as_data = wants_json_answer(request.accepted_output_modes, self._output_modes)
         push = None if request.push is None else await self._push_configs.validate(request.push)
@@ -283,6 +285,16 @@ def _not_accepting(task_id: str, state: str) -> str:
     if state in ACTIVE:
         return f"task {task_id!r} is {state}; it accepts messages only while it requires input"
     return f"task {task_id!r} is {state} and accepts no more messages; omit message.taskId"
+
+
+def check_call(agent: BaseAgent, intent: object, caller: Principal) -> None:
+    """Raise PermissionDenied if the agent does not authorize an intent for a caller.
+
+    A message without an intent addresses the agent itself, whose name is then the intent.
+    """
+    name = intent if isinstance(intent, str) and intent else agent.name
+    if not agent.authorize_call(name, caller.caller):
+        raise PermissionDenied(f"{caller.caller!r} may not call the intent {name!r}")
 
 
 def validate_message(message: Message, limits: ServerLimits, modes: Sequence[str]) -> None:

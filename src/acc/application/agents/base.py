@@ -110,6 +110,13 @@ class BaseAgent(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
     def check(self) -> None:
         """Raise InvalidTree if the options are invalid; subclasses add their checks here."""
 
+    def authorize_call(self, intent: str, caller: str) -> bool:
+        """Return True if a caller of a served agent may use an intent; override to restrict it.
+
+        `caller` is the authenticated caller. A rejected call gets 403, and nothing is stored.
+        """
+        return True
+
     async def run(self, ctx: RunContext[AnyDepsT]) -> AnyOutputT | None:
         """Do the work of the agent and return its answer, if it has one."""
         raise NotImplementedError(f"{type(self).__name__} must define `async def run(self, ctx)`")
