@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from acc.application.runtime.agent_memory import MemoryName as MemoryName
     from acc.application.runtime.context import RunContext as RunContext
     from acc.application.runtime.result import RunResult as RunResult
+    from acc.application.runtime.state import filter_memory as filter_memory
     from acc.application.tools.function_tool import (
         FunctionTool as FunctionTool,
         exit_loop as exit_loop,
@@ -130,6 +131,7 @@ _PUBLIC_NAMES = {
     "acc.application.runtime.agent_memory": ("MemoryName",),
     "acc.application.runtime.context": ("RunContext",),
     "acc.application.runtime.result": ("RunResult",),
+    "acc.application.runtime.state": ("filter_memory",),
     "acc.application.tools.function_tool": ("FunctionTool", "exit_loop", "tool"),
     "acc.application.tools.mcp": ("McpToolset",),
     "acc.application.tools.tool": ("AgentTool", "BaseTool", "ToolContext"),

@@ -7,9 +7,14 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from email.utils import formatdate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from acc.application.a2a.card_builder import PROTOCOL_VERSIONS, build_card, extended_skills
+from acc.application.a2a.card_builder import (
+    PROTOCOL_VERSIONS,
+    build_card,
+    extended_skills,
+    openid_security,
+)
 from acc.application.a2a.intake import input_modes
 from acc.application.a2a.requests import ServerLimits
 from acc.application.a2a.webhook_retries import PushDelivery
@@ -21,12 +26,14 @@ from acc.application.use_cases.diagnose_server import DiagnoseServerUseCase
 from acc.application.use_cases.serve_a2a import ServeA2AUseCase
 from acc.bootstrap.agents import Runner, check_models, make_services, make_stores
 from acc.bootstrap.memory import version
+from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.agent_card import AgentCard
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.endpoint import is_loopback_url, loopback_allow_entries
 from acc.domain.value_objects.run import RunConfig
 from acc.domain.value_objects.session import SessionKey
 from acc.ports.outbound.auth_ports import NotificationSignerPort, TokenVerifierPort
+from acc.ports.outbound.limit_ports import RateLimiterPort
 from acc.ports.outbound.storage_ports import TaskStorePort, UnitOfWork
 from acc.ports.outbound.system_ports import ClockPort
 
@@ -48,7 +55,8 @@ class ServeOptions:
     server may call although they are not public. `hosts` are the host names that it accepts; None
     accepts all. `sign_card` returns a card with its signatures. `public_keys` is the JWK set of the
     signers. `connections` limits slow clients. With `anonymous_listing` anonymous callers may list
-    tasks. Without `deduplicate` a repeated message is a new message.
+    tasks. Without `deduplicate` a repeated message is a new message. `issuers` are the OIDC issuers
+    that the card names.
     """
 
     public_url: str = "http://127.0.0.1:8000"
@@ -69,6 +77,8 @@ class ServeOptions:
     anonymous_listing: bool = False
     deps: object = None
     plugins: Sequence[Plugin] = ()
+    issuers: Sequence[str] = ()
+    limiter: RateLimiterPort | None = None
 
 
 def make_server(agent: BaseAgent | TreeNode, options: ServeOptions | None = None) -> "A2AServer":
@@ -115,6 +125,8 @@ def make_server(agent: BaseAgent | TreeNode, options: ServeOptions | None = None
         protocol_versions=options.protocol_versions,
         contracts=serve.intents.contracts,
     )
+    if options.issuers:
+        card = replace(card, **openid_security(options.issuers))
     extensions = tuple(extension.uri for extension in card.extensions)
     sign_card = options.sign_card or (lambda card: card)
     extended_card = sign_card(replace(card, skills=extended_skills(agent, card)))
@@ -124,6 +136,8 @@ def make_server(agent: BaseAgent | TreeNode, options: ServeOptions | None = None
         async with AsyncExitStack() as stack:
             stack.push_async_callback(runner.aclose)
             stack.push_async_callback(tasks.aclose)
+            if options.limiter is not None:
+                stack.push_async_callback(options.limiter.aclose)
             delivery = None
             if options.push:
                 client = await stack.enter_async_context(guarded_client(allow=options.allow))
@@ -146,6 +160,7 @@ def make_server(agent: BaseAgent | TreeNode, options: ServeOptions | None = None
             extensions=extensions,
         ),
         verifier=options.verifier,
+        limiter=options.limiter,
         hosts=options.hosts,
         protocol_versions=options.protocol_versions,
         lifespan=lifespan,
@@ -207,11 +222,74 @@ def card_signer(key_file: Path) -> Callable[[AgentCard], AgentCard]:
     return sign
 
 
-def token_verifier(tokens: Path) -> TokenVerifierPort:
-    """Return a verifier for the callers of a token file."""
-    from acc.adapters.auth.tokens import StaticTokens
+def make_verifier(
+    *,
+    tokens: Path | None = None,
+    issuers: Sequence[str] = (),
+    audience: Sequence[str] = (),
+    default_scopes: Sequence[str] = (),
+    allow: Sequence[str] = (),
+) -> TokenVerifierPort | None:
+    """Return a verifier for a token file and OIDC issuers, None if there is neither.
 
-    return StaticTokens.from_file(tokens)
+    An issuer is a URL, or PREFIX=URL. A loopback issuer needs no entry in `allow`.
+    """
+    from acc.adapters.auth.jwt_verifier import JwtVerifier, TrustedIssuer, VerifierChain
+    from acc.adapters.auth.tokens import TokenFile
+
+    verifiers: list[TokenVerifierPort] = []
+    if tokens is not None:
+        verifiers.append(TokenFile(tokens))
+    if issuers:
+        trusted = [
+            TrustedIssuer(
+                issuer=url, prefix=prefix, audience=audience, default_scopes=default_scopes
+            )
+            for prefix, url in map(split_issuer, issuers)
+        ]
+        if tokens is not None and not all(issuer.prefix for issuer in trusted):
+            raise InvalidInput(
+                "with --tokens an issuer needs a prefix, such as --oidc "
+                "staff=https://login.example.com, so that its callers differ from those of the file"
+            )
+        urls = [issuer.issuer for issuer in trusted if is_loopback_url(issuer.issuer)]
+        loopback = [entry for url in urls for entry in loopback_allow_entries(url)]
+        verifiers.append(JwtVerifier(trusted, allow=(*allow, *loopback)))
+    return VerifierChain(verifiers) if len(verifiers) > 1 else next(iter(verifiers), None)
+
+
+def make_limiter(
+    rates: Sequence[str],
+    *,
+    bytes_per_caller: Sequence[str] = (),
+    store: str = "memory",
+    on_failure: Literal["allow", "deny"] = "allow",
+) -> RateLimiterPort | None:
+    """Return a rate limiter, None if there is no rate.
+
+    A rate is like "100/minute", or "INTENT=100/minute" for one intent.
+    """
+    if not rates and not bytes_per_caller:
+        return None
+    from acc.adapters.system.rate_limits import RateLimiter
+
+    intents: dict[str, list[str]] = {}
+    for rate in rates:
+        intent, _, value = rate.rpartition("=")
+        intents.setdefault(intent, []).append(value)
+    return RateLimiter(
+        intents.pop("", []),
+        per_intent=intents,
+        bytes_per_caller=bytes_per_caller,
+        store=store,
+        on_failure=on_failure,
+    )
+
+
+def split_issuer(text: str) -> tuple[str, str]:
+    """Return prefix and URL of an issuer that is written as URL or PREFIX=URL."""
+    prefix, separator, url = text.partition("=")
+    return (prefix, url) if separator and "/" not in prefix else ("", text)
 
 
 def add_token(

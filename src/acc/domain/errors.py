@@ -52,13 +52,17 @@ AccError                     internal
 ├── VersionNotSupported      version_not_supported an unsupported protocol version
 ├── Unauthenticated          unauthenticated       missing or invalid credentials
 ├── PermissionDenied         permission_denied     valid credentials without the permission
+│   └── InsufficientScope    insufficient_scope    the credentials lack a scope; names it
 ├── LimitExceeded            limit_exceeded        a limit per caller is exceeded
+│   └── RateLimited          rate_limited          too many requests; names the wait
+├── Unavailable              unavailable           a required service does not respond
 └── RemoteFailed             remote_failed         a call of a remote agent failed
     ├── InvalidResponse      answer_unreadable     the response cannot be read
     └── RemoteRejected       remote_rejected       the remote agent rejected the task
 """
 
 from collections.abc import Collection
+from math import ceil
 
 from acc.domain.text import replace_surrogates
 
@@ -465,10 +469,43 @@ class PermissionDenied(AccError):
     code = "permission_denied"
 
 
+class InsufficientScope(PermissionDenied):
+    """Credentials without the scope that an operation requires."""
+
+    code = "insufficient_scope"
+
+    def __init__(self, scope: str) -> None:
+        super().__init__(f"insufficient_scope: this operation requires the scope {scope!r}")
+        self.scope = scope
+
+
 class LimitExceeded(AccError):
     """A caller who exceeds a limit per caller."""
 
     code = "limit_exceeded"
+
+
+class RateLimited(LimitExceeded):
+    """A caller who sends too many requests; `retry_after` is the wait in seconds."""
+
+    code = "rate_limited"
+
+    def __init__(self, limit: str, *, retry_after: float) -> None:
+        super().__init__(
+            f"the rate limit {limit} is exceeded; try again in {max(1, ceil(retry_after))} s"
+        )
+        self.limit = limit
+        self.retry_after = retry_after
+
+
+class Unavailable(AccError):
+    """A service that an operation requires does not respond; `retry_after` is in seconds."""
+
+    code = "unavailable"
+
+    def __init__(self, message: str, *, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class AddressRefused(InvalidInput):

@@ -23,6 +23,7 @@ from acc.domain.value_objects.contract import (
     IntentContract,
     contract_to_json,
 )
+from acc.domain.value_objects.principal import INVOKE_SCOPE, READ_SCOPE
 
 PROTOCOL_VERSIONS = ("1.0", "0.3")
 EXTENSIONS = (
@@ -89,6 +90,21 @@ def _intents_extension(contracts: Sequence[IntentContract]) -> Extension:
         "that violate the schema of the skill are rejected before a task is created.",
         params={"skills": skills} if skills else {},
     )
+
+
+def openid_security(issuers: Sequence[str]) -> dict[str, Any]:
+    """Return the fields of a card that name OIDC issuers and the scopes of the operations."""
+    names = ["oidc"] if len(issuers) == 1 else [f"oidc-{n}" for n, _ in enumerate(issuers, 1)]
+    return {
+        "security_schemes": {
+            name: {
+                "type": "openIdConnect",
+                "openIdConnectUrl": f"{issuer.rstrip('/')}/.well-known/openid-configuration",
+            }
+            for name, issuer in zip(names, issuers, strict=True)
+        },
+        "security": tuple({name: (INVOKE_SCOPE, READ_SCOPE)} for name in names),
+    }
 
 
 def extended_skills(agent: BaseAgent, card: AgentCard) -> tuple[Skill, ...]:

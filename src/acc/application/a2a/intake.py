@@ -22,6 +22,7 @@ from acc.domain.errors import (
     InvalidInput,
     InvalidTransition,
     LimitExceeded,
+    PermissionDenied,
     UnsupportedOperation,
 )
 from acc.domain.value_objects.approval import InputAnswer, InputRequest, RequestKind
@@ -103,6 +104,8 @@ class MessageIntake:
             raise LimitExceeded(_STOPPING if self._executor.was_opened else _NOT_STARTED)
         is_active = INTENTS_EXTENSION in (*request.extensions, *request.message.extensions)
         message, contract = self.admission.admit(sender, request.message, is_active=is_active)
+        intent = message.metadata.get("intent") if contract is None else contract.name
+        check_call(self._runner.agent, intent, sender)
         modes = self._input_modes if contract is None else (*self._input_modes, JSON)
         validate_message(message, self._limits, modes)
         modes = self._output_modes if contract is None else (JSON, *self._output_modes)
@@ -289,6 +292,16 @@ def _not_accepting(task_id: str, state: str) -> str:
     if state in ACTIVE:
         return f"task {task_id!r} is {state}; it accepts messages only while it requires input"
     return f"task {task_id!r} is {state} and accepts no more messages; omit message.taskId"
+
+
+def check_call(agent: BaseAgent, intent: object, caller: Principal) -> None:
+    """Raise PermissionDenied if the agent does not authorize an intent for a caller.
+
+    A message without an intent addresses the agent itself, whose name is then the intent.
+    """
+    name = intent if isinstance(intent, str) and intent else agent.name
+    if not agent.authorize_call(name, caller.caller):
+        raise PermissionDenied(f"{caller.caller!r} may not call the intent {name!r}")
 
 
 def validate_message(message: Message, limits: ServerLimits, modes: Sequence[str]) -> None:

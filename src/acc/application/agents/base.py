@@ -140,6 +140,13 @@ class BaseAgent(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
         super().__init_subclass__(**options)
         accept_messages(cls)
 
+    def authorize_call(self, intent: str, caller: str) -> bool:
+        """Return True if a caller of a served agent may use an intent; override to restrict it.
+
+        `caller` is the authenticated caller. A rejected call gets 403, and nothing is stored.
+        """
+        return True
+
     async def run(self, ctx: RunContext[AnyDepsT]) -> AnyOutputT | None:
         """Do the work of the agent and return its answer, if it has one.
 

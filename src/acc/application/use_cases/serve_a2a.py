@@ -35,7 +35,7 @@ from acc.domain.errors import (
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import text_of
 from acc.domain.value_objects.contract import INTENTS_EXTENSION
-from acc.domain.value_objects.principal import Principal
+from acc.domain.value_objects.principal import INVOKE_SCOPE, READ_SCOPE, Principal
 from acc.domain.value_objects.task import (
     ACTIVE,
     INTERRUPTED,
@@ -127,6 +127,7 @@ class ServeA2AUseCase:
 
     async def send(self, principal: Principal, request: SendRequest) -> Task | Message:
         """Start or continue a task with a message and return the task or a direct reply."""
+        principal.require(INVOKE_SCOPE)
         caller = principal.within(request.tenant)
         task = (await self._intake.submit(caller, request, streaming=False)).task
         if request.wait:
@@ -142,6 +143,7 @@ class ServeA2AUseCase:
 
         A client that lost the stream `after` an event and repeats its message gets the rest.
         """
+        principal.require(INVOKE_SCOPE)
         caller = principal.within(request.tenant)
         account = caller.account
         self._subscriptions.acquire(account)
@@ -168,6 +170,7 @@ class ServeA2AUseCase:
         self, principal: Principal, request: TaskRequest, *, after: int | None = None
     ) -> TaskStream:
         """Return a stream of an existing task; with `after`, only of later events."""
+        principal.require(READ_SCOPE)
         caller = principal.within(request.tenant)
         task = await own_task(self._tasks, caller.owner, request.id)
         if task.is_terminal and (after is None or after >= task.seq):
@@ -237,6 +240,7 @@ class ServeA2AUseCase:
 
     async def get(self, principal: Principal, request: GetRequest) -> Task:
         """Return a task."""
+        principal.require(READ_SCOPE)
         task = await self._own_task(principal, request.tenant, request.id)
         return self._visible(task, request.history_length)
 
@@ -245,6 +249,7 @@ class ServeA2AUseCase:
 
         All anonymous callers are one owner, so listing would disclose the tasks of others.
         """
+        principal.require(READ_SCOPE)
         if not self._anonymous_listing:
             self.check_authenticated(principal, "listing tasks")
         query = request.query
@@ -258,6 +263,7 @@ class ServeA2AUseCase:
 
     async def cancel(self, principal: Principal, request: TaskRequest) -> Task:
         """Cancel a task; later updates of its run are refused."""
+        principal.require(INVOKE_SCOPE)
         caller = principal.within(request.tenant)
         await self._executor.run_shielded(self._cancel(caller, request.id))
         return self._visible(await own_task(self._tasks, caller.owner, request.id), None)
@@ -281,6 +287,7 @@ class ServeA2AUseCase:
 
     async def create_push(self, principal: Principal, request: PushCreateRequest) -> PushConfig:
         """Create a push configuration."""
+        principal.require(INVOKE_SCOPE)
         self._push_configs.check_supported()
         task = await self._own_task(principal, request.tenant, request.config.task_id)
         config = await self._push_configs.validate(request.config)
@@ -288,18 +295,21 @@ class ServeA2AUseCase:
 
     async def get_push(self, principal: Principal, request: PushRequest) -> PushConfig:
         """Return a push configuration; without an id, the one without an id, or the oldest."""
+        principal.require(READ_SCOPE)
         self._push_configs.check_supported()
         task = await self._own_task(principal, request.tenant, request.task_id)
         return await self._push_configs.get(task.id, request.id)
 
     async def list_push_configs(self, principal: Principal, request: PushRequest) -> PushPage:
         """Return a page of the push configurations of a task; without a size, all."""
+        principal.require(READ_SCOPE)
         self._push_configs.check_supported()
         task = await self._own_task(principal, request.tenant, request.task_id)
         return await self._push_configs.page(task.id, request)
 
     async def delete_push(self, principal: Principal, request: PushRequest) -> None:
         """Delete a push configuration."""
+        principal.require(INVOKE_SCOPE)
         self._push_configs.check_supported()
         task = await self._own_task(principal, request.tenant, request.task_id)
         await self._tasks.delete_push_config(task.id, request.id)

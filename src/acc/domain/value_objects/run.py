@@ -125,7 +125,8 @@ class CallContext(Value, frozen=True, kw_only=True):
 class Grant:
     """What a parent agent grants to a sub-agent.
 
-    `read` and `write` are patterns of state keys such as `doc_*`, `artifacts` of file names.
+    `read` and `write` are patterns of state keys such as `doc_*`, `artifacts` of file names. A
+    pattern that begins with `!` excludes: `("*", "!payment.card_*")`.
     Permissions can only be reduced. Without `history` a sub-agent sees neither the memory nor
     earlier messages.
     """
@@ -139,7 +140,13 @@ class Grant:
 
     def __post_init__(self) -> None:
         for name in ("read", "write", "artifacts"):
-            object.__setattr__(self, name, tuple(sorted(_names(name, getattr(self, name)))))
+            patterns = tuple(sorted(_names(name, getattr(self, name))))
+            if patterns and all(pattern.startswith("!") for pattern in patterns):
+                raise InvalidInput(
+                    f'{name} has only exclusions, so that it grants nothing; add "*", got '
+                    f"{patterns!r}"
+                )
+            object.__setattr__(self, name, patterns)
         if self.permissions is not None:
             object.__setattr__(self, "permissions", _names("permissions", self.permissions))
 

@@ -23,6 +23,7 @@ from acc.adapters.a2a.server.dispatch import (
 from acc.adapters.a2a.wire.v03 import WIRE_V03
 from acc.application.use_cases.serve_a2a import ServeA2AUseCase
 from acc.ports.outbound.auth_ports import TokenVerifierPort
+from acc.ports.outbound.limit_ports import RateLimiterPort
 
 _ROOT_PATHS = ("", "/")
 _CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
@@ -49,13 +50,18 @@ class A2AServer:
         *,
         documents: StaticDocuments,
         verifier: TokenVerifierPort | None = None,
+        limiter: RateLimiterPort | None = None,
         hosts: Collection[str] | None = None,
         protocol_versions: Collection[str] = tuple(RPC_WIRES),
         lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = None,
     ) -> None:
         self.serve = serve
         self._dispatcher = RequestDispatcher(
-            serve, documents=documents, verifier=verifier, protocol_versions=protocol_versions
+            serve,
+            documents=documents,
+            verifier=verifier,
+            limiter=limiter,
+            protocol_versions=protocol_versions,
         )
         self._documents = documents
         self._hosts = hosts

@@ -277,5 +277,5 @@ def log_internal_error(error: BaseException) -> None:
     """Log an error unless the caller caused it."""
     if isinstance(error, HttpError):
         return
-    if not isinstance(error, AccError) or wire_error_for(error).http_status >= 500:
+    if not isinstance(error, AccError) or wire_error_for(error).http_status == 500:
         log.error("internal error", exc_info=error)

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from math import ceil
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -42,6 +43,7 @@ from acc.application.use_cases.serve_a2a import ServeA2AUseCase
 from acc.domain.errors import (
     AccError,
     ExtensionRequired,
+    InsufficientScope,
     Unauthenticated,
     UnsupportedOperation,
     VersionNotSupported,
@@ -51,14 +53,15 @@ from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.contract import INTENTS_EXTENSION
 from acc.domain.value_objects.principal import ANONYMOUS, Principal
 from acc.ports.outbound.auth_ports import TokenVerifierPort
+from acc.ports.outbound.limit_ports import RateLimiterPort
 
 RPC_WIRES: Mapping[str, Wire] = {"1.0": WIRE_V1, "0.3": WIRE_V03}
 REST_WIRES: Mapping[str, Wire] = {"1.0": WIRE_V1, "0.3": WIRE_V03_REST}
 _MAX_VERSION_LENGTH = 20
 _MAX_METHOD_LENGTH = 100
-_RETRY_AFTER_SECONDS = b"5"
+_RETRY_AFTER_SECONDS = 5
 #: JSON-RPC errors that also set the HTTP status, for proxies.
-_RPC_HTTP_STATUSES = frozenset({401, 403, 429})
+_RPC_HTTP_STATUSES = frozenset({401, 403, 429, 503})
 _STREAMING = frozenset({Operation.STREAM, Operation.SUBSCRIBE})
 _SENDING = frozenset({Operation.SEND, Operation.STREAM})
 
@@ -87,10 +90,12 @@ class RequestDispatcher:
         documents: StaticDocuments,
         verifier: TokenVerifierPort | None,
         protocol_versions: Collection[str],
+        limiter: RateLimiterPort | None = None,
     ) -> None:
         self.documents = documents
         self._serve = serve
         self._verifier = verifier
+        self._limiter = limiter
         self._protocol_versions = tuple(protocol_versions)
 
     async def handle_rpc(self, request: HttpRequest, send: Send) -> None:
@@ -107,6 +112,7 @@ class RequestDispatcher:
             principal = await self.authenticate(request)
             request.check_json()
             body = await request.body()
+            await self._count_bytes(principal, request, body)
             if version not in self._protocol_versions:
                 # After the body, so that the response has the request id.
                 self._check_intent_or_version(body, version)
@@ -144,7 +150,9 @@ class RequestDispatcher:
         except Exception as error:  # noqa: BLE001 - process boundary
             log_internal_error(error)
             status, body = encode_run_error(error)
-            headers = error.headers if isinstance(error, HttpError) else _error_headers(status)
+            headers = (
+                error.headers if isinstance(error, HttpError) else _error_headers(status, error)
+            )
             await send_response(send, status, body, JSON, headers)
             return
         await send_response(send, 200, body, JSON)
@@ -162,6 +170,7 @@ class RequestDispatcher:
             extensions = self._negotiate_extensions(request)
             if route.has_body:
                 body = await request.body()
+                await self._count_bytes(principal, request, body)
                 if body:
                     request.check_json()
                 params = wire.read_request(route.operation, body, route.path)
@@ -180,7 +189,20 @@ class RequestDispatcher:
             await send_response(send, 200, result, kind, extensions.headers)
 
     async def authenticate(self, request: HttpRequest) -> Principal:
-        """Return the caller; missing and invalid tokens raise the same Unauthenticated."""
+        """Return the caller; missing and invalid tokens raise the same Unauthenticated.
+
+        Raises RateLimited if the caller sends too many requests.
+        """
+        principal = await self._verify(request)
+        if self._limiter is not None:
+            await self._limiter.count_request(_limit_key(principal, request))
+        return principal
+
+    async def _count_bytes(self, principal: Principal, request: HttpRequest, body: bytes) -> None:
+        if self._limiter is not None and body:
+            await self._limiter.count_bytes(_limit_key(principal, request), len(body))
+
+    async def _verify(self, request: HttpRequest) -> Principal:
         if self._verifier is None:
             return ANONYMOUS
         scheme, _, token = request.header(b"authorization").partition(" ")
@@ -332,19 +354,33 @@ async def _send_rpc_error(
         await send({"type": "http.response.start", "status": 200, "headers": EVENT_STREAM_HEADERS})
         await send({"type": "http.response.body", "body": b"data: %b\n\n" % body})
         return
-    await send_response(send, status, body, JSON, _error_headers(status))
+    await send_response(send, status, body, JSON, _error_headers(status, error))
 
 
 async def _send_http_error(send: Send, error: BaseException, wire: Wire, kind: bytes) -> None:
     status = wire_error_for(error).http_status
-    headers = error.headers if isinstance(error, HttpError) else _error_headers(status)
+    headers = error.headers if isinstance(error, HttpError) else _error_headers(status, error)
     await send_response(send, status, encode_http_error(error, wire.version), kind, headers)
 
 
-def _error_headers(status: int) -> Headers:
+def _limit_key(principal: Principal, request: HttpRequest) -> str:
+    """Return whose requests are counted: the account, or the address of an anonymous caller."""
+    if principal.is_anonymous:
+        client = request.scope.get("client")
+        return f"address/{client[0] if client else ''}"
+    return f"account/{principal.account.user_id}"
+
+
+def _error_headers(status: int, error: BaseException) -> Headers:
     if status == 401:
         return [(b"www-authenticate", b"Bearer")]
-    return [(b"retry-after", _RETRY_AFTER_SECONDS)] if status == 429 else []
+    if isinstance(error, InsufficientScope):
+        challenge = f'Bearer error="insufficient_scope", scope="{error.scope}"'
+        return [(b"www-authenticate", challenge.encode())]
+    if status in (429, 503):
+        seconds = getattr(error, "retry_after", _RETRY_AFTER_SECONDS)
+        return [(b"retry-after", str(max(1, ceil(seconds))).encode())]
+    return []
 
 
 def _find_operation(method: str, wire: Wire) -> Operation:

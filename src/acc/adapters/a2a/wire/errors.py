@@ -108,6 +108,10 @@ WIRE_ERRORS: Mapping[type[AccError], WireError] = {
     errors.PermissionDenied: WireError(
         -32041, 403, "PERMISSION_DENIED", "PERMISSION_DENIED", "PermissionDeniedError"
     ),
+    errors.InsufficientScope: WireError(
+        -32041, 403, "PERMISSION_DENIED", "INSUFFICIENT_SCOPE", "PermissionDeniedError"
+    ),
+    errors.Unavailable: WireError(-32043, 503, "UNAVAILABLE", "UNAVAILABLE", "UnavailableError"),
     errors.LimitExceeded: WireError(
         -32042, 429, "RESOURCE_EXHAUSTED", "LIMIT_EXCEEDED", "LimitExceededError"
     ),
@@ -194,6 +198,8 @@ def _error_details(error: BaseException) -> list[dict[str, Any]]:
     details = [info]
     if isinstance(error, errors.TaskNotFound):
         info["metadata"] = {"taskId": _truncate(error.task_id, _MAX_ID_LENGTH)}
+    if isinstance(error, errors.InsufficientScope):
+        info["metadata"] = {"scope": error.scope}
     if isinstance(error, contract_errors.InvalidInputs):
         violations = [
             {"field": f"{error.place}.{one.field}".rstrip("."), "description": one.description}
@@ -228,6 +234,7 @@ _ERROR_TYPES: Mapping[str, Callable[[str], AccError]] = {
     "VERSION_NOT_SUPPORTED": errors.VersionNotSupported,
     "UNAUTHENTICATED": errors.Unauthenticated,
     "PERMISSION_DENIED": errors.PermissionDenied,
+    "INSUFFICIENT_SCOPE": errors.PermissionDenied,
     "INVALID_PARAMS": errors.InvalidInput,
 }
 _REASONS_BY_CODE = {
