@@ -8,6 +8,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 INSTALL := $(PIP) install --no-deps --require-hashes
 PEERS := .venv-peers
 ADK := .venv-adk
+A2A_0_3 := .venv-a2a-0.3
 RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
 BUILD := $(VENV)/build
@@ -16,7 +17,7 @@ SMALL_MODEL := $(VENV)/small-model
 INSIDE := tests/unit tests/contract tests/test_architecture.py tests/test_public_api.py tests/test_vocabulary.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup eval lint check test bench bench-memory bench-peers test-adk docs lock browser clean
+.PHONY: help setup eval lint check test bench bench-memory bench-peers reader test-adk test-a2a-0.3 docs lock browser clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -67,7 +68,7 @@ lint: $(DEV) # Format, lint, types, import contracts
 check: lint ## The fast half of the tests: format, lint, types, contracts, unit tests
 	$(BIN)/pytest -q -n 2 $(INSIDE)
 
-test: lint browser ## Run all checks and tests, as in CI
+test: lint browser $(A2A_0_3)/.ready ## Run all checks and tests, as in CI
 	$(BIN)/coverage erase
 	$(BIN)/pytest -q -n 4 --dist worksteal --cov --cov-report= $(INSIDE)
 	$(BIN)/coverage report --skip-covered --fail-under=95 --include='*/acc/domain/*,*/acc/application/*'
@@ -77,8 +78,17 @@ test: lint browser ## Run all checks and tests, as in CI
 bench: $(DEV) ## Measure acc against its limits
 	$(BIN)/python benchmarks/run.py
 
-bench-memory: $(DEV) ## Measure what recall finds and what it costs
+bench-memory: $(DEV) ## Measure reading and recall of the memory
+	$(BIN)/python benchmarks/reader.py
 	$(BIN)/python benchmarks/memory.py
+
+TRAINING := .venv-training
+
+# The weights in the repository were trained with these versions on our writers' texts only.
+reader: ## Train the embedded reader; DATA=DIR adds public data
+	@test -x $(TRAINING)/bin/python || { $(PYTHON) -m venv $(TRAINING) \
+	  && $(TRAINING)/bin/python -m pip install --quiet msgspec==0.22.0 -r training/reader/requirements.txt; }
+	@PYTHONPATH="$(CURDIR)/src:$(CURDIR)" $(TRAINING)/bin/python -m training.reader.train $(DATA)
 
 bench-peers: $(DEV) $(PEERS)/.ready ## Compare acc with other frameworks (15 to 25 minutes)
 	$(BIN)/python benchmarks/compare.py $(ARGS)
@@ -102,6 +112,15 @@ $(ADK)/.ready: tests/integration/adk.txt
 	@$(ADK)/bin/python -m pip install --quiet --disable-pip-version-check -r tests/integration/adk.txt
 	@touch $(ADK)/.ready
 
+test-a2a-0.3: $(DEV) $(A2A_0_3)/.ready ## Call our server with the released client of A2A 0.3
+	$(BIN)/pytest -q tests/integration/test_a2a_released_0_3_client.py
+
+$(A2A_0_3)/.ready: tests/integration/a2a_0_3.txt
+	@echo "setting up $(A2A_0_3), once"
+	@$(PYTHON) -m venv --clear $(A2A_0_3)
+	@$(A2A_0_3)/bin/python -m pip install --quiet --disable-pip-version-check -r tests/integration/a2a_0_3.txt
+	@touch $@
+
 browser: # The report is tested in a real browser; Debian's is installed where there is none.
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null \
 	  || { apt-get update -qq && apt-get install -y -qq chromium fonts-noto-cjk; }
@@ -118,4 +137,4 @@ lock: $(DEV) ## Renew the files in requirements/
 	$(COMPILE) --upgrade -c requirements/dev.lock --group build -o requirements/build.lock
 
 clean: ## Remove environments and caches
-	rm -rf $(VENV) $(PEERS) $(ADK) build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(ADK) $(A2A_0_3) $(TRAINING) build .mypy_cache .ruff_cache .pytest_cache .hypothesis

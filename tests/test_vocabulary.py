@@ -17,7 +17,7 @@ FORBIDDEN_NAME = re.compile(
     rf"|(?:{'|'.join(word.title() for word in WORDS)})(?=[A-Z\d]|$)"
 )
 #: Words that end in "ing" and are nouns of the field, not verbs.
-NOUNS = frozenset({"blinding", "grounding", "string", "testing", "tracing"})
+NOUNS = frozenset({"reading", "blinding", "grounding", "string", "testing", "tracing"})
 FORBIDDEN_DOCSTRING = re.compile(r"(?:Tell whether|Tell |Give |Refuse |Take in )")
 
 

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from acc.application.agents.graph import Edge as Edge, GraphAgent as GraphAgent
     from acc.application.agents.llm import Agent as Agent, LlmAgent as LlmAgent
     from acc.application.agents.output import PartialOutput as PartialOutput
-    from acc.application.agents.remote import RemoteAgent as RemoteAgent
     from acc.application.agents.router import RouterAgent as RouterAgent
     from acc.application.agents.workflow import (
         LoopAgent as LoopAgent,
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from acc.application.runtime.agent_memory import MemoryName as MemoryName
     from acc.application.runtime.context import RunContext as RunContext
     from acc.application.runtime.result import RunResult as RunResult
+    from acc.application.runtime.state import filter_memory as filter_memory
     from acc.application.tools.function_tool import (
         FunctionTool as FunctionTool,
         exit_loop as exit_loop,
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from acc.application.use_cases.live_multi_agent_evaluation import (
         LiveMultiAgentEvaluationUseCase as LiveMultiAgentEvaluationUseCase,
     )
+    from acc.bootstrap.a2a_client import RemoteAgent as RemoteAgent
     from acc.bootstrap.agents import Runner as Runner
     from acc.bootstrap.evaluation import make_agent as make_agent
     from acc.bootstrap.memory import acc_memory as acc_memory, make_memory as make_memory
@@ -123,7 +124,6 @@ _PUBLIC_NAMES = {
     "acc.application.agents.graph": ("Edge", "GraphAgent"),
     "acc.application.agents.llm": ("Agent", "LlmAgent"),
     "acc.application.agents.output": ("PartialOutput",),
-    "acc.application.agents.remote": ("RemoteAgent",),
     "acc.application.agents.router": ("RouterAgent",),
     "acc.application.agents.workflow": ("LoopAgent", "ParallelAgent", "SequentialAgent"),
     "acc.application.memory.acc": ("AccMemory",),
@@ -131,11 +131,13 @@ _PUBLIC_NAMES = {
     "acc.application.runtime.agent_memory": ("MemoryName",),
     "acc.application.runtime.context": ("RunContext",),
     "acc.application.runtime.result": ("RunResult",),
+    "acc.application.runtime.state": ("filter_memory",),
     "acc.application.tools.function_tool": ("FunctionTool", "exit_loop", "tool"),
     "acc.application.tools.mcp": ("McpToolset",),
     "acc.application.tools.tool": ("AgentTool", "BaseTool", "ToolContext"),
     "acc.application.tools.toolset": ("Toolset",),
     "acc.application.use_cases.live_multi_agent_evaluation": ("LiveMultiAgentEvaluationUseCase",),
+    "acc.bootstrap.a2a_client": ("RemoteAgent",),
     "acc.bootstrap.agents": ("Runner",),
     "acc.bootstrap.evaluation": ("make_agent",),
     "acc.bootstrap.memory": ("acc_memory", "make_memory"),

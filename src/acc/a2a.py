@@ -10,6 +10,7 @@ from typing import Any
 try:
     from acc.adapters.a2a.client.notifications import NotificationReceiver
     from acc.adapters.a2a.server.app import A2AServer
+    from acc.adapters.auth.jwt_verifier import JwtVerifier, TrustedIssuer, VerifierChain
     from acc.adapters.auth.keys import (
         SigningKey,
         generate_key,
@@ -23,7 +24,8 @@ try:
         NotificationVerifier,
         verify_notification,
     )
-    from acc.adapters.auth.tokens import StaticTokens, TokenEntry, new_token, token_hash
+    from acc.adapters.auth.tokens import StaticTokens, TokenEntry, TokenFile, new_token, token_hash
+    from acc.adapters.system.rate_limits import RateLimiter
 except ModuleNotFoundError as error:
     raise ImportError(
         f"acc.a2a requires the package {error.name}; install acc-agents[a2a]"
@@ -33,6 +35,7 @@ from acc.application.a2a.card_builder import PROTOCOL_VERSIONS
 from acc.application.a2a.requests import ServerLimits
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.callbacks import Plugin
+from acc.application.contracts.node_agents import TreeNode
 from acc.application.runtime.type_variables import AnyDepsT
 from acc.bootstrap.a2a import ServeOptions, card_signer, make_server
 from acc.bootstrap.a2a_client import make_receiver, receive_notifications
@@ -40,20 +43,27 @@ from acc.domain.value_objects.endpoint import check_remote_url
 from acc.domain.value_objects.principal import Principal
 from acc.domain.value_objects.run import RunConfig
 from acc.ports.outbound.auth_ports import NotificationSignerPort, TokenVerifierPort
+from acc.ports.outbound.limit_ports import RateLimiterPort
 
 __all__ = [
     "A2AServer",
     "HmacSigner",
     "JwtSigner",
+    "JwtVerifier",
     "NotificationReceiver",
     "NotificationSignerPort",
     "NotificationVerifier",
     "Principal",
+    "RateLimiter",
+    "RateLimiterPort",
     "ServerLimits",
     "SigningKey",
     "StaticTokens",
     "TokenEntry",
+    "TokenFile",
     "TokenVerifierPort",
+    "TrustedIssuer",
+    "VerifierChain",
     "create_app",
     "generate_key",
     "load_key",
@@ -68,11 +78,12 @@ __all__ = [
 
 
 def create_app(
-    agent: BaseAgent[AnyDepsT],
+    agent: BaseAgent[AnyDepsT] | TreeNode,
     *,
     public_url: str = "http://127.0.0.1:8000",
     store: str | Path = "memory",
     verifier: TokenVerifierPort | None = None,
+    limiter: RateLimiterPort | None = None,
     allow: Sequence[str] = (),
     hosts: Sequence[str] | None = None,
     limits: ServerLimits | None = None,
@@ -93,10 +104,11 @@ def create_app(
     An application that mounts it must run its `lifespan`.
 
     Args:
-        agent: The root agent.
+        agent: The root agent, or a node with a contract.
         public_url: The URL under which clients reach the application; the card contains it.
         store: "memory", or the path of a SQLite file.
         verifier: Verifies bearer tokens; without it, every caller is anonymous.
+        limiter: Limits requests per caller, such as a `RateLimiter`; without it, there is no limit.
         allow: Hosts and networks that may be called although they are not public.
         hosts: Accepted Host headers; None accepts all.
         limits: Limits of requests, tasks and streams.
@@ -119,6 +131,7 @@ def create_app(
             public_url=public_url,
             store=store,
             verifier=verifier,
+            limiter=limiter,
             allow=allow,
             hosts=hosts,
             limits=limits,

@@ -30,7 +30,7 @@ def test_files_and_data_are_sent_and_artifacts_are_saved(everything: str, tmp_pa
     assert done.stdout.splitlines() == [
         '"parts"',
         '{"n": [1]}',
-        '{"raw": 9, "type": "text/plain", "name": "note.txt"}',
+        '{"raw": 9, "hex": "e697a5e69cace8aa9e", "type": "text/plain", "name": "note.txt"}',
     ]
     for _ in range(2):
         done = acc("call", everything, "files", "--out", tmp_path / "out")

@@ -71,6 +71,24 @@ def test_answer_with_only_text_has_no_other_output(tmp_path: Path) -> None:
     assert line == {"type": "result", "state": "completed", "text": "one two", "context": ""}
 
 
+def test_all_texts_of_several_artifacts_are_printed() -> None:
+    artifacts = [{"artifactId": name, "parts": [{"text": name}]} for name in ("one", "two")]
+    for status, expected in (
+        ({}, "one\ntwo\n"),
+        ({"message": message({"text": "both:"})}, "both:\none\ntwo\n"),
+    ):
+        with third_party_server(task(*artifacts, **status)) as url:
+            done = acc("call", url, "hi")
+        assert (done.returncode, done.stdout) == (0, expected)
+
+
+def test_completed_task_without_an_answer_exits_with_1() -> None:
+    with third_party_server(task()) as url:
+        done = acc("call", url, "hi")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "has no answer" in done.stderr
+
+
 def test_doctor_prints_which_card_it_checks() -> None:
     page = {"/html/.well-known/agent-card.json": b"<html>hi</html>"}
     with third_party_server(task(), pages=page) as url:

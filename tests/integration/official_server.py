@@ -1,6 +1,6 @@
 """A small agent on the server of the official SDK.
 
-`official_server.py PORT [tokens] [0.3] [rest]`
+`official_server.py PORT [tokens] [0.3] [rest] [status]`
 """
 
 import asyncio
@@ -34,6 +34,7 @@ from a2a.types.a2a_pb2 import (
     SecurityRequirement,
     SecurityScheme,
     StringList,
+    TaskState,
 )
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -51,13 +52,25 @@ class Greeter(AgentExecutor):
         await event_queue.enqueue_event(task)
         updater = TaskUpdater(event_queue, task.id, task.context_id)
         await updater.start_work()
+        await self.greet(updater)
+        await updater.complete()
+
+    async def greet(self, updater: TaskUpdater) -> None:
         await asyncio.sleep(0.3)
         await updater.add_artifact([new_text_part("hello")])
-        await updater.complete()
 
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
         assert context.task_id and context.context_id
         await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
+
+
+class StatusGreeter(Greeter):
+    """An agent whose answer is only in a status with the state working."""
+
+    async def greet(self, updater: TaskUpdater) -> None:
+        for text in ("thinking", "hello"):
+            message = updater.new_agent_message([new_text_part(text)])
+            await updater.update_status(TaskState.TASK_STATE_WORKING, message=message)
 
 
 class AuthenticatedUser(User):
@@ -116,7 +129,7 @@ def main(port: int, options: Collection[str]) -> None:
     requires_auth = "tokens" in options
     described = card(f"http://127.0.0.1:{port}", requires_auth=requires_auth, options=options)
     handler = DefaultRequestHandler(
-        agent_executor=Greeter(),
+        agent_executor=StatusGreeter() if "status" in options else Greeter(),
         task_store=InMemoryTaskStore(),
         agent_card=described,
         extended_agent_card=described,

@@ -83,7 +83,12 @@ class CommandAgent(BaseAgent):
 
 def describe_part(part: Part) -> object:
     if part.raw is not None:
-        return {"raw": len(part.raw), "type": part.media_type, "name": part.filename}
+        return {
+            "raw": len(part.raw),
+            "hex": part.raw.hex(),
+            "type": part.media_type,
+            "name": part.filename,
+        }
     if part.url is not None:
         return {"url": part.url, "type": part.media_type, "name": part.filename}
     return part.text if part.text is not None else part.data

@@ -270,7 +270,11 @@ def official(*how: str) -> Iterator[str]:
         process.wait()
 
 
-@pytest.mark.parametrize("how", [(), ("rest",), ("0.3",), ("0.3", "rest")], ids=" ".join)
+@pytest.mark.parametrize(
+    "how",
+    [(), ("rest",), ("0.3",), ("0.3", "rest"), ("status",), ("status", "0.3", "rest")],
+    ids=" ".join,
+)
 async def test_remote_agent_uses_official_server(how: tuple[str, ...]) -> None:
     with official(*how) as url:
         for mode in (None, "poll"):

@@ -7,25 +7,33 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from email.utils import formatdate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from acc.application.a2a.card_builder import PROTOCOL_VERSIONS, build_card, extended_skills
+from acc.application.a2a.card_builder import (
+    PROTOCOL_VERSIONS,
+    build_card,
+    extended_skills,
+    openid_security,
+)
 from acc.application.a2a.intake import input_modes
 from acc.application.a2a.requests import ServerLimits
 from acc.application.a2a.webhook_retries import PushDelivery
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.callbacks import Plugin
 from acc.application.agents.dependencies import check_deps, required_deps
+from acc.application.contracts.node_agents import TreeNode
 from acc.application.use_cases.diagnose_server import DiagnoseServerUseCase
 from acc.application.use_cases.serve_a2a import ServeA2AUseCase
 from acc.bootstrap.agents import Runner, check_models, make_services, make_stores
 from acc.bootstrap.memory import version
+from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.agent_card import AgentCard
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.endpoint import is_loopback_url, loopback_allow_entries
 from acc.domain.value_objects.run import RunConfig
 from acc.domain.value_objects.session import SessionKey
 from acc.ports.outbound.auth_ports import NotificationSignerPort, TokenVerifierPort
+from acc.ports.outbound.limit_ports import RateLimiterPort
 from acc.ports.outbound.storage_ports import TaskStorePort, UnitOfWork
 from acc.ports.outbound.system_ports import ClockPort
 
@@ -33,6 +41,10 @@ if TYPE_CHECKING:
     from acc.adapters.a2a.server.app import A2AServer
     from acc.adapters.a2a.server.asgi import ConnectionLimits
     from acc.adapters.auth.tokens import TokenEntry
+
+
+#: A check may take as long as this number of requests.
+_REQUESTS_PER_CHECK = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +55,8 @@ class ServeOptions:
     server may call although they are not public. `hosts` are the host names that it accepts; None
     accepts all. `sign_card` returns a card with its signatures. `public_keys` is the JWK set of the
     signers. `connections` limits slow clients. With `anonymous_listing` anonymous callers may list
-    tasks. Without `deduplicate` a repeated message is a new message.
+    tasks. Without `deduplicate` a repeated message is a new message. `issuers` are the OIDC issuers
+    that the card names.
     """
 
     public_url: str = "http://127.0.0.1:8000"
@@ -64,17 +77,21 @@ class ServeOptions:
     anonymous_listing: bool = False
     deps: object = None
     plugins: Sequence[Plugin] = ()
+    issuers: Sequence[str] = ()
+    limiter: RateLimiterPort | None = None
 
 
-def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2AServer":
+def make_server(agent: BaseAgent | TreeNode, options: ServeOptions | None = None) -> "A2AServer":
     """Return an ASGI application that serves an agent over A2A."""
     from acc.adapters.a2a.server.app import A2AServer
     from acc.adapters.a2a.server.dispatch import RPC_WIRES, StaticDocuments
+    from acc.adapters.a2a.server.intents import write_contracts
     from acc.adapters.a2a.server.openapi import openapi_document
     from acc.adapters.a2a.server.webhook_request import WebhookSender
     from acc.adapters.a2a.wire.card_codec import write_public_card
     from acc.adapters.http.client import check_url, guarded_client
 
+    agent = agent.as_agent() if isinstance(agent, TreeNode) else agent
     options = options or ServeOptions()
     requires_auth = options.verifier is not None
     check_models(agent)
@@ -106,7 +123,11 @@ def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2ASe
         can_push=options.push,
         input_modes=input_modes(agent, services),
         protocol_versions=options.protocol_versions,
+        contracts=serve.intents.contracts,
     )
+    if options.issuers:
+        card = replace(card, **openid_security(options.issuers))
+    extensions = tuple(extension.uri for extension in card.extensions)
     sign_card = options.sign_card or (lambda card: card)
     extended_card = sign_card(replace(card, skills=extended_skills(agent, card)))
 
@@ -115,10 +136,14 @@ def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2ASe
         async with AsyncExitStack() as stack:
             stack.push_async_callback(runner.aclose)
             stack.push_async_callback(tasks.aclose)
+            if options.limiter is not None:
+                stack.push_async_callback(options.limiter.aclose)
             delivery = None
             if options.push:
                 client = await stack.enter_async_context(guarded_client(allow=options.allow))
-                sender = WebhookSender(client, wires=RPC_WIRES, signer=options.signer)
+                sender = WebhookSender(
+                    client, wires=RPC_WIRES, signer=options.signer, extensions=extensions
+                )
                 delivery = PushDelivery(tasks=tasks, sender=sender)
             await stack.enter_async_context(serve.open(delivery))
             yield
@@ -129,11 +154,13 @@ def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2ASe
             card=write_public_card(sign_card(card)),
             extended_card=extended_card if requires_auth else None,
             openapi=openapi_document(card),
+            contracts=write_contracts(card.name, card.version, serve.intents.contracts),
             last_modified=formatdate(services.clock.now(), usegmt=True).encode(),
             keys=json.dumps(options.public_keys).encode() if options.public_keys else b"",
-            extensions=tuple(extension.uri for extension in card.extensions),
+            extensions=extensions,
         ),
         verifier=options.verifier,
+        limiter=options.limiter,
         hosts=options.hosts,
         protocol_versions=options.protocol_versions,
         lifespan=lifespan,
@@ -195,11 +222,74 @@ def card_signer(key_file: Path) -> Callable[[AgentCard], AgentCard]:
     return sign
 
 
-def token_verifier(tokens: Path) -> TokenVerifierPort:
-    """Return a verifier for the callers of a token file."""
-    from acc.adapters.auth.tokens import StaticTokens
+def make_verifier(
+    *,
+    tokens: Path | None = None,
+    issuers: Sequence[str] = (),
+    audience: Sequence[str] = (),
+    default_scopes: Sequence[str] = (),
+    allow: Sequence[str] = (),
+) -> TokenVerifierPort | None:
+    """Return a verifier for a token file and OIDC issuers, None if there is neither.
 
-    return StaticTokens.from_file(tokens)
+    An issuer is a URL, or PREFIX=URL. A loopback issuer needs no entry in `allow`.
+    """
+    from acc.adapters.auth.jwt_verifier import JwtVerifier, TrustedIssuer, VerifierChain
+    from acc.adapters.auth.tokens import TokenFile
+
+    verifiers: list[TokenVerifierPort] = []
+    if tokens is not None:
+        verifiers.append(TokenFile(tokens))
+    if issuers:
+        trusted = [
+            TrustedIssuer(
+                issuer=url, prefix=prefix, audience=audience, default_scopes=default_scopes
+            )
+            for prefix, url in map(split_issuer, issuers)
+        ]
+        if tokens is not None and not all(issuer.prefix for issuer in trusted):
+            raise InvalidInput(
+                "with --tokens an issuer needs a prefix, such as --oidc "
+                "staff=https://login.example.com, so that its callers differ from those of the file"
+            )
+        urls = [issuer.issuer for issuer in trusted if is_loopback_url(issuer.issuer)]
+        loopback = [entry for url in urls for entry in loopback_allow_entries(url)]
+        verifiers.append(JwtVerifier(trusted, allow=(*allow, *loopback)))
+    return VerifierChain(verifiers) if len(verifiers) > 1 else next(iter(verifiers), None)
+
+
+def make_limiter(
+    rates: Sequence[str],
+    *,
+    bytes_per_caller: Sequence[str] = (),
+    store: str = "memory",
+    on_failure: Literal["allow", "deny"] = "allow",
+) -> RateLimiterPort | None:
+    """Return a rate limiter, None if there is no rate.
+
+    A rate is like "100/minute", or "INTENT=100/minute" for one intent.
+    """
+    if not rates and not bytes_per_caller:
+        return None
+    from acc.adapters.system.rate_limits import RateLimiter
+
+    intents: dict[str, list[str]] = {}
+    for rate in rates:
+        intent, _, value = rate.rpartition("=")
+        intents.setdefault(intent, []).append(value)
+    return RateLimiter(
+        intents.pop("", []),
+        per_intent=intents,
+        bytes_per_caller=bytes_per_caller,
+        store=store,
+        on_failure=on_failure,
+    )
+
+
+def split_issuer(text: str) -> tuple[str, str]:
+    """Return prefix and URL of an issuer that is written as URL or PREFIX=URL."""
+    prefix, separator, url = text.partition("=")
+    return (prefix, url) if separator and "/" not in prefix else ("", text)
 
 
 def add_token(
@@ -282,10 +372,14 @@ async def make_doctor(
     timeout: float = 30.0,  # noqa: ASYNC109 - a limit of each request
 ) -> AsyncIterator[DiagnoseServerUseCase]:
     """Return the use case of `acc doctor`; a loopback `url` needs no entry in `allow`."""
-    from acc.adapters.http.client import guarded_client
+    from acc.adapters.http.client import NetworkOptions, guarded_client
     from acc.adapters.http.probe import HttpProbe
     from acc.adapters.system.clock import RandomIds
 
     allowed = [*allow, *(loopback_allow_entries(url) if is_loopback_url(url) else ())]
-    async with guarded_client(allow=allowed, timeout=timeout) as client:
-        yield DiagnoseServerUseCase(HttpProbe(client), ids=RandomIds())
+    # A server may close an idle connection at any time, so that a reused one would fail.
+    network = NetworkOptions(idle_connections=0)
+    async with guarded_client(allow=allowed, timeout=timeout, network=network) as client:
+        yield DiagnoseServerUseCase(
+            HttpProbe(client), ids=RandomIds(), check_timeout=_REQUESTS_PER_CHECK * timeout
+        )

@@ -2,13 +2,21 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from acc.application.agents.remote import RemoteAgent as A2ARemoteAgent
+from acc.application.contracts.claims import outgoing_context
+from acc.application.contracts.remote_intents import call_remote_intent, contracts_on_card
+from acc.application.runtime.context import RunContext
+from acc.bootstrap.schemas import LazySchemaValidator
 from acc.bootstrap.settings import allowed_hosts, resolve_token
 from acc.domain.value_objects.agent_card import CardReport
 from acc.domain.value_objects.content import Part
+from acc.domain.value_objects.contract import IntentContract
 from acc.domain.value_objects.endpoint import DownloadLimits, RemoteEndpoint
+from acc.ports.outbound.remote_ports import IntentCallerPort
 
 if TYPE_CHECKING:
     from acc.adapters.a2a.client.client import A2AClient
@@ -29,6 +37,60 @@ def make_remote(endpoint: RemoteEndpoint, *, allow: Sequence[str] = ()) -> "A2AC
         token=resolve_token(endpoint.token),
         allow=(*allow, *allowed_hosts()),
     )
+
+
+@dataclass(kw_only=True, eq=False)
+class RemoteAgent(A2ARemoteAgent):
+    """An agent of another server, called over A2A. It can be used wherever an agent can.
+
+    `url` is the URL of its card or its base URL. `token` is a bearer token, or "env:NAME" for an
+    environment variable; it is sent to the origin of `url` and to the origins in `trust` only.
+    Addresses that are not public must be in `allow`, or in the environment variable ACC_ALLOW.
+
+    If the remote task needs input, the run pauses with the same request, and the answer is sent to
+    that task, whichever process resumes. A session uses one remote context. A message that may not
+    have arrived is sent again with the same id, `retries` times.
+
+    `mode` selects how the task is followed: "stream", "poll", or "push" for a server that sends
+    notifications to `receiver`. The default is what the card offers.
+    """
+
+    async def call(
+        self,
+        intent: str,
+        inputs: Mapping[str, Any],
+        *,
+        context: Mapping[str, Any] | None = None,
+        ctx: RunContext | None = None,
+    ) -> dict[str, Any]:
+        """Call an intent and return its outputs.
+
+        Inputs that violate the contract on the card raise InvalidInputs, and nothing is sent.
+        `context` are claims such as `user_id`. Inside a run, pass its context as `ctx`, so that the
+        ids of the run and its permissions are sent.
+        """
+        claims = dict(context or {})
+        if ctx is not None:
+            claims = {**outgoing_context(ctx, has_credentials=bool(self.token)), **claims}
+        return await call_remote_intent(
+            make_remote(self.endpoint) if ctx is None else self.port(ctx),
+            intent,
+            inputs,
+            schemas=LazySchemaValidator(),
+            message_id=new_id(),
+            context=claims,
+        )
+
+    async def contracts(self) -> tuple[IntentContract, ...]:
+        """Return the contracts on the card of the agent."""
+        return tuple(contracts_on_card(await make_remote(self.endpoint).card()).values())
+
+
+def make_intent_caller(*, allow: Sequence[str] = ()) -> IntentCallerPort:
+    """Return the caller of intents; non-public addresses must be in `allow` or ACC_ALLOW."""
+    from acc.adapters.a2a.client.intents import HttpIntentCaller
+
+    return HttpIntentCaller(allow=(*allow, *allowed_hosts()), resolve_token=resolve_token)
 
 
 def make_receiver(

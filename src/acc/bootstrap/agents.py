@@ -28,6 +28,7 @@ from acc.bootstrap.models import (
     check_model_ready,
     make_model,
 )
+from acc.bootstrap.schemas import LazySchemaValidator
 from acc.bootstrap.settings import model_cache
 from acc.domain.call_options import check_call
 from acc.domain.errors import InvalidInput
@@ -203,8 +204,9 @@ def make_services(
         memory_cache=MemoryCache(max_entries=max_cached_memories),
         remote=remote_agents.get,
         fetch=remote_agents.download,
+        intents=LazyIntentCaller(tuple(allow)),
         mcp=LazyMcpConnections(allow),
-        schemas=_LazySchemaValidator(),
+        schemas=LazySchemaValidator(),
         recall=lambda key, name: _recall_index(sessions, key, name),
     )
     return services
@@ -238,14 +240,26 @@ def _check_pair(store: tuple[Any, ...]) -> tuple[SessionStorePort, ArtifactStore
     return store
 
 
-class _LazySchemaValidator:
-    """Imports the JSON schema library on first use."""
+class LazyIntentCaller:
+    """Calls intents of other agents; the HTTP library is imported on first use."""
 
-    def schema_error(self, schema: Mapping[str, Any], value: Any) -> str:
-        """Return what is invalid in a value, or an empty string if it is valid."""
-        from acc.adapters.system.json_schema import JsonSchemaValidator
+    def __init__(self, allow: tuple[str, ...] = ()) -> None:
+        self._allow = allow
 
-        return JsonSchemaValidator().schema_error(schema, value)
+    async def call(
+        self,
+        url: str,
+        payload: Mapping[str, Any],
+        *,
+        token: str = "",
+        timeout: float = 60.0,  # noqa: ASYNC109 - a limit of the request
+        allow: Sequence[str] = (),
+    ) -> Mapping[str, Any]:
+        """Return the outputs of an intent; failures are raised as subclasses of AccError."""
+        from acc.bootstrap.a2a_client import make_intent_caller
+
+        caller = make_intent_caller(allow=(*self._allow, *allow))
+        return await caller.call(url, payload, token=token, timeout=timeout)
 
 
 class _RemoteAgents:

@@ -13,8 +13,8 @@ from typing import TextIO
 from cyclopts import App, CycloptsError
 
 from acc.bootstrap.memory import version
+from acc.cli import contracts, judge, scenarios, tokens
 from acc.cli import eval as eval_commands
-from acc.cli import judge, scenarios, tokens
 from acc.cli.call import call
 from acc.cli.card import card
 from acc.cli.chat import chat
@@ -54,6 +54,7 @@ app.command(mcp, group=_CONNECT)
 app.command(tokens.app)
 app.command(call, group=_CONNECT)
 app.command(card, group=_CONNECT)
+app.command(contracts.app)
 app.command(doctor, group=_CONNECT)
 app.register_install_completion_command()
 

@@ -25,9 +25,10 @@ from acc.application.agents.remote_content import (
     status_text,
 )
 from acc.bootstrap.a2a_client import make_allow_list, make_remote, new_id
+from acc.bootstrap.contracts import call_remote
 from acc.cli.approval import answer_to, arguments_of, can_ask
 from acc.cli.event_view import make_console, safe_text, write_json
-from acc.cli.output import print_error
+from acc.cli.output import print_error, print_json
 from acc.cli.session import WAITING
 from acc.domain.errors import AddressRefused, InvalidInput, StorageFailed, Unauthenticated
 from acc.domain.value_objects.approval import InputAnswer, InputRequest, RequestKind, approve, deny
@@ -81,8 +82,22 @@ class MessageOptions:
         tuple[Path, ...],
         Parameter(help="A file to send.", negative=(), consume_multiple=False),
     ] = ()
+    intent: Annotated[str, Parameter(help="Intent to call; needs no message.")] = ""
+    input: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="With --intent: an input as NAME=VALUE.", negative=(), consume_multiple=False
+        ),
+    ] = ()
     context: Annotated[str, Parameter(help="Id of the context to continue.")] = ""
     task: Annotated[str, Parameter(help="Id of the task to continue.")] = ""
+
+    def check_intent(self, text: str | None) -> None:
+        """Raise InvalidInput for options that cannot be combined with an intent."""
+        if self.input and not self.intent:
+            raise InvalidInput("--input requires --intent NAME")
+        if self.intent and (text or self.file or self.context or self.task):
+            raise InvalidInput("--intent can be combined with --input and --data only")
 
     def parts(self, text: str | None) -> tuple[Part, ...]:
         """Return the parts of the message, or raise InvalidInput."""
@@ -201,22 +216,41 @@ def call(
     on a terminal; otherwise it exits with status 3 and prints the commands to answer. Ctrl-C
     cancels the remote task.
 
+    With --intent, the inputs are validated with the contract on the card before they are sent, and
+    the outputs are printed as JSON.
+
     Example: acc call http://127.0.0.1:8000 "Where is order A-17?"
+    Example: acc call http://127.0.0.1:8000 --intent summarize_text --input text=Hello
     """
     reply.check(message.task)
+    message.check_intent(text)
     parts = message.parts(sys.stdin.read() if text == "-" else text)
-    if not parts and not reply.is_present:
+    if not parts and not reply.is_present and not message.intent:
         raise InvalidInput('the message is empty; use acc call URL "text", or - to read stdin')
     if parts and reply.is_present:
         raise InvalidInput("--approve and --deny cannot be combined with a message")
     endpoint = options.endpoint(url)
     with asyncio.Runner() as loop:
         try:
+            if message.intent:
+                return _call_intent(endpoint, message, parts, loop)
             return _Call(endpoint, options, loop, sys.stdout).run(parts, message, reply)
         except AddressRefused as error:
             raise AddressRefused(error.naming("--allow here"), detail=error.detail) from None
         except Unauthenticated as error:
             raise Unauthenticated(f"{error}; {token_advice(options.token_env)}") from None
+
+
+def _call_intent(
+    endpoint: RemoteEndpoint, message: MessageOptions, parts: Sequence[Part], loop: asyncio.Runner
+) -> int:
+    """Call an intent and print its outputs as JSON."""
+    data = parts[0].data if parts else {}
+    if not isinstance(data, dict):
+        raise InvalidInput("--data must be a JSON object if it is combined with --intent")
+    outputs = loop.run(call_remote(endpoint, message.intent, message.input, data))
+    print_json(msgspec.json.format(msgspec.json.encode(outputs), indent=2))
+    return 0
 
 
 def token_advice(variable: str) -> str:

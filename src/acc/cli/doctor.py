@@ -25,6 +25,7 @@ from acc.domain.value_objects.endpoint import is_loopback_url
 
 _MARKS = {
     CheckStatus.OK: ("✓", "green"),
+    CheckStatus.NOTE: ("i", "cyan"),
     CheckStatus.WARN: ("!", "yellow"),
     CheckStatus.FAIL: ("✗", "bold red"),
     CheckStatus.SKIPPED: ("-", "dim"),
@@ -179,6 +180,18 @@ def _print_diagnosis(diagnosis: Diagnosis) -> None:
     for manual in diagnosis.manual_checks:
         output.print(f"  ? {manual.title}  {manual.title_ja}", style="dim", markup=False)
         _paragraph(output, f"check: {manual.look_at}", "dim")
+    if diagnosis.checklist:
+        output.print("\nChecklist", style="bold")
+    for line in diagnosis.checklist:
+        seen = next((each for each in CheckStatus if each == line.status), None)
+        mark, style = ("?", "dim") if seen is None else _MARKS[seen]
+        output.print(
+            safe_text(f"  {mark} ", style)
+            + safe_text(f"{line.title}: {line.status}")
+            + safe_text(f"  {line.title_ja}", "dim")
+        )
+        if line.observation:
+            _paragraph(output, one_line(line.observation, _MAX_OBSERVATION_LENGTH), "dim")
     counts = [f"{diagnosis.count(each)} {each.value}" for each in CheckStatus]
     style = "bold red" if diagnosis.has_failed or diagnosis.not_tested else "green"
     output.print(f"\n{', '.join(counts)}", style=style, markup=False)

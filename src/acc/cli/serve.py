@@ -21,8 +21,10 @@ from acc.bootstrap.a2a import (
     connection_limits,
     hmac_signer,
     jwt_signer,
+    make_limiter,
+    make_verifier,
     serve_forever,
-    token_verifier,
+    split_issuer,
 )
 from acc.bootstrap.agents import check_has_models, load_agent
 from acc.bootstrap.mcp import McpServerOptions, serve_mcp_over_http, serve_mcp_over_stdio
@@ -69,6 +71,31 @@ class AccessOptions:
         Path | None,
         Parameter(help="A file of callers and token hashes; see `acc token`."),
     ] = None
+    oidc: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="An OIDC issuer whose JWTs are accepted, such as https://login.example.com. With "
+            "several issuers, or --tokens, write PREFIX=URL: its callers are PREFIX/NAME.",
+            negative=(),
+            consume_multiple=False,
+        ),
+    ] = ()
+    audience: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="The audience that JWTs must have. [default: --public-url]",
+            negative=(),
+            consume_multiple=False,
+        ),
+    ] = ()
+    default_scope: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="A scope of JWTs without a scope claim, such as agent.invoke. [default: none]",
+            negative=(),
+            consume_multiple=False,
+        ),
+    ] = ()
     unprotected: Annotated[
         bool,
         Parameter(
@@ -127,6 +154,34 @@ class LimitOptions:
         _DEFAULTS.waiting
     )
     max_streams: Annotated[int, Parameter(help="Open streams per caller.")] = _DEFAULTS.streams
+    rate_limit: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="Requests per caller, such as 100/minute; can be repeated, with a shorter period "
+            "to limit bursts. INTENT=10/minute limits one intent. [default: no limit]",
+            negative=(),
+            consume_multiple=False,
+        ),
+    ] = ()
+    byte_limit: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="Bytes in requests per caller, such as 100000000/hour. [default: no limit]",
+            negative=(),
+            consume_multiple=False,
+        ),
+    ] = ()
+    rate_limit_store: Annotated[
+        str,
+        Parameter(
+            help='Where requests are counted: "memory", or the URL of a Valkey or Redis server '
+            "that several servers share, such as valkey://localhost:6379."
+        ),
+    ] = "memory"
+    rate_limit_failure: Annotated[
+        Literal["allow", "deny"],
+        Parameter(help="Whether requests are accepted while the counter does not respond."),
+    ] = "allow"
     request_timeout: Annotated[
         float, Parameter(help="Seconds for the headers, and for the body, of a request.")
     ] = _DEFAULTS.receive
@@ -192,8 +247,15 @@ def serve(
     """
     address, access = address or AddressOptions(), access or AccessOptions()
     limits = limits or LimitOptions()
-    requires_auth = access.tokens is not None
+    requires_auth = access.tokens is not None or bool(access.oidc)
+    _check_oidc(access, address.public_url)
     server_limits = limits.to_server_limits()
+    limiter = make_limiter(
+        limits.rate_limit,
+        bytes_per_caller=limits.byte_limit,
+        store=limits.rate_limit_store,
+        on_failure=limits.rate_limit_failure,
+    )
     signing = _select_signing(access)
     sign_card = None if access.sign_card is None else card_signer(access.sign_card)
     check_allow(access.allow)
@@ -212,13 +274,21 @@ def serve(
         return ServeOptions(
             public_url=url,
             store=address.store,
-            verifier=None if access.tokens is None else token_verifier(access.tokens),
+            verifier=make_verifier(
+                tokens=access.tokens,
+                issuers=access.oidc,
+                audience=access.audience or (url,),
+                default_scopes=access.default_scope,
+                allow=access.allow,
+            ),
+            issuers=[split_issuer(issuer)[1] for issuer in access.oidc],
             allow=access.allow,
             hosts=None if requires_auth or access.unprotected else hosts,
             signer=signer,
             public_keys=public_keys,
             sign_card=sign_card,
             limits=server_limits,
+            limiter=limiter,
             connections=connection_limits(limits.request_timeout),
             protocol_versions=tuple(dict.fromkeys(protocol_version)) or ("1.0", "0.3"),
             deduplicate=not no_deduplication,
@@ -305,9 +375,19 @@ def _check_host(host: str, *, is_protected: bool) -> None:
     if is_protected or host in _LOOPBACK or host.startswith("127."):
         return
     raise InvalidInput(
-        f"without --tokens anyone who reaches {host} can use this agent; add --tokens FILE "
-        "(see `acc token`), or --unprotected to allow it"
+        f"without --tokens or --oidc anyone who reaches {host} can use this agent; add --tokens "
+        "FILE (see `acc token`) or --oidc ISSUER, or --unprotected to allow it"
     )
+
+
+def _check_oidc(access: AccessOptions, public_url: str) -> None:
+    """Raise InvalidInput for options of JWTs that contradict each other."""
+    if access.oidc and not (access.audience or public_url):
+        raise InvalidInput(
+            "--oidc requires --audience, the URL that tokens for this agent name as their audience"
+        )
+    if not access.oidc and (access.audience or access.default_scope):
+        raise InvalidInput("--audience and --default-scope require --oidc")
 
 
 def _check_public_url(url: str) -> None:

@@ -1,5 +1,7 @@
 """The exception hierarchy. `code` values are stable; message texts are not.
 
+The errors of contracts are in `contract_errors`.
+
 AccError                     internal
 ├── InvalidInput             invalid_input         invalid input; the message names the field
 │   ├── InvalidState         invalid_state         a CCS payload that does not match the schema
@@ -9,6 +11,8 @@ AccError                     internal
 │   ├── InvalidTree          invalid_tree          an agent or agent tree that cannot run
 │   ├── StateNotStorable     state_not_storable    a state value that is not JSON data
 │   ├── StateMissing         state_missing         an instruction refers to a missing state key
+│   ├── InvalidInputs        invalid_inputs        inputs that violate the contract of an intent
+│   ├── VaguePacket          vague_packet          a delegation packet with missing parts
 │   └── AddressRefused       address_refused       a network address that must not be called
 ├── JudgeContractBroken      judge_contract_broken a judge scored other agents than requested
 ├── RunMismatch              run_mismatch          a run directory has a different configuration
@@ -24,7 +28,8 @@ AccError                     internal
 ├── OutputUnavailable        output_unavailable    a run has no output of the agent's type
 ├── ToolFailed               tool_failed           a tool failed more often than its bound
 ├── AgentFailed              agent_failed          the code of an agent raised an exception
-│   └── BranchFailed         branch_failed         every branch of a parallel agent failed
+│   ├── BranchFailed         branch_failed         every branch of a parallel agent failed
+│   └── InvalidOutputs       invalid_outputs       outputs that violate the contract of an intent
 ├── GraphStuck               graph_stuck           a join waits for an input that cannot arrive
 ├── NoRoute                  no_route              a router found no agent for the message
 ├── SessionBusy              session_busy          another run has the lease of the session
@@ -34,24 +39,30 @@ AccError                     internal
 ├── ReplayMismatch           replay_mismatch       an agent behaved differently during resume
 ├── NotFound                 not_found             it does not exist for this caller
 │   ├── TaskNotFound         task_not_found        no such task for this caller
-│   └── ContextNotFound      context_not_found     no such context for this caller
+│   ├── ContextNotFound      context_not_found     no such context for this caller
+│   └── UnknownIntent        unknown_intent        the agent has no such intent
 ├── InvalidTransition        move_forbidden        a task state change that is not allowed
 ├── TaskNotCancelable        task_not_cancelable   the task has already ended
 ├── UnsupportedOperation     unsupported_operation not supported by this agent or task
-│   └── PushNotSupported     push_not_supported    the agent sends no push notifications
+│   ├── PushNotSupported     push_not_supported    the agent sends no push notifications
+│   └── IntentNotCompleted   intent_not_completed  the task of an intent waits for input or ended
 ├── ContentTypeNotSupported  content_type_not_supported  the agent supports no requested media type
 ├── ExtendedCardMissing      extended_card_missing the agent has no extended card
 ├── ExtensionRequired        extension_required    the client must declare an extension
 ├── VersionNotSupported      version_not_supported an unsupported protocol version
 ├── Unauthenticated          unauthenticated       missing or invalid credentials
 ├── PermissionDenied         permission_denied     valid credentials without the permission
+│   └── InsufficientScope    insufficient_scope    the credentials lack a scope; names it
 ├── LimitExceeded            limit_exceeded        a limit per caller is exceeded
+│   └── RateLimited          rate_limited          too many requests; names the wait
+├── Unavailable              unavailable           a required service does not respond
 └── RemoteFailed             remote_failed         a call of a remote agent failed
     ├── InvalidResponse      answer_unreadable     the response cannot be read
     └── RemoteRejected       remote_rejected       the remote agent rejected the task
 """
 
 from collections.abc import Collection
+from math import ceil
 
 from acc.domain.text import replace_surrogates
 
@@ -458,10 +469,43 @@ class PermissionDenied(AccError):
     code = "permission_denied"
 
 
+class InsufficientScope(PermissionDenied):
+    """Credentials without the scope that an operation requires."""
+
+    code = "insufficient_scope"
+
+    def __init__(self, scope: str) -> None:
+        super().__init__(f"insufficient_scope: this operation requires the scope {scope!r}")
+        self.scope = scope
+
+
 class LimitExceeded(AccError):
     """A caller who exceeds a limit per caller."""
 
     code = "limit_exceeded"
+
+
+class RateLimited(LimitExceeded):
+    """A caller who sends too many requests; `retry_after` is the wait in seconds."""
+
+    code = "rate_limited"
+
+    def __init__(self, limit: str, *, retry_after: float) -> None:
+        super().__init__(
+            f"the rate limit {limit} is exceeded; try again in {max(1, ceil(retry_after))} s"
+        )
+        self.limit = limit
+        self.retry_after = retry_after
+
+
+class Unavailable(AccError):
+    """A service that an operation requires does not respond; `retry_after` is in seconds."""
+
+    code = "unavailable"
+
+    def __init__(self, message: str, *, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class AddressRefused(InvalidInput):

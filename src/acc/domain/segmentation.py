@@ -13,8 +13,8 @@ from acc.domain.text import normalize_text
 
 _CJK = "\u3041-\u30ff\u3400-\u9fff々〆ヶー"
 _ABBREVIATION = re.compile(
-    r"(?:^|[\s(])(?:dr|mr|mrs|ms|prof|st|vs|approx|e\.g|i\.e|cf|fig|no|nr|etc|p|pp|vol|ca|incl"
-    r"|ext|tel|(?-i:[A-Z]))\.$",
+    r"(?:^|[\s(])(?:dr|mr|mrs|(?<!\d\s)ms|prof|st|vs|approx|e\.g|i\.e|cf|fig|no|nr|etc|p|pp|vol|ca|incl"
+    r"|ext|tel)\.$|(?:^|\.\s?)(?-i:[A-Z])\.$",
     re.I,
 )
 _EMOJI = "\u2600-\u27bf\U0001f300-\U0001faff"

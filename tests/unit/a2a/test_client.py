@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 from remote_server import (
@@ -57,6 +58,86 @@ class UpdateLog:
 def answer_of(outcome: Task | Message) -> str:
     assert isinstance(outcome, Task)
     return text_of(outcome.artifacts[-1].parts)
+
+
+# Completed tasks without artifacts and status message
+
+
+def agent_status(state: str, text: str = "") -> dict[str, Any]:
+    update = status_update(state)
+    if text:
+        update["statusUpdate"]["status"]["message"] = agent_message(text)
+    return update
+
+
+def agent_message(text: str, role: str = "ROLE_AGENT") -> dict[str, Any]:
+    return {"messageId": "a", "role": role, "parts": [{"text": text}]}
+
+
+def status_of(outcome: Task | Message) -> str:
+    assert isinstance(outcome, Task)
+    assert outcome.status.message is not None
+    return text_of(outcome.status.message.parts)
+
+
+async def test_answer_in_a_working_status_is_the_answer() -> None:
+    history = [agent_message("hello", "ROLE_USER"), agent_message("looking"), agent_message("42")]
+    fetched = {**task("COMPLETED"), "history": history}
+    items = [
+        {"task": task("SUBMITTED")},
+        agent_status("WORKING", "looking"),
+        agent_status("WORKING", "42"),
+        agent_status("COMPLETED"),
+    ]
+    async with remote_server(stream(*items), result(fetched)) as server:
+        outcome = await server.client().send(message())
+    assert status_of(outcome) == "42"
+    assert server.methods == ["SendStreamingMessage", "GetTask"]
+    assert server.calls[-1].rpc["params"]["historyLength"] > 0
+
+
+async def test_answer_in_the_history_is_the_answer_of_a_polled_task() -> None:
+    history = [agent_message("hello", "ROLE_USER"), agent_message("42")]
+    async with remote_server(
+        result({"task": task("WORKING")}),
+        result(task("COMPLETED")),
+        result({**task("COMPLETED"), "history": history}),
+        streaming=False,
+    ) as server:
+        outcome = await server.client().send(message())
+    assert status_of(outcome) == "42"
+
+
+async def test_streamed_message_is_the_answer_if_the_server_keeps_no_history() -> None:
+    items = [{"task": task("SUBMITTED")}, agent_status("WORKING", "42"), agent_status("COMPLETED")]
+    for fetched in (result(task("COMPLETED")), rpc_error(-32601, "no GetTask")):
+        async with remote_server(stream(*items), fetched) as server:
+            outcome = await server.client().send(message())
+        assert status_of(outcome) == "42"
+
+
+async def test_artifact_that_was_not_streamed_is_fetched() -> None:
+    items = [{"task": task("SUBMITTED")}, agent_status("COMPLETED")]
+    async with remote_server(stream(*items), result(task("COMPLETED", artifact("42")))) as server:
+        outcome = await server.client().send(message())
+    assert answer_of(outcome) == "42"
+
+
+async def test_completed_task_without_an_answer_fails() -> None:
+    history = [agent_message("hello", "ROLE_USER")]
+    async with remote_server(result({"task": task()}), streaming=False) as server:
+        server.handlers.append(result({**task(), "history": history}))
+        with pytest.raises(RemoteFailed) as caught:
+            await server.client().send(message())
+    assert caught.value.remote_code == "no_answer"
+    assert "t-1" in str(caught.value)
+
+
+async def test_empty_answer_artifact_is_an_answer() -> None:
+    async with remote_server(result({"task": task("COMPLETED", artifact(""))})) as server:
+        server.streaming = False
+        server.card = server.own_card()
+        assert answer_of(await server.client().send(message())) == ""
 
 
 # Streams and reconnects
@@ -144,7 +225,7 @@ async def test_unreachable_server_fails_after_retries() -> None:
 async def test_snapshot_before_message_does_not_end_stream() -> None:
     before = {"task": task("INPUT_REQUIRED")}
     async with remote_server(
-        stream(before, status_update("WORKING"), status_update("COMPLETED"))
+        stream(before, artifact_update("a"), status_update("COMPLETED"))
     ) as server:
         outcome = await server.client().send(message(task_id="t-1"))
     assert isinstance(outcome, Task)
@@ -227,7 +308,7 @@ async def test_existing_task_can_be_followed_and_read() -> None:
 
 
 async def test_newer_protocol_version_is_preferred() -> None:
-    async with remote_server(stream({"task": task()})) as server:
+    async with remote_server(stream({"task": task("COMPLETED", artifact("done"))})) as server:
         old = {"url": f"{server.url}/old", "protocolBinding": "JSONRPC", "protocolVersion": "0.3"}
         new = {"url": f"{server.url}/new", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
         server.card = server.own_card(old, new)
@@ -254,7 +335,7 @@ async def test_legacy_server_is_called_with_0_3() -> None:
 
 
 async def test_card_at_legacy_path_is_found() -> None:
-    async with remote_server(stream({"task": task()})) as server:
+    async with remote_server(stream({"task": task("COMPLETED", artifact("done"))})) as server:
         card = server.card
 
         async def only_old(call: Call, writer: asyncio.StreamWriter) -> None:
@@ -343,7 +424,7 @@ async def test_unsupported_required_extension_fails() -> None:
 
 async def test_trace_context_is_sent() -> None:
     trace = "0af7651916cd43dd8448eb211c80319c"
-    async with remote_server(stream({"task": task()})) as server:
+    async with remote_server(stream({"task": task("COMPLETED", artifact("done"))})) as server:
         client = server.client()
         await client.send(message(metadata={"traceId": trace}))
         assert server.calls[-1].headers["traceparent"].startswith(f"00-{trace}-")

@@ -6,7 +6,16 @@ import logging
 from traceback import format_exception
 
 import pytest
-from remote_server import Call, close_connection, message, raw, remote_server, stream, task
+from remote_server import (
+    Call,
+    artifact,
+    close_connection,
+    message,
+    raw,
+    remote_server,
+    stream,
+    task,
+)
 
 from acc.adapters.a2a.client.client import A2AClient
 from acc.domain.errors import (
@@ -21,7 +30,7 @@ from acc.domain.value_objects.endpoint import RemoteEndpoint
 
 async def test_token_is_read_from_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOP_TOKEN", "s3cret")
-    async with remote_server(stream({"task": task()})) as server:
+    async with remote_server(stream({"task": task("COMPLETED", artifact("done"))})) as server:
         await server.client(token="env:SHOP_TOKEN").send(message())
         assert server.calls[-1].headers["authorization"] == "Bearer s3cret"
         with pytest.raises(InvalidInput, match="OTHER"):
@@ -33,7 +42,7 @@ async def test_invalid_token_is_rejected_and_not_shown(
     monkeypatch: pytest.MonkeyPatch, value: str
 ) -> None:
     monkeypatch.setenv("SHOP_TOKEN", value)
-    async with remote_server(stream({"task": task()})) as server:
+    async with remote_server(stream({"task": task("COMPLETED", artifact("done"))})) as server:
         with pytest.raises(InvalidInput, match="SHOP_TOKEN") as caught:
             server.client(token="env:SHOP_TOKEN")
         assert "s3cret" not in str(caught.value)
@@ -44,7 +53,7 @@ async def test_invalid_token_is_rejected_and_not_shown(
 async def test_unsendable_header_fails_without_retry_and_is_not_shown(
     is_card: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with remote_server(stream({"task": task()})) as server:
+    async with remote_server(stream({"task": task("COMPLETED", artifact("done"))})) as server:
         if is_card:
             server.card = raw(b"", status="401 Unauthorized")
         endpoint = RemoteEndpoint(url=server.url, allow=("127.0.0.1",))
@@ -94,7 +103,7 @@ async def test_token_is_not_sent_to_other_origin_unless_trusted() -> None:
         with pytest.raises(RemoteFailed, match="only sent to"):
             await server.client(token="s3cret").send(message())
         assert theirs.calls == []
-        theirs.handlers[:] = [stream({"task": task()})]
+        theirs.handlers[:] = [stream({"task": task("COMPLETED", artifact("done"))})]
         trusting = server.client(token="s3cret", trust=(theirs.url,))
         await trusting.send(message())
         assert theirs.calls[-1].headers["authorization"] == "Bearer s3cret"

@@ -190,6 +190,40 @@ def test_task_document_of_v03_rest() -> None:
     ]
 
 
+def test_file_name_and_type_of_text_and_data_are_metadata_in_v03_rest() -> None:
+    parts = (
+        Part(text="x", filename="x.md", media_type="text/markdown", metadata={"a": 1}),
+        Part(data={"y": 1}, media_type="application/json"),
+    )
+    made = ArtifactUpdate(artifact=TaskArtifact(artifact_id="a", parts=parts))
+    written = REST.write_stream_item("t", "c", made)
+    assert read(written)["artifactUpdate"]["artifact"]["parts"] == [
+        {"text": "x", "metadata": {"filename": "x.md", "mediaType": "text/markdown", "a": 1}},
+        {"data": {"data": {"y": 1}}, "metadata": {"mediaType": "application/json"}},
+    ]
+    assert REST.read_stream_item(written).item == made
+
+
+@pytest.mark.parametrize(
+    ("content", "media_type", "expected"),
+    [
+        ("dGVzdA==", "text/plain", b"test"),
+        ("ZEdWemRBPT0=", "text/plain", b"test"),
+        ("AP8=", "image/png", b"\x00\xff"),
+        ("QVA4PQ==", "image/png", b"\x00\xff"),
+    ],
+    ids=["text once", "text twice", "bytes once", "bytes twice"],
+)
+def test_uploaded_bytes_may_be_encoded_once_or_twice_in_v03_rest(
+    content: str, media_type: str, expected: bytes
+) -> None:
+    file = {"fileWithBytes": content, "name": "f", "mimeType": media_type}
+    message = {"messageId": "m", "role": "ROLE_USER", "content": [{"file": file}]}
+    request = REST.read_request(Operation.SEND, json.dumps({"request": message}).encode())
+    assert isinstance(request, SendRequest)
+    assert request.message.parts[0].raw == expected
+
+
 @pytest.mark.parametrize(
     ("state", "final"),
     [

@@ -13,6 +13,7 @@ from acc.adapters.a2a.server.dispatch import RPC_WIRES
 from acc.adapters.a2a.server.webhook_request import WebhookSender
 from acc.adapters.storage.in_memory_tasks import InMemoryTaskStore
 from acc.adapters.storage.sqlite_tasks import SqliteTaskStore
+from acc.application.a2a.projection import INPUT_REQUEST
 from acc.application.a2a.webhook_retries import PushDelivery
 from acc.domain.value_objects.content import Part, text_part
 from acc.domain.value_objects.principal import Owner
@@ -81,7 +82,9 @@ async def notifications_of(
 
     async with httpx2.AsyncClient(transport=httpx2.MockTransport(take)) as client:
         delivery = PushDelivery(
-            tasks=store, sender=WebhookSender(client, wires=RPC_WIRES), poll_interval=0.01
+            tasks=store,
+            sender=WebhookSender(client, wires=RPC_WIRES, extensions=(INPUT_REQUEST,)),
+            poll_interval=0.01,
         )
         async with asyncio.timeout(20), asyncio.TaskGroup() as group:
             work = group.create_task(delivery.run())
@@ -141,3 +144,15 @@ async def test_v03_notification_contains_the_task(reopen: Reopen) -> None:
     )
     assert [body["kind"] for body in bodies] == ["task", "task"]
     assert bodies[0]["artifacts"][0]["parts"][0]["text"] == "ab"
+
+
+@pytest.mark.parametrize("protocol_version", ["1.0", "0.3"])
+async def test_notification_contains_no_extension_data(
+    reopen: Reopen, protocol_version: str
+) -> None:
+    data = Part(data={"requests": []}, metadata={"extension": INPUT_REQUEST})
+    question = Message(message_id="q", role=Role.AGENT, parts=(Part(text="Which?"), data))
+    waiting = StatusUpdate(status=TaskStatus(state=TaskState.INPUT_REQUIRED, message=question))
+    bodies = await notifications_of(reopen, protocol_version, waiting)
+    message = bodies[0].get("statusUpdate", bodies[0])["status"]["message"]
+    assert [part.get("text") for part in message["parts"]] == ["Which?"]

@@ -40,6 +40,7 @@ from acc import (
 )
 from acc.application.a2a.projection import INPUT_REQUEST
 from acc.bootstrap.agents import make_services
+from acc.contracts import INTENTS_EXTENSION
 from acc.domain.errors import AddressRefused, InvalidInput, Unauthenticated
 from acc.domain.value_objects.approval import ApprovalDecision, InputAnswer
 from acc.domain.value_objects.endpoint import RemoteEndpoint
@@ -93,7 +94,17 @@ async def test_trace_context_is_sent() -> None:
         request_id="r", trace_id="t-1", caller="user://u", metadata={"traceparent": parent}
     )
     await harness.send("hello", context=call_context)
-    assert remote.sent[0].metadata == {"traceId": "t-1", "traceparent": parent}
+    context = {
+        "caller": "agent://shop",
+        "on_behalf_of": "user://u",
+        "request_id": "r",
+        "trace_id": "t-1",
+    }
+    assert remote.sent[0].metadata == {
+        "traceId": "t-1",
+        "traceparent": parent,
+        INTENTS_EXTENSION: {"context": context},
+    }
 
 
 async def test_files_and_data_of_the_message_are_sent() -> None:

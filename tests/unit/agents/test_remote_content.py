@@ -117,6 +117,36 @@ async def test_text_file_is_the_answer_without_other_text(make_response: Any) ->
             TOTAL_TEXT,
             [("invoice", (PDF,)), ("answer", (TOTAL,))],
         ),
+        (
+            task(
+                TaskState.COMPLETED,
+                artifact("a", text("one")),
+                artifact("b", text("two"), PDF),
+                parts=(text("both parts:"),),
+            ),
+            "both parts:\none\ntwo",
+            [("a", (text("one"),)), ("b", (text("two"), PDF))],
+        ),
+        (
+            task(
+                TaskState.COMPLETED,
+                artifact("a", text("one")),
+                artifact("b", text("two")),
+                parts=(text("one"),),
+            ),
+            "one\ntwo",
+            [("a", (text("one"),)), ("b", (text("two"),))],
+        ),
+        (
+            task(
+                TaskState.COMPLETED,
+                artifact("a", text("one")),
+                artifact("b", TOTAL),
+                artifact("c", PDF),
+            ),
+            "one",
+            [("b", (TOTAL,)), ("c", (PDF,))],
+        ),
     ],
 )
 async def test_text_is_the_answer_beside_files_and_data(

@@ -44,10 +44,11 @@ def test_json_has_deltas_with_stream(acc: Acc) -> None:
 
 
 def test_memory_and_its_origin_are_printed(acc: Acc, store: tuple[str, Path]) -> None:
-    facts = "The nginx port is 8080. Never restart it."
+    rule = "From now on never restart nginx without asking me."
+    facts = f"The nginx port is 8080. {rule}"
     first = acc("run", "shop:with_memory", facts, "--ccs", *store).stdout
     assert "memory of assistant" in first
-    assert "constraints: Never restart it." in first
+    assert f"constraints: {rule}" in first
     assert "recalled" not in first
     second = acc("run", "shop:with_memory", "What is the nginx port?", "--memory", *store).stdout
     assert "8080" in second

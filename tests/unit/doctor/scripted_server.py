@@ -1,5 +1,6 @@
 """In-memory server that conforms to the protocol unless a test overrides it."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -84,6 +85,8 @@ class ScriptedServer:
         self.requests: list[ProbeRequest] = []
         self.state = "completed"
         self.is_open = False
+        #: Whether streams stay open after their last event.
+        self.stays_open = False
 
     # The port
 
@@ -110,7 +113,7 @@ class ScriptedServer:
             response=ProbeResponse(
                 status=answer.status, headers=headers, body=b"" if events_header else answer.body
             ),
-            events=_each(events),
+            events=_each(events, stays_open=self.stays_open),
         )
 
     def _overridden(self, name: str, params: dict[str, Any], request: ProbeRequest) -> Any:
@@ -305,9 +308,13 @@ class ScriptedServer:
         return self.document
 
 
-async def _each(events: list[dict[str, str]]) -> AsyncIterator[ProbeEvent]:
+async def _each(
+    events: list[dict[str, str]], *, stays_open: bool = False
+) -> AsyncIterator[ProbeEvent]:
     for event in events:
         yield ProbeEvent(id=event["id"], data=event["data"])
+    if stays_open:
+        await asyncio.Event().wait()
 
 
 def lost(text: str = "it did not answer in time") -> RemoteFailed:

@@ -12,7 +12,7 @@ from acc.application.doctor.server import Target
 from acc.application.use_cases.diagnose_server import CheckResult
 from acc.ports.outbound.remote_ports import ProbeResponse
 
-OK, WARN, FAIL, SKIPPED = CheckStatus.OK, CheckStatus.WARN, CheckStatus.FAIL, CheckStatus.SKIPPED
+OK, NOTE, WARN, FAIL, SKIPPED = CheckStatus
 ANONYMOUS = Target(url=URL)
 LOCAL = Target(url="http://127.0.0.1:8000")
 CARD = "/.well-known/agent-card.json"
@@ -133,7 +133,7 @@ ANSWERS: list[tuple[str, CheckStatus, str, dict[str, Any]]] = [
     ("card-path", FAIL, "only at /.well-known/agent.json", {CARD: answer(404)}),
     (
         "card-old-path",
-        WARN,
+        NOTE,
         "no card at /.well-known/agent.json",
         {"/.well-known/agent.json": answer(404)},
     ),
@@ -238,10 +238,10 @@ ANSWERS: list[tuple[str, CheckStatus, str, dict[str, Any]]] = [
     ),
     ("cancel", WARN, "the task is working after", {"send": slow, "cancel": ignores_cancel}),
     ("cancel", OK, "canceled, and it stays canceled", {"send": slow}),
-    ("idempotent", FAIL, "a duplicate messageId was processed twice", {"send": always_new_task}),
+    ("idempotent", NOTE, "a duplicate messageId was processed twice", {"send": always_new_task}),
     (
         "idempotent",
-        WARN,
+        NOTE,
         "the duplicate message is rejected: HTTP 200 -32602",
         {"send": refused_twice},
     ),
@@ -293,7 +293,7 @@ ANSWERS: list[tuple[str, CheckStatus, str, dict[str, Any]]] = [
     ),
     ("stream", FAIL, "the stream did not end after 500 events", {"stream": [("", task())] * 501}),
     ("stream", OK, "1 events, message", {"stream": [("", {"message": {}})]}),
-    ("resume", FAIL, "events have no id", {"stream": [("", task())]}),
+    ("resume", NOTE, "events have no id", {"stream": [("", task())]}),
     ("resume", SKIPPED, "the stream had only one event", {"stream": [("1", task())]}),
     ("resume", SKIPPED, "the stream contains no task", {"stream": [("1", {"message": {}})]}),
     ("resume", SKIPPED, "there was no stream; see the check stream", {"stream": Refusal(-32004)}),
@@ -303,16 +303,16 @@ ANSWERS: list[tuple[str, CheckStatus, str, dict[str, Any]]] = [
         "there was no stream (it did not answer in time); see the",
         {"stream": lost()},
     ),
-    ("resume", FAIL, "gave HTTP 200 -32004", {"subscribe": Refusal(-32004)}),
+    ("resume", NOTE, "gave HTTP 200 -32004", {"subscribe": Refusal(-32004)}),
     (
         "resume",
-        FAIL,
+        NOTE,
         "missed events: 2; received: 1, 2, 3, 4, 5, 6, …",
         {"subscribe": [(str(n), {}) for n in range(1, 8)]},
     ),
     (
         "resume",
-        FAIL,
+        NOTE,
         "missed events: 2; received: none",
         {"subscribe": answer(200, [], x_events="1")},
     ),
@@ -410,7 +410,7 @@ async def test_response_is_checked(
         check, ScriptedServer(NEW | {"capabilities": card()["capabilities"]}, **overrides)
     )
     assert (result.status, observation in result.observation) == (status, True), result.observation
-    assert bool(result.fix) == (status in (WARN, FAIL))
+    assert bool(result.fix) == (status in (NOTE, WARN, FAIL))
 
 
 async def test_failed_delete_is_warning_in_0_3() -> None:
@@ -525,7 +525,7 @@ async def test_running_task_must_be_subscribable() -> None:
 async def test_task_id_is_read_from_status_update() -> None:
     update = {"taskId": "t9", "status": {"state": "TASK_STATE_COMPLETED"}}
     result = await run_check("resume", ScriptedServer(stream=[("", {"statusUpdate": update})]))
-    assert result.status is FAIL
+    assert result.status is NOTE
 
 
 async def test_task_of_other_caller_must_look_unknown() -> None:

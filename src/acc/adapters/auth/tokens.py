@@ -4,13 +4,14 @@
 sha256 = "9f86d081…"                    # result of `token_hash`, never the token
 caller = "billing"
 tenant = "acme"                          # optional
-permissions = ["tasks:send"]             # optional; default: all permissions
+permissions = ["agent.invoke"]           # optional; default: all permissions
 expires = 2027-01-01T00:00:00Z           # optional
 """
 
 import hashlib
 import hmac
 import json
+import logging
 import os
 import re
 import secrets
@@ -25,6 +26,7 @@ from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.base import Value
 from acc.domain.value_objects.principal import Principal
 
+log = logging.getLogger("acc.auth")
 PREFIX = "acc_"
 _HASH = re.compile(r"[0-9a-f]{64}")
 _FIELDS = ("caller", "expires", "permissions", "sha256", "tenant")
@@ -46,7 +48,7 @@ class TokenEntry(Value, frozen=True, kw_only=True):
         if not self.caller.strip():
             raise InvalidInput("caller: must not be empty")
         if not all(self.permissions or ("all",)):
-            raise InvalidInput('permissions: must be a list of names such as ["tasks:send"]')
+            raise InvalidInput('permissions: must be a list of names such as ["agent.invoke"]')
 
 
 def new_token() -> str:
@@ -102,6 +104,39 @@ class StaticTokens:
         return principal if is_known and is_current else None
 
 
+class TokenFile:
+    """Verifies tokens against a file, which is read again when it changes.
+
+    A revoked token is rejected without a restart. A file that became invalid is reported in the
+    log, and rejects every token until it is corrected.
+    """
+
+    def __init__(self, path: Path, *, now: Callable[[], float] = time.time) -> None:
+        self._path = path
+        self._now = now
+        self._version = self._current_version()
+        self._tokens = StaticTokens.from_file(path, now=now)
+
+    async def verify(self, token: str) -> Principal | None:
+        """Return the principal of a token, or None if the token is unknown or expired."""
+        version = self._current_version()
+        if version != self._version:
+            self._version = version
+            try:
+                self._tokens = StaticTokens.from_file(self._path, now=self._now)
+            except InvalidInput as error:
+                log.warning("no token is accepted until the token file is corrected: %s", error)
+                self._tokens = StaticTokens([], now=self._now)
+        return await self._tokens.verify(token)
+
+    def _current_version(self) -> tuple[int, ...]:
+        try:
+            status = self._path.stat()
+        except OSError:
+            return ()
+        return (status.st_mtime_ns, status.st_size, status.st_ino)
+
+
 def _read(path: Path) -> list[TokenEntry]:
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -151,7 +186,7 @@ def _permissions(table: Mapping[str, Any]) -> frozenset[str] | None:
     if value is None:
         return None
     if not isinstance(value, list) or not all(isinstance(each, str) and each for each in value):
-        raise InvalidInput('permissions: must be a list of names such as ["tasks:send"]')
+        raise InvalidInput('permissions: must be a list of names such as ["agent.invoke"]')
     return frozenset(value)
 
 

@@ -105,6 +105,7 @@ class NetworkOptions:
     resolve: Resolve = resolve_name
     backend: httpcore2.AsyncNetworkBackend | None = None
     tls: ssl.SSLContext | None = None
+    idle_connections: int = 20
 
 
 def guarded_client(
@@ -179,7 +180,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         self._pool = httpcore2.AsyncConnectionPool(
             ssl_context=network.tls or _default_tls(),
             max_connections=100,
-            max_keepalive_connections=20,
+            max_keepalive_connections=network.idle_connections,
             keepalive_expiry=5.0,
             network_backend=_GuardedBackend(
                 _AddressPolicy(self._allow, network.resolve),

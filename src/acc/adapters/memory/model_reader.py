@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from acc.application.runtime.deadlines import PausableTimeout
-from acc.domain.text import one_line, replace_surrogates
+from acc.domain.text import one_line, replace_surrogates_in_data
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import (
     CORRECTION_AUTHOR,
@@ -142,7 +142,7 @@ class ModelReader:
                 {"n": n, "text": text[:_MAX_TEXT_LENGTH]} for n, text in enumerate(sentences, 1)
             ],
         }
-        query = replace_surrogates(msgspec.json.encode(document).decode())
+        query = msgspec.json.encode(replace_surrogates_in_data(document)).decode()
         prompt = ModelRequest.of(query, instruction=INSTRUCTION, output_schema=ANSWER_SCHEMA)
         reason = ""
         for _ in range(2):

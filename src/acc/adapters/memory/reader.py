@@ -12,12 +12,12 @@ from math import log
 
 from acc.adapters.memory.reader_links import FEATURES, PAIR_ACTS, pair_features
 from acc.adapters.memory.reader_model import ACTS, ReaderWeights, load_weights, softmax
-from acc.domain.errors import AccError
+from acc.domain.errors import AccError, ModelFailed
 from acc.domain.text import one_line
 from acc.domain.value_objects.reading import REFERRING_ACTS, Act, EarlierSentence, Reading
 from acc.ports.outbound.model_ports import EmbedderPort
 
-log_ = logging.getLogger("acc.memory")
+logger = logging.getLogger("acc.memory")
 
 #: Number of the newest earlier sentences that a new one is compared with.
 MAX_EARLIER = 200
@@ -43,7 +43,7 @@ class EmbeddedReader:
         *,
         embedder: EmbedderPort | None = None,
         weights: ReaderWeights | None = None,
-        min_rule: float = 0.5,
+        min_rule: float = 0.6,
         min_reference: float = 0.5,
     ) -> None:
         self._weights = weights or load_weights()
@@ -88,16 +88,10 @@ class EmbeddedReader:
             return {}, ""
         texts = list(dict.fromkeys([*sentences, *(old.text for old in earlier)]))
         try:
-            vectors = await self._embedder.embed(texts)
-            return dict(zip(texts, vectors, strict=True)), ""
+            return await _embed(self._embedder, texts), ""
         except AccError as error:
-            reason = str(error)
-        # The embedder is user code: its failure must not fail the turn.
-        except Exception as error:  # noqa: BLE001
-            reason = f"{type(error).__name__}: {error}"
-        reason = one_line(reason)[:_MAX_NOTE_LENGTH]
-        log_.warning("embedder failed, references are chosen by words only: %s", reason)
-        return {}, f"references were chosen by words only: {reason}"
+            logger.warning("embedder failed, references are chosen by words only: %s", error)
+            return {}, f"references were chosen by words only: {error}"
 
     def _reading(
         self,
@@ -110,7 +104,7 @@ class EmbeddedReader:
         scores, links = self._decide(text, earlier, turn, vectors)
         act = self._act(scores)
         target, target_score = "", 0.0
-        if links:
+        if act in REFERRING_ACTS:
             best = max(range(len(links)), key=lambda i: (links[i], i))
             target, target_score = earlier[best].id, round(links[best], _SCORE_DECIMALS)
         rounded = {name: round(value, _SCORE_DECIMALS) for name, value in scores.items()}
@@ -155,14 +149,26 @@ class EmbeddedReader:
 
     def _act(self, scores: dict[Act, float]) -> Act:
         """Return the most probable act that reaches its threshold."""
-        allowed = list(ACTS)
-        if sum(scores[act] for act in _PAIRS) < self._min_reference:
-            allowed = list(_PLAIN)
-        else:
-            allowed = list(_PAIRS)
-        if scores[Act.SET] < self._min_rule and Act.SET in allowed:
-            allowed.remove(Act.SET)
-        return max(allowed, key=lambda act: scores[act])
+        if sum(scores[act] for act in _PAIRS) >= max(self._min_reference, _SMALL):
+            return max(_PAIRS, key=lambda act: scores[act])
+        if scores[Act.SET] >= self._min_rule:
+            return Act.SET
+        return max(_PLAIN[1:], key=lambda act: scores[act])
+
+
+async def _embed(embedder: EmbedderPort, texts: Sequence[str]) -> dict[str, Sequence[float]]:
+    try:
+        vectors = dict(zip(texts, await embedder.embed(texts), strict=True))
+        sizes = {len(vector) for vector in vectors.values()}
+    except AccError:
+        raise
+    # The embedder is user code: its failure must not fail the turn.
+    except Exception as error:
+        message = one_line(f"{type(error).__name__}: {error}")[:_MAX_NOTE_LENGTH]
+        raise ModelFailed(message) from error
+    if len(sizes) != 1:
+        raise ModelFailed(f"the embedder returned vectors of {len(sizes)} sizes; expected one")
+    return vectors
 
 
 def _without_references(words: Sequence[float], parameters: Sequence[float]) -> dict[Act, float]:

@@ -53,6 +53,9 @@ def _check_loaded_from(module: str, file: Path | None) -> None:
 
 
 def _as_agent(reference: str, target: Any) -> BaseAgent:
+    convert = getattr(type(target), "as_agent", None)
+    if convert is not None:  # such as a node with a contract
+        target = convert(target)
     if isinstance(target, BaseTool):
         raise InvalidInput(f"{reference} is a tool, not an agent; add it to the tools of an agent")
     if not isinstance(target, BaseAgent) and callable(target):

@@ -7,6 +7,8 @@ from acc.application.a2a.intake import JSON, output_modes
 from acc.application.a2a.projection import INPUT_REQUEST, MEMORY_FOOTPRINT
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.llm import LlmAgent
+from acc.application.contracts.node_agents import NodeAgent
+from acc.application.contracts.schemas import contract_of_agent
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.agent_card import (
     HTTP_JSON,
@@ -16,6 +18,12 @@ from acc.domain.value_objects.agent_card import (
     Interface,
     Skill,
 )
+from acc.domain.value_objects.contract import (
+    INTENTS_EXTENSION,
+    IntentContract,
+    contract_to_json,
+)
+from acc.domain.value_objects.principal import INVOKE_SCOPE, READ_SCOPE
 
 PROTOCOL_VERSIONS = ("1.0", "0.3")
 EXTENSIONS = (
@@ -42,6 +50,7 @@ def build_card(
     can_push: bool,
     input_modes: tuple[str, ...] | None = None,
     protocol_versions: Sequence[str] = PROTOCOL_VERSIONS,
+    contracts: Sequence[IntentContract] = (),
 ) -> AgentCard:
     """Return the public card; `requires_auth` if callers need a token."""
     unknown = sorted(set(protocol_versions).difference(PROTOCOL_VERSIONS))
@@ -67,10 +76,35 @@ def build_card(
         streaming=True,
         push_notifications=can_push,
         extended_card=requires_auth,
-        extensions=EXTENSIONS,
+        extensions=(*EXTENSIONS, _intents_extension(contracts)),
         security_schemes=_BEARER if requires_auth else {},
         security=({"bearer": ()},) if requires_auth else (),
     )
+
+
+def _intents_extension(contracts: Sequence[IntentContract]) -> Extension:
+    skills = {contract.name: contract_to_json(contract) for contract in contracts}
+    return Extension(
+        uri=INTENTS_EXTENSION,
+        description="A message names a skill in its metadata and has the inputs as data. Inputs "
+        "that violate the schema of the skill are rejected before a task is created.",
+        params={"skills": skills} if skills else {},
+    )
+
+
+def openid_security(issuers: Sequence[str]) -> dict[str, Any]:
+    """Return the fields of a card that name OIDC issuers and the scopes of the operations."""
+    names = ["oidc"] if len(issuers) == 1 else [f"oidc-{n}" for n, _ in enumerate(issuers, 1)]
+    return {
+        "security_schemes": {
+            name: {
+                "type": "openIdConnect",
+                "openIdConnectUrl": f"{issuer.rstrip('/')}/.well-known/openid-configuration",
+            }
+            for name, issuer in zip(names, issuers, strict=True)
+        },
+        "security": tuple({name: (INVOKE_SCOPE, READ_SCOPE)} for name in names),
+    }
 
 
 def extended_skills(agent: BaseAgent, card: AgentCard) -> tuple[Skill, ...]:
@@ -91,12 +125,16 @@ def _skills(agent: BaseAgent, *, with_arguments: bool = False) -> Iterator[Skill
 
 
 def _agent_skill(agent: BaseAgent) -> Skill:
+    contract = contract_of_agent(agent)
+    name = agent.name if contract is None else contract.name
     is_structured = getattr(agent, "output_schema", None) is not None
+    is_structured = is_structured or isinstance(agent, NodeAgent)
     return Skill(
-        id=agent.name,
-        name=_title(agent.name),
+        id=name,
+        name=_title(name),
         description=agent.description or f"The agent {agent.name}.",
         tags=("agent", type(agent).__name__),
+        input_modes=() if contract is None else (JSON,),
         output_modes=(JSON,) if is_structured else (),
     )
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from acc.application.a2a.projection import ProjectionOptions, TaskProjection, is_saved_file
 from acc.application.a2a.subscriptions import TaskBroker
+from acc.application.contracts.claims import effective_permissions
 from acc.application.runtime.recorder import EventRecorder
 from acc.application.runtime.result import RunResult
 from acc.application.runtime.run import Services
@@ -20,6 +21,7 @@ from acc.domain.errors import (
     TaskNotFound,
 )
 from acc.domain.value_objects.approval import InputAnswer, InputRequest
+from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import text_part
 from acc.domain.value_objects.event import Event
 from acc.domain.value_objects.principal import Owner, Principal
@@ -64,7 +66,7 @@ T = TypeVar("T")
 class TaskRun:
     """A task that runs in this process."""
 
-    __slots__ = ("_builder", "_handle", "_waiters", "principal", "superseded", "task_id")
+    __slots__ = ("_builder", "_handle", "_waiters", "error", "principal", "superseded", "task_id")
 
     def __init__(self, task: Task, principal: Principal) -> None:
         self._builder = TaskBuilder(task)
@@ -74,6 +76,8 @@ class TaskRun:
         self.principal = principal
         #: Whether another process or request has ended the task.
         self.superseded = False
+        #: The error that ended the run, if it failed in this process.
+        self.error: Exception | None = None
 
     @property
     def task(self) -> Task:
@@ -402,6 +406,7 @@ class TaskExecutor:
                 else:
                     log.exception("internal error", extra={"task_id": run.task_id})
                 updates = projection.fail(error)
+                run.error = error
             await self._store_end(run, recorder, projection, updates)
         except asyncio.CancelledError:
             updates = [self._interruption(run.task_id, STOPPED)]
@@ -431,14 +436,7 @@ class TaskExecutor:
     ) -> RunResult:
         principal, task = run.principal, run.task
         user, session_id = principal.owner.user_id, task.context_id
-        call = CallContext(
-            request_id=task.id,
-            trace_id=trace_id_of(message, task.id),
-            caller=f"{CALLER_PREFIX}{user}",
-            permissions=principal.permissions,
-            message_id=message.message_id,
-            metadata=message.metadata,
-        )
+        call = call_context(task, principal, message)
         if answers is not None:
             session_id, _ = await self.pending_requests(principal, task)
             return await self._runner.resume(
@@ -502,6 +500,28 @@ class TaskExecutor:
 def own_session(context_id: str, task_id: str) -> str:
     """Return the id of the session of a task that does not share that of its context."""
     return f"{context_id[:_MAX_CONTEXT_PREFIX_LENGTH]}~{task_id}"
+
+
+def call_context(task: Task, principal: Principal, message: Message) -> CallContext:
+    """Return the context of a run: the caller is authenticated, the rest is claimed."""
+    call = CallContext(
+        request_id=task.id,
+        trace_id=trace_id_of(message, task.id),
+        caller=f"{CALLER_PREFIX}{principal.owner.user_id}",
+        permissions=principal.permissions,
+        message_id=message.message_id,
+        metadata=message.metadata,
+    )
+    claims = call.claims
+    if not claims:
+        return call
+    granted = None if call.permissions is None else frozenset(call.permissions)
+    return replace(
+        call,
+        request_id=claims.get("request_id", call.request_id),
+        trace_id=claims.get("trace_id", call.trace_id),
+        permissions=effective_permissions(claims, granted),
+    )
 
 
 def trace_id_of(message: Message, default: str) -> str:

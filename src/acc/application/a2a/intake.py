@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 
 from acc.application.a2a.approvals import read_answers
 from acc.application.a2a.executor import TaskExecutor
+from acc.application.a2a.intent_admission import IntentAdmission
 from acc.application.a2a.projection import ProjectionOptions, input_required
 from acc.application.a2a.push_configs import PushConfigs
 from acc.application.a2a.requests import SendRequest, ServerLimits, own_task
@@ -21,10 +22,12 @@ from acc.domain.errors import (
     InvalidInput,
     InvalidTransition,
     LimitExceeded,
+    PermissionDenied,
     UnsupportedOperation,
 )
 from acc.domain.value_objects.approval import InputAnswer, InputRequest, RequestKind
 from acc.domain.value_objects.content import Part
+from acc.domain.value_objects.contract import INTENTS_EXTENSION
 from acc.domain.value_objects.principal import Owner, Principal
 from acc.domain.value_objects.task import (
     ACTIVE,
@@ -85,6 +88,7 @@ class MessageIntake:
         self._push_configs = push_configs
         self._limits = limits
         self._deduplicate = deduplicate
+        self.admission = IntentAdmission(runner)
         self._input_modes = input_modes(runner.agent, runner.services)
         self._output_modes = output_modes(runner.agent)
         # Agents without memory report no footprint; a footprint of 0 would be a measurement.
@@ -96,11 +100,16 @@ class MessageIntake:
         self, sender: Principal, request: SendRequest, *, streaming: bool
     ) -> SubmitResult:
         """Store a message and start its run; `streaming` requests the answer in chunks."""
-        message = request.message
         if not self._executor.is_open:
             raise LimitExceeded(_STOPPING if self._executor.was_opened else _NOT_STARTED)
-        validate_message(message, self._limits, self._input_modes)
-        as_data = wants_json_answer(request.accepted_output_modes, self._output_modes)
+        is_active = INTENTS_EXTENSION in (*request.extensions, *request.message.extensions)
+        message, contract = self.admission.admit(sender, request.message, is_active=is_active)
+        intent = message.metadata.get("intent") if contract is None else contract.name
+        check_call(self._runner.agent, intent, sender)
+        modes = self._input_modes if contract is None else (*self._input_modes, JSON)
+        validate_message(message, self._limits, modes)
+        modes = self._output_modes if contract is None else (JSON, *self._output_modes)
+        as_data = wants_json_answer(request.accepted_output_modes, modes)
         push = None if request.push is None else await self._push_configs.validate(request.push)
         options = ProjectionOptions(
             deltas=streaming,
@@ -283,6 +292,16 @@ def _not_accepting(task_id: str, state: str) -> str:
     if state in ACTIVE:
         return f"task {task_id!r} is {state}; it accepts messages only while it requires input"
     return f"task {task_id!r} is {state} and accepts no more messages; omit message.taskId"
+
+
+def check_call(agent: BaseAgent, intent: object, caller: Principal) -> None:
+    """Raise PermissionDenied if the agent does not authorize an intent for a caller.
+
+    A message without an intent addresses the agent itself, whose name is then the intent.
+    """
+    name = intent if isinstance(intent, str) and intent else agent.name
+    if not agent.authorize_call(name, caller.caller):
+        raise PermissionDenied(f"{caller.caller!r} may not call the intent {name!r}")
 
 
 def validate_message(message: Message, limits: ServerLimits, modes: Sequence[str]) -> None:

@@ -8,6 +8,7 @@ import msgspec
 
 from acc.application.agents.output import strip_code_fence
 from acc.application.runtime.result import RunResult
+from acc.domain.contract_errors import InvalidInputs, InvalidOutputs
 from acc.domain.errors import AccError, BudgetExceeded, InvalidInput, NoRoute
 from acc.domain.value_objects.approval import InputRequest, RequestKind
 from acc.domain.value_objects.base import Value
@@ -39,7 +40,7 @@ _RESERVED_NAME = re.compile(rf"{ANSWER}(-file)*")
 _FLUSH_SECONDS = 0.05
 _FLUSH_LENGTH = 2048
 #: Errors whose message is written for the client. Others may quote internal data.
-_PUBLIC_ERRORS = (BudgetExceeded, NoRoute)
+_PUBLIC_ERRORS = (BudgetExceeded, InvalidInputs, InvalidOutputs, NoRoute)
 _FAILED = "the agent could not finish this task"
 _INTERRUPTED_STATES = {RequestKind.AUTHORIZATION: TaskState.AUTH_REQUIRED}
 
@@ -264,6 +265,7 @@ def input_required(
         ),
         context_id=context_id,
         task_id=task_id,
+        extensions=(INPUT_REQUEST,),
     )
     return StatusUpdate(status=TaskStatus(state=state, at=at, message=message))
 

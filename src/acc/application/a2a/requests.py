@@ -15,7 +15,7 @@ class SendRequest(Value, frozen=True, kw_only=True):
     """Send a message that starts or continues a task.
 
     The `push` configuration has no task id yet. Without `wait` the task is returned as soon as it
-    is stored.
+    is stored. `extensions` are those that the client activated.
     """
 
     message: Message
@@ -25,6 +25,7 @@ class SendRequest(Value, frozen=True, kw_only=True):
     push: PushConfig | None = None
     metadata: Mapping[str, Any] = {}
     tenant: str = ""
+    extensions: tuple[str, ...] = ()
 
 
 class GetRequest(Value, frozen=True, kw_only=True):

@@ -66,7 +66,8 @@ class BaseAgent(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
 
     `BaseAgent[Deps, Output]` has the types of `ctx.deps` and of the answer. An answer that is not a
     str is stored as JSON. `confirm` requests approval before the agent runs. `grants` restricts, by
-    name, what a sub-agent can access.
+    name, what a sub-agent can access. `input_schema`, a type with fields such as a dataclass, makes
+    the agent an intent: data that it is sent are validated before it runs.
 
     A callback option is one function or a list. If `before_agent_callback(ctx)` returns a string,
     it becomes the answer and the agent does not run. If `after_agent_callback(ctx, text)` returns a
@@ -82,6 +83,7 @@ class BaseAgent(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
     sub_agents: "Sequence[BaseAgent]" = ()
     grants: Mapping[str, Grant] = field(default_factory=dict)
     confirm: ConfirmAgent[AnyDepsT] = False
+    input_schema: object = None
     before_agent_callback: OneOrMore[BeforeAgentCallback[AnyDepsT]] | None = None
     after_agent_callback: OneOrMore[AfterAgentCallback[AnyDepsT]] | None = None
     on_agent_error_callback: OneOrMore[AgentErrorCallback[AnyDepsT]] | None = None
@@ -94,12 +96,14 @@ class BaseAgent(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
     #: Whether it may answer an A2A request with a message instead of a task (`ctx.reply`). The
     #: server then waits for the first event of the run before it responds.
     replies_directly: ClassVar[bool] = False
+    #: Whether it runs in debug mode, in which it does not call others.
+    runs_in_debug: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_name(self.name, "an agent")
         if isinstance(self.sub_agents, BaseAgent) or not isinstance(self.sub_agents, Iterable):
             raise InvalidTree(f"agent {self.name!r}: sub_agents must be a list of agents")
-        self.sub_agents = tuple(self.sub_agents)
+        self.sub_agents = tuple(map(_as_agent, self.sub_agents))
         for child in self.sub_agents:
             try:
                 check_is_agent(child)
@@ -135,6 +139,13 @@ class BaseAgent(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         accept_messages(cls)
+
+    def authorize_call(self, intent: str, caller: str) -> bool:
+        """Return True if a caller of a served agent may use an intent; override to restrict it.
+
+        `caller` is the authenticated caller. A rejected call gets 403, and nothing is stored.
+        """
+        return True
 
     async def run(self, ctx: RunContext[AnyDepsT]) -> AnyOutputT | None:
         """Do the work of the agent and return its answer, if it has one.
@@ -293,6 +304,12 @@ class BaseAgent(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
                 "be unique in a tree"
             )
         by_name[agent.name] = agent
+
+
+def _as_agent(item: Any) -> Any:
+    """Return the agent of an object that can be one, such as a node with a contract."""
+    convert = getattr(type(item), "as_agent", None)
+    return item if convert is None else convert(item)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -510,6 +527,7 @@ def _stub(ctx: RunContext) -> Any:
         stub = config.stubs[agent.name]
         return stub if isinstance(stub, str) else stub(ctx)
     uses_model = not agent.sub_agents or hasattr(agent, "instruction")
+    uses_model = uses_model and not agent.runs_in_debug
     if config.debug and agent is not ctx.run.request.root and uses_model:
         return f"[debug] {agent.name} would answer: {ctx.message}"
     return None

@@ -23,6 +23,7 @@ from acc.application.agents.remote_content import (
     message_text,
     status_text,
 )
+from acc.application.contracts.claims import outgoing_context
 from acc.application.runtime.context import RunContext
 from acc.application.runtime.interrupts import RunPaused
 from acc.application.runtime.run import Run
@@ -40,6 +41,7 @@ from acc.domain.errors import (
 from acc.domain.value_objects.approval import InputAnswer, InputRequest
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import Part, text_of, text_part
+from acc.domain.value_objects.contract import INTENTS_EXTENSION
 from acc.domain.value_objects.endpoint import RemoteEndpoint
 from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.task import (
@@ -64,19 +66,7 @@ _UNUSABLE_CODES = frozenset({"no_card", "no_interface", "untrusted_origin"})
 
 @dataclass(kw_only=True, eq=False)
 class RemoteAgent(StandardAgent[object, str]):
-    """An agent of another server, called over A2A. It can be used wherever an agent can.
-
-    `url` is the URL of its card or its base URL. `token` is a bearer token, or "env:NAME" for an
-    environment variable; it is sent to the origin of `url` and to the origins in `trust` only.
-    Addresses that are not public must be in `allow`, or in the environment variable ACC_ALLOW.
-
-    If the remote task needs input, the run pauses with the same request, and the answer is sent to
-    that task, whichever process resumes. A session uses one remote context. A message that may not
-    have arrived is sent again with the same id, `retries` times.
-
-    `mode` selects how the task is followed: "stream", "poll", or "push" for a server that sends
-    notifications to `receiver`. The default is what the card offers.
-    """
+    """An agent of another server in a run; `acc.RemoteAgent` documents the options."""
 
     url: str = ""
     token: str | None = field(default=None, repr=False)
@@ -176,6 +166,8 @@ class RemoteAgent(StandardAgent[object, str]):
         parent = ctx.call.metadata.get("traceparent")
         if isinstance(parent, str):
             metadata["traceparent"] = parent
+        context = outgoing_context(ctx, has_credentials=bool(self.token))
+        metadata[INTENTS_EXTENSION] = {"context": context}
         stored = ctx.current_branch.state.get(self._context_key)
         return Message(
             message_id=message_id,

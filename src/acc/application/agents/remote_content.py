@@ -75,24 +75,28 @@ def status_text(task: Task) -> str:
 def answer_artifact(task: Task) -> TaskArtifact | None:
     """Return the artifact that is the answer as text, if there is one.
 
-    This is the artifact "answer", or else the only one that consists of plain text.
+    This is the artifact "answer", or else the only one with plain text if it has nothing else.
     """
     for artifact in task.artifacts:
         if artifact.artifact_id == ANSWER:
             return artifact
-    texts = [one for one in task.artifacts if one.parts and all(map(is_plain_text, one.parts))]
-    return texts[0] if len(texts) == 1 else None
+    texts = [one for one in task.artifacts if any(map(is_plain_text, one.parts))]
+    return texts[0] if len(texts) == 1 and all(map(is_plain_text, texts[0].parts)) else None
 
 
 def answer_text(task: Task, answer: TaskArtifact | None) -> str:
-    """Return the answer of a task as text; data are formatted as JSON."""
+    """Return the answer of a task as text; data are formatted as JSON.
+
+    Without an answer artifact, this is the status message with the texts of all artifacts.
+    """
     status = _status_parts(task)
     if answer is not None:
         return _format_parts(answer.parts) or message_text(status)
-    if text_of(status):
-        return message_text(status)
-    texts = [_format_part(part) for artifact in task.artifacts for part in artifact.parts]
-    return "\n".join(filter(None, texts)) or _format_parts(status)
+    parts = [part for artifact in task.artifacts for part in artifact.parts]
+    if not text_of(status):
+        return "\n".join(filter(None, map(_format_part, parts))) or _format_parts(status)
+    texts = [message_text(status), *(part.text or "" for part in parts if is_plain_text(part))]
+    return "\n".join(dict.fromkeys(filter(None, texts)))
 
 
 def message_text(parts: Sequence[Part]) -> str:

@@ -2,10 +2,20 @@
 
 import base64
 import binascii
+import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
-from acc.application.doctor.findings import Finding, fail, ok, skipped, verdict_from, warn
+from acc.application.doctor.findings import (
+    Finding,
+    fail,
+    note,
+    ok,
+    skipped,
+    verdict_from,
+    warn,
+)
 from acc.application.doctor.server import (
     CARD_PATH,
     LEGACY_CARD_PATH,
@@ -28,6 +38,7 @@ _REQUIRED = (
     "defaultOutputModes",
     "skills",
 )
+_HOST_AND_PORT = re.compile(r"(\[[0-9a-fA-F:.]+\]|[\w.-]+):\d{1,5}")
 _MEDIA_TYPE = re.compile(r"(\*|[\w.+-]+)/(\*|[\w.+-]+)(\s*;.*)?")
 
 
@@ -73,7 +84,7 @@ async def card_legacy_path(server: ServerUnderTest) -> Finding:
         if url.endswith(LEGACY_CARD_PATH) and response.status == 200:
             return ok(url)
     is_unreadable = any(url.endswith(LEGACY_CARD_PATH) for url in server.unreadable)
-    return warn(
+    return note(
         f"{'an unreadable response' if is_unreadable else 'no card'} at {LEGACY_CARD_PATH}",
         f"serve the card there too: clients older than 0.3 only look at {LEGACY_CARD_PATH}",
     )
@@ -171,20 +182,44 @@ async def card_interfaces(server: ServerUnderTest) -> Finding:
     problems += [
         f"{each['url']!r} is not an absolute URL"
         for each in declared
-        if each.get("url") and not is_absolute_url(each["url"])
+        if each.get("url") and not is_absolute_url(each["url"]) and not _is_grpc_target(each)
     ]
     other_hosts = sorted(
         {each.url for each in card.interfaces if origin_of(each.url) != server.target.origin}
     )
     warnings = [f"{url} is on another host than the given URL" for url in other_hosts]
-    if not card.interfaces and not problems:
+    grpc = [f"GRPC {each.get('protocolVersion')}" for each in declared if _is_grpc_target(each)]
+    if not card.interfaces and not grpc and not problems:
         problems.append("no interface")
     return verdict_from(
         problems,
-        observation=", ".join(each.label for each in card.interfaces),
+        observation=", ".join([*(each.label for each in card.interfaces), *grpc]),
         fix="declare binding, version and the public URL of the server (with acc serve: "
         "--public-url)",
         warnings=warnings,
+    )
+
+
+def _is_grpc_target(interface: Mapping[str, Any]) -> bool:
+    """Return True for a gRPC interface at HOST:PORT, which is not a URL."""
+    is_grpc = str(interface.get("protocolBinding", "")).upper() == "GRPC"
+    return is_grpc and _HOST_AND_PORT.fullmatch(str(interface.get("url"))) is not None
+
+
+async def card_schemas(server: ServerUnderTest) -> Finding:
+    """Look for the schemas of inputs and outputs in the extensions of the card."""
+    capabilities = server.require_card.document.get("capabilities")
+    extensions = capabilities.get("extensions") if isinstance(capabilities, dict) else None
+    uris = [
+        str(extension.get("uri"))
+        for extension in objects(extensions)
+        if '"inputSchema"' in json.dumps(extension.get("params"))
+    ]
+    if uris:
+        return ok(f"schemas of inputs in {', '.join(uris)}")
+    return note(
+        "not seen: the card declares media types only",
+        "declare a JSON Schema for the input and output of each skill in an extension of the card",
     )
 
 

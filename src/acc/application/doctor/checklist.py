@@ -98,9 +98,17 @@ CHECKS = (
         "card-modes",
         Area.CARD,
         "Input and output types are declared",
-        "スキーマで入出力を明示的に定義",
+        "入出力の形式を宣言",
         "4.4.1, 13.4",
         card.card_modes,
+    ),
+    Check(
+        "schemas",
+        Area.CARD,
+        "Skills have schemas of input and output",
+        "スキーマで入出力を明示的に定義",
+        "4.4.4, additionally: schemas in an extension",
+        card.card_schemas,
     ),
     Check(
         "card-interfaces",
@@ -215,6 +223,14 @@ CHECKS = (
         protocol.versions,
     ),
     Check(
+        "trace-context",
+        Area.PROTOCOL,
+        "The trace of a request is continued",
+        "trace_idによる分散トレーシングを設定",
+        "3.2.6, additionally: traceresponse",
+        security.trace_context,
+    ),
+    Check(
         "stream",
         Area.STREAMING,
         "Streams are correct, or rejected if not declared",
@@ -258,7 +274,7 @@ CHECKS = (
         "auth-declared",
         Area.SECURITY,
         "The card declares how to authenticate",
-        "認証スキーム（OAuth2/JWT）を宣言",
+        "認証スキームを宣言",
         "7.3, 4.5.1",
         security.auth_declared,
     ),
@@ -266,9 +282,17 @@ CHECKS = (
         "auth-enforced",
         Area.SECURITY,
         "Credentials are verified",
-        "認証スキーム（OAuth2/JWT）を実装",
+        "認証情報を検証",
         "7.4, 3.3.2",
         security.auth_enforced,
+    ),
+    Check(
+        "token-kind",
+        Area.SECURITY,
+        "Tokens are from OAuth2 or OpenID Connect, or JWTs",
+        "認証スキーム（OAuth2/JWT）を実装",
+        "7.3, additionally: tokens that expire",
+        security.token_kind,
     ),
     Check(
         "extended-card",
@@ -319,6 +343,14 @@ CHECKS = (
         security.push_undeclared,
     ),
     Check(
+        "webhook-keys",
+        Area.PUSH,
+        "Notifications can be verified with public keys",
+        "Webhookの署名を公開鍵で検証できる",
+        "13.2, additionally: public keys",
+        security.webhook_keys,
+    ),
+    Check(
         "broken-json",
         Area.INPUT,
         "Invalid JSON is rejected",
@@ -366,15 +398,16 @@ CHECKS = (
         "13.4",
         input_.size_limit,
     ),
+    Check(
+        "rate-limit",
+        Area.INPUT,
+        "Rate limits are visible",
+        "レート制限",
+        "13.4",
+        input_.rate_limit,
+    ),
 )
 MANUAL_CHECKS = (
-    ManualCheck(
-        "tracing",
-        "Distributed tracing by trace id",
-        "trace_idによる分散トレーシングを設定",
-        "3.2.6",
-        "a received traceparent header appears in the logs and in outgoing calls",
-    ),
     ManualCheck(
         "retries",
         "Retries with exponential backoff",
@@ -426,13 +459,6 @@ MANUAL_CHECKS = (
         "the logs of one request across all agents",
     ),
     ManualCheck(
-        "rate-limit",
-        "Rate limits",
-        "レート制限",
-        "13.4",
-        "limits of requests, tasks and streams per caller; the doctor does not exhaust them",
-    ),
-    ManualCheck(
         "restart",
         "A task survives its process",
         "プロセスが落ちてもタスクが残る",
@@ -467,4 +493,52 @@ MANUAL_CHECKS = (
         "7.1, 13.4",
         "the logs of this test with a token: they must not contain tokens or messages",
     ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ChecklistLine:
+    """A line of the checklist for A2A implementations.
+
+    `checks` are the ids of its checks. Without one it is seen in `manual` only.
+    """
+
+    title: str
+    title_ja: str
+    checks: tuple[str, ...] = ()
+    manual: str = ""
+
+
+CHECKLIST = (
+    ChecklistLine(
+        "Agent card",
+        "Agent Card（/.well-known/agent.json）を定義",
+        ("card-path", "card-old-path", "card-fields"),
+    ),
+    ChecklistLine("Schemas of input and output", "スキーマで入出力を明示的に定義", ("schemas",)),
+    ChecklistLine("HTTPS", "すべての通信にHTTPS使用", ("https",)),
+    ChecklistLine(
+        "Authentication (OAuth2, JWT)",
+        "認証スキーム（OAuth2/JWT）を実装",
+        ("auth-declared", "auth-enforced", "token-kind"),
+    ),
+    ChecklistLine(
+        "Distributed tracing", "trace_idによる分散トレーシングを設定", ("trace-context",)
+    ),
+    ChecklistLine(
+        "Retries with exponential backoff", "リトライ（指数バックオフ）を実装", manual="retries"
+    ),
+    ChecklistLine(
+        "Circuit breaker", "サーキットブレーカーパターンを適用", manual="circuit-breaker"
+    ),
+    ChecklistLine("Idempotency", "冪等性保証（request_idによる重複チェック）", ("idempotent",)),
+    ChecklistLine(
+        "Signed webhooks", "Webhookには署名検証を実装", ("webhook-keys",), "webhook-signature"
+    ),
+    ChecklistLine(
+        "Memory filtered by caller",
+        "メモリスコープを適切にフィルタリング",
+        manual="memory-scope",
+    ),
+    ChecklistLine("Rate limits", "レート制限", ("rate-limit",)),
 )

@@ -10,6 +10,7 @@ class CheckStatus(StrEnum):
     """Status of a check."""
 
     OK = "ok"
+    NOTE = "note"
     WARN = "warn"
     FAIL = "fail"
     SKIPPED = "skipped"
@@ -44,6 +45,11 @@ class CheckSkipped(AccError):
 def ok(observation: str) -> Finding:
     """Return a finding without a problem."""
     return Finding(status=CheckStatus.OK, observation=observation)
+
+
+def note(observation: str, fix: str) -> Finding:
+    """Return a finding about something that the specification leaves open."""
+    return Finding(status=CheckStatus.NOTE, observation=observation, fix=fix)
 
 
 def warn(observation: str, fix: str) -> Finding:

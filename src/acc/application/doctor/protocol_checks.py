@@ -8,6 +8,7 @@ from acc.application.doctor.findings import (
     CheckSkipped,
     Finding,
     fail,
+    note,
     ok,
     skipped,
     verdict_from,
@@ -30,7 +31,7 @@ from acc.application.doctor.wire import (
 )
 
 _UNKNOWN_TASK = "acc-doctor-no-such-task"
-_UTC_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+_UTC_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]00:00)")
 _PAGE_FIELDS = ("tasks", "nextPageToken", "pageSize", "totalSize")
 
 
@@ -44,7 +45,8 @@ def check_rejection(
     expected = " or ".join(f"{code} {ERROR_NAMES[code]}" for code in codes)
     if not reply.is_error:
         return fail(f"{instead} ({reply.summary})", fix)
-    if reply.status >= 500 or reply.code == -32603:
+    # Servers of 0.3 reject unsupported operations with 501.
+    if (reply.status >= 500 and reply.status != 501) or reply.code == -32603:
         return fail(f"an internal error: {reply.summary}", fix)
     if reply.code in codes:
         return ok(reply.summary)
@@ -190,7 +192,7 @@ async def cancel(server: ServerUnderTest) -> Finding:
     if not isinstance(task.get("id"), str):
         raise CheckSkipped(f"no task to cancel: {reply.summary}")
     canceled = await server.call(ProbeCall(op=Op.CANCEL, task=task["id"]))
-    if canceled.code == -32002:
+    if canceled.code == -32002 or canceled.status == 409:
         return skipped("the task ended before it could be canceled")
     after = read_payload(canceled.result).get("task", {})
     fix = "end the task as canceled, and ignore later updates of its agent"
@@ -215,9 +217,9 @@ async def idempotent(server: ServerUnderTest) -> Finding:
     fix = "store the messageId per caller, and return the existing task for a duplicate"
     if repeated.get("id") == task["id"]:
         return ok("a duplicate messageId returns the same task")
-    if reply.is_error and reply.status < 500:
-        return warn(f"the duplicate message is rejected: {reply.summary}", fix)
-    return fail("a duplicate messageId was processed twice", fix)
+    if reply.is_error:
+        return note(f"the duplicate message is rejected: {reply.summary}", fix)
+    return note("a duplicate messageId was processed twice, which the specification allows", fix)
 
 
 async def versions(server: ServerUnderTest) -> Finding:
@@ -298,7 +300,9 @@ def _stream_problems(transcript: StreamTranscript) -> list[str]:
         problems.append(f"an error in the stream: {str(errors[0])[:100]}")
     if "task" not in items[0] and "message" not in items[0] and not errors:
         problems.append("the first event is neither a task nor a message")
-    if not transcript.ended:
+    if transcript.stayed_open:
+        problems.append("the stream did not end when the task did")
+    elif not transcript.ended:
         problems.append(f"the stream did not end after {MAX_EVENTS} events")
     elif (
         "message" not in items[0] and _last_state(items) not in TERMINAL_STATES | INTERRUPTED_STATES
@@ -325,7 +329,7 @@ async def resume(server: ServerUnderTest) -> Finding:
     fix = "number the events of a task, send the number as event id, store the events, and send "
     fix += "those after Last-Event-ID to a client that subscribes again"
     if not transcript.events[0].id:
-        return fail("events have no id, so clients cannot recover missed events", fix)
+        return note("events have no id, so clients cannot recover missed events", fix)
     if len(transcript.events) < 2:
         raise CheckSkipped("the stream had only one event")
     again = await server.stream(
@@ -333,13 +337,13 @@ async def resume(server: ServerUnderTest) -> Finding:
         headers={"Last-Event-ID": transcript.events[0].id},
     )
     if not again.is_stream:
-        return fail(f"subscribing after the first event gave {again.reply.summary}", fix)
+        return note(f"subscribing after the first event gave {again.reply.summary}", fix)
     missed = [event.id for event in transcript.events[1:]]
     received = [event.id for event in again.events]
     # A server may start with a snapshot of the task, which has its own id.
     if received[-len(missed) :] == missed and len(received) - len(missed) <= 1:
         return ok(f"the {len(missed)} missed events were sent once and in order")
-    return fail(f"missed events: {_shorten(missed)}; received: {_shorten(received)}", fix)
+    return note(f"missed events: {_shorten(missed)}; received: {_shorten(received)}", fix)
 
 
 def _shorten(names: Sequence[str]) -> str:

@@ -1,5 +1,8 @@
 """Checks of access control, push targets, hostile input and limits."""
 
+import base64
+import binascii
+import hashlib
 import json
 import re
 
@@ -7,6 +10,7 @@ from acc.application.doctor.findings import (
     CheckSkipped,
     Finding,
     fail,
+    note,
     ok,
     skipped,
     verdict_from,
@@ -30,6 +34,8 @@ from acc.ports.outbound.remote_ports import ProbeRequest
 
 _UNKNOWN_TASK = "acc-doctor-no-such-task"
 _UNKNOWN_TOKEN = "acc-doctor-no-such-token"  # noqa: S105 - not a credential
+_KEYS_PATH = "/.well-known/jwks.json"
+_RATE_LIMIT_HEADER = re.compile(r"(x-)?ratelimit(-.*)?|x-rate-limit-.*|retry-after")
 _EXTENDED_PATH = "/agent/authenticatedExtendedCard"
 _FORBIDDEN_TARGETS = (
     ("the metadata address of cloud providers", "http://169.254.169.254/latest/"),
@@ -81,9 +87,81 @@ async def auth_declared(server: ServerUnderTest) -> Finding:
     return verdict_from([], observation=declared, fix=fix, warnings=warnings)
 
 
+async def token_kind(server: ServerUnderTest) -> Finding:
+    """Check whether the card or the given token shows OAuth2, OpenID Connect or JWT."""
+    card = server.require_card
+    seen = [kind for kind in card.schemes.values() if kind in ("oauth2", "openIdConnect")]
+    if card.has_jwt_format:
+        seen.append("bearer tokens with the format JWT")
+    if _is_jwt(server.target.token):
+        seen.append("the given token is a JWT")
+    if seen:
+        return ok(", ".join(dict.fromkeys(seen)))
+    declared = ", ".join(kind or "unknown kind" for kind in card.schemes.values())
+    return note(
+        f"not seen: the card declares {declared or 'no scheme'}",
+        "use tokens that expire and have scopes, from an OAuth2 or OpenID Connect provider",
+    )
+
+
+def _is_jwt(token: str) -> bool:
+    segments = token.split(".")
+    if len(segments) != 3:
+        return False
+    try:
+        header = read_json(base64.urlsafe_b64decode(segments[0] + "=" * (-len(segments[0]) % 4)))
+    except (binascii.Error, ValueError):
+        return False
+    return isinstance(header, dict) and "alg" in header
+
+
+async def trace_context(server: ServerUnderTest) -> Finding:
+    """Send a traceparent header and look for its trace id in the response."""
+    trace_id = hashlib.sha256(server.ids.new().encode()).hexdigest()[:32]
+    headers = {"traceparent": f"00-{trace_id}-{trace_id[:16]}-01"}
+    reply = await server.call(ProbeCall(op=Op.GET, task=_UNKNOWN_TASK), headers=headers)
+    names = [name for name, value in reply.headers.items() if trace_id in value]
+    if names:
+        return ok(f"the response header {', '.join(names)} contains the trace id")
+    return note(
+        "not seen: no response header contains the trace id",
+        "continue the trace of the traceparent header in logs and outgoing calls, and return it in "
+        "the header traceresponse",
+    )
+
+
+async def webhook_keys(server: ServerUnderTest) -> Finding:
+    """Look for the public keys that verify push notifications."""
+    if not server.require_card.can("pushNotifications"):
+        raise CheckSkipped("the card does not declare push notifications")
+    response = await server.fetch(server.target.origin + _KEYS_PATH)
+    document = read_json(response.body) if response.status == 200 else None
+    if isinstance(document, dict) and document.get("keys"):
+        return ok(f"{_KEYS_PATH} has the public keys")
+    return note(
+        f"not seen: {_KEYS_PATH} gave {response.status}; signatures with a shared secret cannot be "
+        "seen from outside",
+        "sign notifications; receivers compare in constant time, reject old notifications, and "
+        "accept each one once",
+    )
+
+
+async def rate_limit(server: ServerUnderTest) -> Finding:
+    """Look for the headers of rate limits in all responses; the limits are not exhausted."""
+    await server.first_reply()
+    seen = sorted(name for name in server.header_names if _RATE_LIMIT_HEADER.fullmatch(name))
+    if seen:
+        return ok(f"the headers {', '.join(seen)}")
+    return note(
+        "not seen: no response has headers of a rate limit",
+        "limit requests, tasks and streams per caller; respond with 429 and Retry-After",
+    )
+
+
 def _is_rejected_early(reply: Reply) -> bool:
     """Return True if a request was rejected before the task lookup."""
-    return reply.is_unauthenticated or (reply.is_error and reply.code not in (-32001, -32603))
+    is_looked_up = reply.code in (-32001, -32603) or reply.status == 404
+    return reply.is_unauthenticated or (reply.is_error and not is_looked_up)
 
 
 async def auth_enforced(server: ServerUnderTest) -> Finding:

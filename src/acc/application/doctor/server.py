@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from acc.application.doctor.findings import CheckSkipped
 from acc.application.doctor.wire import (
     HTTP_JSON,
+    INTERRUPTED_STATES,
     JSONRPC,
     TERMINAL_STATES,
     V03,
@@ -97,6 +98,14 @@ class Card:
         return {name: _kind(scheme) for name, scheme in declared.items()}
 
     @property
+    def has_jwt_format(self) -> bool:
+        """Return True if a scheme declares that bearer tokens are JWTs."""
+        declared = self.document.get("securitySchemes")
+        schemes = declared.values() if isinstance(declared, dict) else ()
+        inner = [scheme.get("httpAuthSecurityScheme", scheme) for scheme in objects([*schemes])]
+        return any(_text(scheme.get("bearerFormat")).upper() == "JWT" for scheme in objects(inner))
+
+    @property
     def needs_credentials(self) -> bool:
         """Return True if the card requires credentials."""
         return bool(self.document.get("securityRequirements") or self.document.get("security"))
@@ -147,6 +156,8 @@ LEGACY_CARD_PATH = "/.well-known/agent.json"
 _CARD_PATHS = (CARD_PATH, LEGACY_CARD_PATH)
 NOT_FOUND_STATUS = frozenset({404, 405, 410})
 MAX_EVENTS = 500
+#: A stream should end when its task ends; while the task waits for input, it may stay open.
+_STREAM_END_SECONDS = 2.0
 NO_INTERFACE = "the card has no interface that acc supports"
 _PREFERRED = ((JSONRPC, V1), (HTTP_JSON, V1), (JSONRPC, V03), (HTTP_JSON, V03))
 Pause = Callable[[float], Awaitable[None]]
@@ -186,12 +197,16 @@ def parse_card(response: ProbeResponse) -> Card | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamTranscript:
-    """The events of a stream until its end, or until the limit of events."""
+    """The events of a stream until its end, or until the limit of events.
+
+    `stayed_open` is True if the stream did not end although its task did.
+    """
 
     reply: Reply
     events: Sequence[ProbeEvent] = ()
     items: Sequence[Mapping[str, Any]] = ()
     ended: bool = False
+    stayed_open: bool = False
 
     @property
     def is_stream(self) -> bool:
@@ -225,6 +240,8 @@ class ServerUnderTest:
     _transcript: StreamTranscript | RemoteFailed | None = None
     _to_cancel: dict[str, str | None] = field(default_factory=dict)
     first_message: Mapping[str, Any] = field(default_factory=dict)
+    #: The names of all headers that the server has sent.
+    header_names: set[str] = field(default_factory=set)
 
     # The card
 
@@ -281,7 +298,7 @@ class ServerUnderTest:
     async def fetch(self, url: str, headers: Mapping[str, str] | None = None) -> ProbeResponse:
         """Return the response to a GET request."""
         headers = {"Accept": "application/json", **(headers or {})}
-        return await self.probe.exchange(ProbeRequest(method="GET", url=url, headers=headers))
+        return await self._exchange(ProbeRequest(method="GET", url=url, headers=headers))
 
     @property
     def require_card(self) -> Card:
@@ -342,13 +359,21 @@ class ServerUnderTest:
         """Return the reply to a call."""
         interface = interface or self.main
         request = interface.request(call, {**self.bearer(token), **(headers or {})})
-        reply = interface.read(await self.probe.exchange(request))
+        reply = interface.read(await self._exchange(request))
         self._track_task(read_payload(reply.result).get("task"), token)
         return reply
 
     async def exchange(self, request: ProbeRequest) -> Reply:
         """Return the reply of the main interface to a raw request."""
-        return self.main.read(await self.probe.exchange(request))
+        return self.main.read(await self._exchange(request))
+
+    async def _exchange(self, request: ProbeRequest) -> ProbeResponse:
+        response = await self.probe.exchange(request)
+        self._note_headers(response)
+        return response
+
+    def _note_headers(self, response: ProbeResponse) -> None:
+        self.header_names.update(response.headers)
 
     def message(self, *, context: str = "", task: str = "") -> dict[str, Any]:
         """Return a message that every agent can answer briefly."""
@@ -366,19 +391,32 @@ class ServerUnderTest:
         interface = self.main
         request = interface.request(call, {**self.bearer(), **(headers or {})})
         events: list[ProbeEvent] = []
-        ended = True
+        items: list[dict[str, Any]] = []
+        ended, stayed_open, state = True, False, ""
         async with AsyncExitStack() as stack:
             stream = await stack.enter_async_context(self.probe.stream(request))
-            async for event in stream.events:
-                events.append(event)
-                if len(events) >= max_events:
-                    ended = False
-                    break
-        items = [interface.item(event.data) for event in events]
+            try:
+                async with asyncio.timeout(None) as deadline:
+                    async for event in stream.events:
+                        events.append(event)
+                        items.append(interface.item(event.data))
+                        if len(events) >= max_events:
+                            ended = False
+                            break
+                        item = items[-1]
+                        state = task_state(item.get("statusUpdate") or item.get("task")) or state
+                        is_settled = state in TERMINAL_STATES | INTERRUPTED_STATES
+                        end = asyncio.get_running_loop().time() + _STREAM_END_SECONDS
+                        deadline.reschedule(end if is_settled else None)
+            except TimeoutError:
+                stayed_open = state in TERMINAL_STATES
         for item in items:
             self._track_task(item.get("task"))
+        self._note_headers(stream.response)
         reply = interface.read(stream.response)
-        return StreamTranscript(reply=reply, events=events, items=items, ended=ended)
+        return StreamTranscript(
+            reply=reply, events=events, items=items, ended=ended, stayed_open=stayed_open
+        )
 
     # Shared responses
 

@@ -67,9 +67,9 @@ from acc.ports.outbound.model_ports import TokenCounterPort
 DEFAULT_BUDGET_TOKENS = 1_024
 _RECALL_LIMIT = 48
 #: Shares of the budget: rules and facts, and the last exchange. Evidence gets the rest.
-_STATE_SHARE = 0.4
+_STATE_SHARE = 0.3
 _MAX_RULES_SHARE = 0.6
-_EXCHANGE_SHARE = 0.25
+_EXCHANGE_SHARE = 0.2
 #: The largest share of the room for evidence that one message may have.
 _PASSAGE_SHARE = 0.5
 _MAX_SENTENCES = 400

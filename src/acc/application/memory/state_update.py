@@ -58,7 +58,7 @@ class StateUpdate:
             turn_id=signal.turn_id,
             start=sentence.start,
             end=sentence.end,
-            act=reading.act,
+            act=_lasting_act(reading),
             score=_score(reading),
         )
         match reading.act:
@@ -137,6 +137,14 @@ def _is_similar(reading: Reading, earlier: str) -> bool:
 def by_importance(notes: Iterable[Note]) -> list[Note]:
     """Return notes from the most to the least important; newer ones first if they are equal."""
     return sorted(notes, key=lambda note: (note.score, note.turn_id), reverse=True)
+
+
+def _lasting_act(reading: Reading) -> Act:
+    """Return the act of a note: a rule that was not certain enough to be one does not expire."""
+    scores = reading.scores
+    if reading.act is Act.ONCE and scores.get(Act.SET, 0.0) > scores.get(Act.ONCE, 0.0):
+        return Act.SET
+    return reading.act
 
 
 def _is_over(note: Note, turn_id: int) -> bool:

@@ -1,10 +1,10 @@
 """Files of a session as agents handle them, and the download of files by URL."""
 
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from acc.application.runtime.inputs import PARTS_DECODER, check_storable
+from acc.application.runtime.state import matches_patterns
 from acc.domain.errors import AddressRefused, InvalidInput, RemoteFailed, StateNotGranted
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import Part
@@ -88,10 +88,7 @@ class Artifacts:
             raise StateNotGranted(f"artifact.{name}", "the parent does not grant this file")
 
     def _is_granted(self, name: str) -> bool:
-        return all(
-            any(fnmatchcase(name, pattern) for pattern in patterns)
-            for patterns in self._context.artifact_grants
-        )
+        return all(matches_patterns(patterns, name) for patterns in self._context.artifact_grants)
 
 
 def _to_bytes(name: str, content: object) -> bytes:

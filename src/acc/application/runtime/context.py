@@ -541,7 +541,7 @@ class RunContext(Generic[ContextDepsT]):
         return f"{self.path}/{name}:{count}" if count else f"{self.path}/{name}"
 
     def _apply_grant(self, grant: Grant, parent: str) -> None:
-        if "*" not in grant.read or "*" not in grant.write:
+        if grant.read != ("*",) or grant.write != ("*",):
             self.state = StateView(self.state, grant.read, grant.write)
         own, granted = self.call.permissions, grant.permissions
         if granted is not None and own is not None:
@@ -555,7 +555,7 @@ class RunContext(Generic[ContextDepsT]):
             self.history = False
             self.current_branch = self.current_branch.without_thread()
         self.identity = self.identity and grant.identity
-        if "*" not in grant.artifacts:
+        if grant.artifacts != ("*",):
             self.artifact_grants = (*self.artifact_grants, tuple(grant.artifacts))
 
 

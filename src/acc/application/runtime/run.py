@@ -19,7 +19,7 @@ from acc.domain.value_objects.session import SessionKey
 from acc.ports.outbound.mcp_ports import McpConnectionsPort
 from acc.ports.outbound.memory_ports import MemoryPort, RecallIndexPort
 from acc.ports.outbound.model_ports import EmbedderPort, LanguageModelPort, TokenCounterPort
-from acc.ports.outbound.remote_ports import FetchFile, RemoteAgentPort
+from acc.ports.outbound.remote_ports import FetchFile, IntentCallerPort, RemoteAgentPort
 from acc.ports.outbound.storage_ports import ArtifactStorePort, SessionStorePort
 from acc.ports.outbound.system_ports import ClockPort, IdsPort, SchemaValidatorPort, ThreadsPort
 
@@ -71,6 +71,7 @@ class Services:
     schemas: SchemaValidatorPort
     remote: Callable[[RemoteEndpoint], RemoteAgentPort] | None = None
     fetch: FetchFile | None = None
+    intents: IntentCallerPort | None = None
     mcp: McpConnectionsPort | None = None
     wrap_model: Callable[[LanguageModelPort], LanguageModelPort] | None = None
     recall: Callable[[SessionKey, str], RecallIndexPort] | None = None

@@ -20,6 +20,7 @@ from acc.application.agents.dependencies import check_deps, required_deps
 from acc.application.agents.llm import can_keep_conversation
 from acc.application.agents.output import INVALID_OUTPUT, OutputAssembler, PartialOutput
 from acc.application.agents.remote import cancel_waiting
+from acc.application.contracts.intents import admit_message, find_call
 from acc.application.runtime.agent_memory import commit_memories
 from acc.application.runtime.background_loop import run_in_background
 from acc.application.runtime.call_guards import (
@@ -81,7 +82,7 @@ from acc.domain.errors import (
 )
 from acc.domain.value_objects.approval import InputAnswer, InputRequest
 from acc.domain.value_objects.base import JsonData, replace
-from acc.domain.value_objects.content import text_part
+from acc.domain.value_objects.content import Part, text_part
 from acc.domain.value_objects.event import NO_ACTIONS, Event, EventActions, EventKind
 from acc.domain.value_objects.run import CallContext, RunConfig, RunStatus
 from acc.domain.value_objects.session import (
@@ -155,7 +156,7 @@ class SessionRunner(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT
             root=self.agent,
             config=config or self.config,
             call=context or _user_call_context(run_id, user_id),
-            message=message_parts(message),
+            message=admit_message(self.agent, message_parts(message), self.services.schemas),
         )
         recorder = recorder or EventRecorder(self.services.sessions, observer)
         async with self.leases.acquire(request.key, run_id, recorder) as lease:
@@ -235,7 +236,7 @@ class SessionRunner(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT
                 turn_id=first.detail["turn"],
                 first_seq=first.seq,
             )
-            check_started_by(events, session_id, self._first_agent(state).name)
+            check_started_by(events, session_id, self._first_agent(state, request.message).name)
             now, schemas = self.services.clock.now(), self.services.schemas
             given = collect_answers(
                 self.agent, pending_requests(events), new_answers, now=now, schemas=schemas
@@ -507,7 +508,7 @@ class SessionRunner(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT
 
     async def _run_tree(self, run: Run, state: State) -> tuple[str, object]:
         """Run the agent that has the conversation; return its answer as text and as output."""
-        first = self._first_agent(state)
+        first = self._first_agent(state, run.request.message)
         root = RunContext(run, self.agent, Branch(state), path="", parts=run.request.message)
         seconds = run.request.config.timeout
         if seconds is None:
@@ -550,11 +551,12 @@ class SessionRunner(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT
                 f"{self.agent.name!r}: {error}"
             )
 
-    def _first_agent(self, state: State) -> BaseAgent:
-        """Return the agent that a transfer gave the conversation to, or the root."""
+    def _first_agent(self, state: State, message: Sequence[Part]) -> BaseAgent:
+        """Return the agent of the intent, the one that has the conversation, or the root."""
         name = state.get(ACTIVE_AGENT)
         agent = self.agent.find(name) if isinstance(name, str) else None
-        return agent if agent is not None and can_keep_conversation(agent) else self.agent
+        has_conversation = agent is not None and can_keep_conversation(agent)
+        return find_call(self.agent, message) or (agent if has_conversation else None) or self.agent
 
     def _evict_memories(self, run: Run) -> None:
         for name in run.memories:

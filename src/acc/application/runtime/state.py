@@ -383,7 +383,38 @@ class StateView(_LockedMapping):
 
     @staticmethod
     def _matches(patterns: tuple[str, ...], key: str) -> bool:
-        return "*" in patterns or any(fnmatchcase(key, pattern) for pattern in patterns)
+        return matches_patterns(patterns, key)
+
+
+def matches_patterns(patterns: Sequence[str], key: str) -> bool:
+    """Return True if a key matches a pattern, and none of the exclusions such as `!card_*`."""
+    if patterns == ("*",):
+        return True
+    is_included = False
+    for pattern in patterns:
+        if pattern.startswith("!"):
+            if fnmatchcase(key, pattern[1:]):
+                return False
+        elif not is_included:
+            is_included = fnmatchcase(key, pattern)
+    return is_included
+
+
+def filter_memory(
+    memory: Mapping[str, Any], caller: str, rules: Mapping[str, Sequence[str]]
+) -> dict[str, Any]:
+    """Return the entries that a caller may read.
+
+    `rules` has patterns of keys per caller, as in a `Grant`: `("*", "!payment.card_*")`. The rule
+    of the first pattern that matches the caller applies, such as "agent://audit_*" or "*". A caller
+    without a rule reads nothing.
+    """
+    for name, patterns in rules.items():
+        if isinstance(patterns, str):
+            raise InvalidInput(f'the rule of {name!r} must be a list, such as ("{patterns}",)')
+        if name == caller or fnmatchcase(caller, name):
+            return {key: memory[key] for key in memory if matches_patterns(patterns, key)}
+    return {}
 
 
 MERGE_RULES = ("error", "first", "last", "list", "sum", "total", "union")

@@ -279,6 +279,9 @@ def as_tool(item: "BaseTool | BaseAgent | Callable[..., object]") -> BaseTool:
             f"the class {item.__name__} is not a tool: pass a function or a method of an object, "
             f"such as {item.__name__}().method"
         )
+    convert: Callable[[Any], BaseTool] | None = getattr(type(item), "as_tool", None)
+    if convert is not None:  # such as a node with a contract
+        return convert(item)
     if callable(item):
         return FunctionTool(item)
     advice = (

@@ -2,10 +2,26 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
-from acc.application.doctor.checklist import CHECKS, MANUAL_CHECKS, Check, ManualCheck
-from acc.application.doctor.findings import Area, CheckSkipped, CheckStatus, Finding, fail, skipped
+from acc.application.doctor.checklist import (
+    CHECKLIST,
+    CHECKS,
+    MANUAL_CHECKS,
+    Check,
+    ChecklistLine,
+    ManualCheck,
+)
+from acc.application.doctor.findings import (
+    Area,
+    CheckSkipped,
+    CheckStatus,
+    Finding,
+    fail,
+    skipped,
+    warn,
+)
 from acc.application.doctor.server import NO_INTERFACE, Pause, ServerUnderTest, Target
 from acc.domain.errors import AddressRefused, InvalidInput, InvalidResponse, RemoteFailed
 from acc.ports.outbound.remote_ports import HttpProbePort
@@ -27,12 +43,27 @@ class CheckResult:
     fix: str
 
 
+#: From the best to the worst.
+_SEVERITIES = (CheckStatus.OK, CheckStatus.NOTE, CheckStatus.WARN, CheckStatus.FAIL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChecklistResult:
+    """Result of a line of the checklist; `status` is "not seen" without any evidence."""
+
+    title: str
+    title_ja: str
+    status: str
+    observation: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
     """Report about a server.
 
     `interface` is the tested interface. `manual_checks` are the properties that cannot be seen from
-    outside; they are left out if single checks were selected. `fallback_url` is the root of the
+    outside, and `checklist` is a summary; both are left out if single checks were selected.
+    `fallback_url` is the root of the
     server if its card was used because the URL has none. `not_tested` is the reason if the server
     has no supported interface.
     """
@@ -42,6 +73,7 @@ class Diagnosis:
     interface: str
     results: tuple[CheckResult, ...]
     manual_checks: tuple[ManualCheck, ...] = ()
+    checklist: tuple[ChecklistResult, ...] = ()
     fallback_url: str = ""
     not_tested: str = ""
 
@@ -65,7 +97,10 @@ class DiagnoseServerUseCase:
         ids: IdsPort,
         pause: Pause = asyncio.sleep,
         checks: Sequence[Check] = CHECKS,
+        check_timeout: float = 120.0,
     ) -> None:
+        """Create the use case; `check_timeout` is the time of one check in seconds."""
+        self._check_timeout = check_timeout
         self._probe = probe
         self._ids = ids
         self._pause = pause
@@ -88,11 +123,14 @@ class DiagnoseServerUseCase:
             for check in checks:
                 if on_check is not None:
                     on_check(check)
-                results.append(_to_result(check, await _run(check, server)))
+                finding = await _run(check, server, self._check_timeout)
+                results.append(_to_result(check, finding))
                 if on_result is not None:
                     on_result(results[-1])
         finally:
-            await server.close()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._check_timeout):
+                    await server.close()
         is_supported = server.card is not None and server.interfaces
         return Diagnosis(
             url=target.url,
@@ -100,6 +138,7 @@ class DiagnoseServerUseCase:
             interface=server.main.label if is_supported else "",
             results=tuple(results),
             manual_checks=() if only else MANUAL_CHECKS,
+            checklist=() if only else tuple(_summarize(line, results) for line in CHECKLIST),
             fallback_url=server.fallback_url,
             not_tested=_reason_not_tested(server, results),
         )
@@ -113,9 +152,15 @@ class DiagnoseServerUseCase:
         return [check for check in self._checks if not only or check.id in only]
 
 
-async def _run(check: Check, server: ServerUnderTest) -> Finding:
+async def _run(check: Check, server: ServerUnderTest, seconds: float) -> Finding:
     try:
-        return await check.run(server)
+        async with asyncio.timeout(seconds):
+            return await check.run(server)
+    except TimeoutError:
+        return warn(
+            f"the check did not finish within {seconds:g} seconds",
+            "end streams and respond to every request in time, or use a longer --timeout",
+        )
     except CheckSkipped as reason:
         return skipped(str(reason))
     except InvalidResponse as error:
@@ -131,6 +176,23 @@ async def _run(check: Check, server: ServerUnderTest) -> Finding:
         )
     except AddressRefused as error:
         return skipped(str(error))
+
+
+def _summarize(line: ChecklistLine, results: Sequence[CheckResult]) -> ChecklistResult:
+    """Return the worst result of the checks of a line, or "not seen"."""
+    found = [r for r in results if r.id in line.checks and r.status in _SEVERITIES]
+    status, observation = "not seen", ""
+    if found:
+        worst = max(found, key=lambda result: _SEVERITIES.index(result.status))
+        observation = worst.observation
+        is_unseen = all(result.status is CheckStatus.NOTE for result in found)
+        status = "not seen" if is_unseen else worst.status.value
+    manual = next((each for each in MANUAL_CHECKS if each.id == line.manual), None)
+    if manual is not None and status == "not seen":
+        observation = f"check: {manual.look_at}"
+    return ChecklistResult(
+        title=line.title, title_ja=line.title_ja, status=status, observation=observation
+    )
 
 
 def _reason_not_tested(server: ServerUnderTest, results: Sequence[CheckResult]) -> str:

@@ -1,11 +1,13 @@
 """Serve agents over A2A: send, stream, get, list, cancel, subscribe, push configurations."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
+from typing import Any
 
 from acc.application.a2a.executor import TaskExecutor
 from acc.application.a2a.intake import MessageIntake
+from acc.application.a2a.intent_admission import outputs_of_task
 from acc.application.a2a.maintenance import TaskMaintenance
 from acc.application.a2a.push_configs import CheckUrl, PushConfigs
 from acc.application.a2a.requests import (
@@ -20,7 +22,10 @@ from acc.application.a2a.requests import (
 )
 from acc.application.a2a.subscriptions import Subscriptions, TaskBroker, TaskStream
 from acc.application.a2a.webhook_retries import PushDelivery
+from acc.application.contracts.intents import Intents
+from acc.application.contracts.payloads import IntentPayload
 from acc.application.runtime.runner import SessionRunner
+from acc.domain.contract_errors import IntentNotCompleted
 from acc.domain.errors import (
     InvalidTransition,
     TaskNotCancelable,
@@ -28,7 +33,9 @@ from acc.domain.errors import (
     UnsupportedOperation,
 )
 from acc.domain.value_objects.base import replace
-from acc.domain.value_objects.principal import Principal
+from acc.domain.value_objects.content import text_of
+from acc.domain.value_objects.contract import INTENTS_EXTENSION
+from acc.domain.value_objects.principal import INVOKE_SCOPE, READ_SCOPE, Principal
 from acc.domain.value_objects.task import (
     ACTIVE,
     INTERRUPTED,
@@ -120,6 +127,7 @@ class ServeA2AUseCase:
 
     async def send(self, principal: Principal, request: SendRequest) -> Task | Message:
         """Start or continue a task with a message and return the task or a direct reply."""
+        principal.require(INVOKE_SCOPE)
         caller = principal.within(request.tenant)
         task = (await self._intake.submit(caller, request, streaming=False)).task
         if request.wait:
@@ -135,6 +143,7 @@ class ServeA2AUseCase:
 
         A client that lost the stream `after` an event and repeats its message gets the rest.
         """
+        principal.require(INVOKE_SCOPE)
         caller = principal.within(request.tenant)
         account = caller.account
         self._subscriptions.acquire(account)
@@ -161,6 +170,7 @@ class ServeA2AUseCase:
         self, principal: Principal, request: TaskRequest, *, after: int | None = None
     ) -> TaskStream:
         """Return a stream of an existing task; with `after`, only of later events."""
+        principal.require(READ_SCOPE)
         caller = principal.within(request.tenant)
         task = await own_task(self._tasks, caller.owner, request.id)
         if task.is_terminal and (after is None or after >= task.seq):
@@ -194,10 +204,43 @@ class ServeA2AUseCase:
             stream.close()
         return await self._tasks.read(task.id) or task
 
+    # Intents
+
+    @property
+    def intents(self) -> Intents:
+        """Return the intents of the agent."""
+        return self._intake.admission.intents
+
+    async def call_intent(
+        self, principal: Principal, payload: IntentPayload, *, tenant: str = ""
+    ) -> Mapping[str, Any]:
+        """Execute an intent as a task and return its outputs.
+
+        UnknownIntent, InvalidInputs and PermissionDenied are raised before a task is stored. The
+        error of the run is raised afterwards.
+        """
+        contract = self.intents.contract(payload.intent)
+        caller = principal.within(tenant)
+        message = self._intake.admission.message(payload, self.runner.services.ids.new())
+        request = SendRequest(message=message, extensions=(INTENTS_EXTENSION,))
+        task = (await self._intake.submit(caller, request, streaming=False)).task
+        run = self._executor.find(task.id)
+        task = await self._wait(task)
+        if run is not None and run.error is not None:
+            raise run.error
+        if task.state is TaskState.COMPLETED:
+            return outputs_of_task(task, contract)
+        text = "" if task.status.message is None else text_of(task.status.message.parts)
+        reason = f": {text}" if text else ""
+        raise IntentNotCompleted(
+            f"the task {task.id} of intent {payload.intent!r} is {task.state.value}{reason}"
+        )
+
     # Tasks
 
     async def get(self, principal: Principal, request: GetRequest) -> Task:
         """Return a task."""
+        principal.require(READ_SCOPE)
         task = await self._own_task(principal, request.tenant, request.id)
         return self._visible(task, request.history_length)
 
@@ -206,6 +249,7 @@ class ServeA2AUseCase:
 
         All anonymous callers are one owner, so listing would disclose the tasks of others.
         """
+        principal.require(READ_SCOPE)
         if not self._anonymous_listing:
             self.check_authenticated(principal, "listing tasks")
         query = request.query
@@ -219,6 +263,7 @@ class ServeA2AUseCase:
 
     async def cancel(self, principal: Principal, request: TaskRequest) -> Task:
         """Cancel a task; later updates of its run are refused."""
+        principal.require(INVOKE_SCOPE)
         caller = principal.within(request.tenant)
         await self._executor.run_shielded(self._cancel(caller, request.id))
         return self._visible(await own_task(self._tasks, caller.owner, request.id), None)
@@ -242,6 +287,7 @@ class ServeA2AUseCase:
 
     async def create_push(self, principal: Principal, request: PushCreateRequest) -> PushConfig:
         """Create a push configuration."""
+        principal.require(INVOKE_SCOPE)
         self._push_configs.check_supported()
         task = await self._own_task(principal, request.tenant, request.config.task_id)
         config = await self._push_configs.validate(request.config)
@@ -249,18 +295,21 @@ class ServeA2AUseCase:
 
     async def get_push(self, principal: Principal, request: PushRequest) -> PushConfig:
         """Return a push configuration; without an id, the one without an id, or the oldest."""
+        principal.require(READ_SCOPE)
         self._push_configs.check_supported()
         task = await self._own_task(principal, request.tenant, request.task_id)
         return await self._push_configs.get(task.id, request.id)
 
     async def list_push_configs(self, principal: Principal, request: PushRequest) -> PushPage:
         """Return a page of the push configurations of a task; without a size, all."""
+        principal.require(READ_SCOPE)
         self._push_configs.check_supported()
         task = await self._own_task(principal, request.tenant, request.task_id)
         return await self._push_configs.page(task.id, request)
 
     async def delete_push(self, principal: Principal, request: PushRequest) -> None:
         """Delete a push configuration."""
+        principal.require(INVOKE_SCOPE)
         self._push_configs.check_supported()
         task = await self._own_task(principal, request.tenant, request.task_id)
         await self._tasks.delete_push_config(task.id, request.id)

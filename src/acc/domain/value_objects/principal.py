@@ -4,8 +4,13 @@ from collections.abc import Collection
 from typing import NamedTuple
 from urllib.parse import quote
 
-from acc.domain.errors import PermissionDenied
+from acc.domain.errors import InsufficientScope, PermissionDenied
 from acc.domain.value_objects.base import Value, replace
+
+#: Permission to send messages, cancel tasks and configure notifications.
+INVOKE_SCOPE = "agent.invoke"
+#: Permission to read tasks, streams and push configurations.
+READ_SCOPE = "agent.read"
 
 
 class Owner(NamedTuple):
@@ -43,6 +48,11 @@ class Principal(Value, frozen=True, kw_only=True):
     def account(self) -> Owner:
         """Return the owner to which limits apply, independent of a chosen tenant."""
         return Owner("" if self.any_tenant else self.tenant, self.caller)
+
+    def require(self, scope: str) -> None:
+        """Raise InsufficientScope if the caller does not have a scope."""
+        if self.permissions is not None and scope not in self.permissions:
+            raise InsufficientScope(scope)
 
     def within(self, tenant: str) -> "Principal":
         """Return the caller within a tenant, or raise PermissionDenied."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from acc.domain.call_options import check_call
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.base import JsonData, Value, set_field
+from acc.domain.value_objects.contract import INTENTS_EXTENSION
 
 Stub = str | Callable[[Any], str | Awaitable[str]]
 
@@ -108,6 +109,13 @@ class CallContext(Value, frozen=True, kw_only=True):
         if self.permissions is not None and not isinstance(self.permissions, frozenset):
             set_field(self, "permissions", _names("permissions", self.permissions))
 
+    @property
+    def claims(self) -> Mapping[str, Any]:
+        """Return the context that the sender of the request claims, such as `user_id`."""
+        entry = self.metadata.get(INTENTS_EXTENSION)
+        context = entry.get("context") if isinstance(entry, Mapping) else None
+        return context if isinstance(context, Mapping) else {}
+
     def allows(self, permission: str) -> bool:
         """Return True if a permission is granted; None grants all of them."""
         return self.permissions is None or permission in self.permissions
@@ -117,7 +125,8 @@ class CallContext(Value, frozen=True, kw_only=True):
 class Grant:
     """What a parent agent grants to a sub-agent.
 
-    `read` and `write` are patterns of state keys such as `doc_*`, `artifacts` of file names.
+    `read` and `write` are patterns of state keys such as `doc_*`, `artifacts` of file names. A
+    pattern that begins with `!` excludes: `("*", "!payment.card_*")`.
     Permissions can only be reduced. Without `history` a sub-agent sees neither the memory nor
     earlier messages.
     """
@@ -131,7 +140,13 @@ class Grant:
 
     def __post_init__(self) -> None:
         for name in ("read", "write", "artifacts"):
-            object.__setattr__(self, name, tuple(sorted(_names(name, getattr(self, name)))))
+            patterns = tuple(sorted(_names(name, getattr(self, name))))
+            if patterns and all(pattern.startswith("!") for pattern in patterns):
+                raise InvalidInput(
+                    f'{name} has only exclusions, so that it grants nothing; add "*", got '
+                    f"{patterns!r}"
+                )
+            object.__setattr__(self, name, patterns)
         if self.permissions is not None:
             object.__setattr__(self, "permissions", _names("permissions", self.permissions))
 

@@ -1,9 +1,9 @@
 """Ports for remote agents, notifications, downloads and raw HTTP."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from acc.domain.value_objects.agent_card import AgentCard
 from acc.domain.value_objects.content import Part
@@ -80,6 +80,25 @@ class RemoteAgentPort(Protocol):
 
     def notify(self, task_id: str) -> None:
         """Wake up the call that waits for a task: the server has news of it."""
+        ...
+
+
+class IntentCallerPort(Protocol):
+    """Calls intents of other agents over HTTP, without an agent card."""
+
+    async def call(
+        self,
+        url: str,
+        payload: Mapping[str, Any],
+        *,
+        token: str = "",
+        timeout: float = 60.0,  # noqa: ASYNC109 - a limit of the request
+        allow: Sequence[str] = (),
+    ) -> Mapping[str, Any]:
+        """Return the outputs of an intent; failures are raised as subclasses of AccError.
+
+        The payload is posted to a URL that ends with `/run`, and sent as JSON-RPC to other URLs.
+        """
         ...
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
+from acc.domain.contract_errors import FieldViolation
+
 T = TypeVar("T")
 
 
@@ -38,4 +40,13 @@ class SchemaValidatorPort(Protocol):
 
     def schema_error(self, schema: Mapping[str, Any], value: Any) -> str:
         """Return what is invalid in a value, or an empty string if it is valid."""
+        ...
+
+    def violations(
+        self, schema: Mapping[str, Any], value: Any, *, is_trusted: bool = False
+    ) -> tuple[FieldViolation, ...]:
+        """Return the fields of a value that violate a schema, without their values.
+
+        Regular expressions of schemas that are not trusted are not evaluated.
+        """
         ...

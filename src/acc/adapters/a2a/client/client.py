@@ -32,6 +32,8 @@ from acc.domain.errors import (
     Unauthenticated,
 )
 from acc.domain.value_objects.agent_card import AgentCard, Interface
+from acc.domain.value_objects.base import replace
+from acc.domain.value_objects.contract import INTENTS_EXTENSION
 from acc.domain.value_objects.endpoint import RemoteEndpoint, origin_of
 from acc.domain.value_objects.task import ACTIVE, Message, PushConfig, Task
 from acc.ports.outbound.remote_ports import OnUpdate
@@ -43,7 +45,7 @@ _CARD_TIMEOUT_SECONDS = 20.0
 _CANCEL_TIMEOUT_SECONDS = 5.0
 _MAX_REDIRECTS = 3
 _MAX_WAKE_EVENTS = 1024
-_SUPPORTED_EXTENSIONS = frozenset({INPUT_REQUEST, MEMORY_FOOTPRINT})
+_SUPPORTED_EXTENSIONS = frozenset({INPUT_REQUEST, INTENTS_EXTENSION, MEMORY_FOOTPRINT})
 _TRACE_ID = re.compile(r"[0-9a-f]{32}")
 _TRACE_PARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
@@ -96,6 +98,7 @@ class A2AClient:
         assembler = TaskAssembler(on_update, known)
         async with self._follow(assembler, _trace_headers(message)) as (follower, card):
             push = push if card.push_notifications else None
+            message = _for_card(message, card)
             # A server that returns immediately may return a waiting task from before the message.
             request = SendRequest(
                 message=message, wait=bool(message.task_id), push=push, history_length=0
@@ -104,7 +107,7 @@ class A2AClient:
                 await follower.stream(request)
             else:
                 await follower.poll(request, has_push=push is not None)
-        return assembler.result
+            return await follower.result()
 
     async def follow(self, task_id: str, *, on_update: OnUpdate | None = None) -> Task | Message:
         """Wait for an existing task and return it once it ended or needs input."""
@@ -112,7 +115,7 @@ class A2AClient:
         async with self._follow(assembler, {}) as (follower, _):
             assembler.start_from(await follower.call(partial(get_task, task_id=task_id)))
             await follower.poll(None)
-        return assembler.result
+            return await follower.result()
 
     async def get(self, task_id: str) -> Task:
         """Return the current state of a task."""
@@ -372,6 +375,15 @@ def _extension_headers(card: AgentCard) -> dict[str, str]:
     offered = {extension.uri for extension in card.extensions}
     used = ", ".join(sorted(offered & _SUPPORTED_EXTENSIONS))
     return {"A2A-Extensions": used, "X-A2A-Extensions": used} if used else {}
+
+
+def _for_card(message: Message, card: AgentCard) -> Message:
+    """Return a message without the metadata of an extension that the agent does not offer."""
+    offered = {extension.uri for extension in card.extensions}
+    if INTENTS_EXTENSION in offered or INTENTS_EXTENSION not in message.metadata:
+        return message
+    metadata = {k: v for k, v in message.metadata.items() if k != INTENTS_EXTENSION}
+    return replace(message, metadata=metadata)
 
 
 def _is_absolute_url(url: str) -> bool:

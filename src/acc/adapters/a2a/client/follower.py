@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -30,6 +30,7 @@ from acc.domain.value_objects.task import (
     TERMINAL,
     ArtifactUpdate,
     Message,
+    Role,
     StatusUpdate,
     Task,
     TaskBuilder,
@@ -50,6 +51,8 @@ _FIRST_POLL_SECONDS = 0.2
 _MAX_POLL_SECONDS = 5.0
 #: Notifications can be lost; with push, the task is polled at this interval nevertheless.
 _PUSH_POLL_SECONDS = 60.0
+#: How many messages are requested to find the answer of a task that contains none.
+_ANSWER_HISTORY_LENGTH = 20
 _NEXT_INTERFACE = (Unreachable, AddressRefused, VersionNotSupported)
 _SETTLED = TERMINAL | INTERRUPTED
 
@@ -70,8 +73,10 @@ class TaskAssembler:
         self._known = known
         self._builder: TaskBuilder | None = None
         self.reply: Message | None = None
-        #: True if the last item was a complete task, which may predate the sent message.
-        self.is_snapshot = False
+        #: The last message of a status, except questions.
+        self.last_message: Message | None = None
+        #: True after a status; a complete task may predate the sent message.
+        self._has_new_status = False
         self.item_count = 0
 
     @property
@@ -99,13 +104,16 @@ class TaskAssembler:
         if not self.is_settled:
             return False
         is_terminal = self.task is None or self.task.is_terminal
-        return self.reply is not None or is_terminal or not self.is_snapshot
+        return self.reply is not None or is_terminal or self._has_new_status
 
     @property
     def result(self) -> Task | Message:
         """Return the reply or the assembled task."""
-        if self.reply is not None:
-            return self.reply
+        return self.assembled_task if self.reply is None else self.reply
+
+    @property
+    def assembled_task(self) -> Task:
+        """Return the task with its artifacts and history."""
         if self._builder is None:
             raise RemoteFailed("the remote agent sent no response")
         return self._builder.build()
@@ -114,7 +122,7 @@ class TaskAssembler:
         """Add an item and pass on its updates."""
         self.item_count += 1
         item = streamed.item
-        self.is_snapshot = isinstance(item, Task)
+        self._has_new_status |= isinstance(item, StatusUpdate | Message)
         if isinstance(item, Message):
             if self._builder is not None:
                 status = replace(self._builder.head.status, message=item)
@@ -148,6 +156,8 @@ class TaskAssembler:
 
     async def _apply(self, builder: TaskBuilder, update: StatusUpdate | ArtifactUpdate) -> None:
         builder.add(TaskEvent(builder.head.seq + 1, update))
+        if isinstance(update, StatusUpdate) and update.status.state not in INTERRUPTED:
+            self.last_message = update.status.message or self.last_message
         if self._on_update is not None:
             await self._on_update(builder.head, update)
 
@@ -302,6 +312,35 @@ class TaskFollower:
             is_changed = assembler.task != before
             pause = _FIRST_POLL_SECONDS if is_changed else min(pause * 1.5, _MAX_POLL_SECONDS)
 
+    async def result(self) -> Task | Message:
+        """Return the reply or the task; the answer of a completed task is in its status at least.
+
+        Some servers put the answer into a message before the last status, or do not stream
+        artifacts. Raise RemoteFailed if a completed task has no answer at all.
+        """
+        assembler = self._assembler
+        result = assembler.result
+        if isinstance(result, Message) or not _lacks_answer(result):
+            return result
+        message: Message | None = None
+        with suppress(AccError):  # the server need not store tasks; the stream may suffice
+            task = await self.call(
+                partial(get_task, task_id=result.id, history_length=_ANSWER_HISTORY_LENGTH)
+            )
+            message = _last_agent_message(task)
+            await self._add(task)
+        message = message or assembler.last_message
+        task = assembler.assembled_task
+        if not _lacks_answer(task):
+            return task
+        if message is None:
+            raise RemoteFailed(
+                f"the remote task {result.id} is completed, but it has no answer: its status, its "
+                "artifacts and its history contain no message of the agent",
+                remote_code="no_answer",
+            )
+        return replace(task, status=replace(task.status, message=message))
+
     async def _add(self, result: Task | Message) -> None:
         task_id = result.task_id if isinstance(result, Message) else result.id
         await self._assembler.add(StreamResponse(task_id, result.context_id, result))
@@ -314,12 +353,30 @@ async def _send(transport: Transport, *, request: SendRequest) -> Task | Message
     )
 
 
-async def get_task(transport: Transport, *, task_id: str) -> Task:
+async def get_task(transport: Transport, *, task_id: str, history_length: int = 0) -> Task:
     """Return the current state of a task."""
-    request = GetRequest(id=task_id, history_length=0)
+    request = GetRequest(id=task_id, history_length=history_length)
     return transport.wire.read_task(
         await transport.call(Operation.GET, request, timeout=_CALL_TIMEOUT_SECONDS)
     )
+
+
+def _lacks_answer(task: Task) -> bool:
+    """Return True if a task is completed without artifacts and status message."""
+    message = task.status.message
+    has_message = message is not None and bool(message.parts)
+    has_artifact = any(artifact.parts for artifact in task.artifacts)
+    return task.state is TaskState.COMPLETED and not has_message and not has_artifact
+
+
+def _last_agent_message(task: Task) -> Message | None:
+    """Return the last message of the agent after the last one of the user."""
+    for message in reversed(task.history):
+        if message.role is Role.USER:
+            return None
+        if message.parts:
+            return message
+    return None
 
 
 async def cancel_task(transport: Transport, *, task_id: str) -> Task:

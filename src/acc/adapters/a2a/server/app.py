@@ -23,11 +23,14 @@ from acc.adapters.a2a.server.dispatch import (
 from acc.adapters.a2a.wire.v03 import WIRE_V03
 from acc.application.use_cases.serve_a2a import ServeA2AUseCase
 from acc.ports.outbound.auth_ports import TokenVerifierPort
+from acc.ports.outbound.limit_ports import RateLimiterPort
 
 _ROOT_PATHS = ("", "/")
 _CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 _KEYS_PATH = "/.well-known/jwks.json"
 _OPENAPI_PATH = "/openapi.json"
+_CONTRACTS_PATH = "/contracts"
+_RUN_PATH = "/run"
 _HEALTH_PATH = "/health"
 #: The extended card of versions before 0.3.
 _LEGACY_EXTENDED_CARD_PATH = "/agent/authenticatedExtendedCard"
@@ -47,13 +50,18 @@ class A2AServer:
         *,
         documents: StaticDocuments,
         verifier: TokenVerifierPort | None = None,
+        limiter: RateLimiterPort | None = None,
         hosts: Collection[str] | None = None,
         protocol_versions: Collection[str] = tuple(RPC_WIRES),
         lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = None,
     ) -> None:
         self.serve = serve
         self._dispatcher = RequestDispatcher(
-            serve, documents=documents, verifier=verifier, protocol_versions=protocol_versions
+            serve,
+            documents=documents,
+            verifier=verifier,
+            limiter=limiter,
+            protocol_versions=protocol_versions,
         )
         self._documents = documents
         self._hosts = hosts
@@ -93,6 +101,8 @@ class A2AServer:
             return
         if is_rpc:
             await self._dispatcher.handle_rpc(request, send)
+        elif request.path == _RUN_PATH and self.serve.intents.names:
+            await self._dispatcher.handle_run(request, send)
         else:
             await self._dispatcher.handle_rest(request, send)
 
@@ -106,6 +116,8 @@ class A2AServer:
             await _send_cacheable(request, send, documents.card, last_modified)
         elif path == _OPENAPI_PATH:
             await _send_cacheable(request, send, documents.openapi)
+        elif path == _CONTRACTS_PATH:
+            await _send_cacheable(request, send, documents.contracts)
         elif path == _KEYS_PATH and documents.keys:
             await _send_cacheable(request, send, documents.keys)
         elif path == _HEALTH_PATH:

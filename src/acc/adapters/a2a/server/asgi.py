@@ -2,15 +2,24 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
 from acc.adapters.a2a.wire.errors import HttpError, wire_error_for
 from acc.adapters.a2a.wire.protocol import Wire
+from acc.application.a2a.extensions import Item, hide_extensions
 from acc.application.a2a.requests import ServerLimits
 from acc.application.a2a.subscriptions import TaskStream
 from acc.domain.errors import AccError, InvalidInput
@@ -50,6 +59,22 @@ class ConnectionLimits:
     head: float = 15.0
     head_size: int = 64 * 1024
     stop: float = 3.0
+
+
+class NegotiatedExtensions(NamedTuple):
+    """The extensions that a client activated, and the offered ones that it did not."""
+
+    active: Sequence[str]
+    hidden: Collection[str]
+
+    @property
+    def headers(self) -> Headers:
+        """Return the response header that lists the activated extensions."""
+        return [(b"a2a-extensions", ", ".join(self.active).encode())] if self.active else []
+
+    def show(self, item: Item) -> Item:
+        """Return an item without the content of extensions that are not active."""
+        return hide_extensions(item, self.hidden)
 
 
 class HttpRequest:
@@ -218,11 +243,11 @@ async def send_events(
     *,
     prefix: bytes = b"",
     suffix: bytes = b"",
-    headers: Headers,
+    extensions: NegotiatedExtensions,
 ) -> None:
     """Send a stream as server-sent events until it ends or the client disconnects."""
     try:
-        head = [*EVENT_STREAM_HEADERS, *headers]
+        head = [*EVENT_STREAM_HEADERS, *extensions.headers]
         await send({"type": "http.response.start", "status": 200, "headers": head})
         async with asyncio.TaskGroup() as group:
             watcher = group.create_task(_stop_on_disconnect(request, stream))
@@ -230,7 +255,8 @@ async def send_events(
                 async for seq, item in items:
                     chunk = _HEARTBEAT
                     if item is not None:
-                        data = wire.write_stream_item(stream.task_id, stream.context_id, item)
+                        shown = extensions.show(item)
+                        data = wire.write_stream_item(stream.task_id, stream.context_id, shown)
                         chunk = b"id: %d\ndata: %b%b%b\n\n" % (seq, prefix, data, suffix)
                     await send({"type": "http.response.body", "body": chunk, "more_body": True})
             watcher.cancel()
@@ -251,5 +277,5 @@ def log_internal_error(error: BaseException) -> None:
     """Log an error unless the caller caused it."""
     if isinstance(error, HttpError):
         return
-    if not isinstance(error, AccError) or wire_error_for(error).http_status >= 500:
+    if not isinstance(error, AccError) or wire_error_for(error).http_status == 500:
         log.error("internal error", exc_info=error)

@@ -1,7 +1,9 @@
 """Dispatch JSON-RPC and HTTP+JSON requests: authenticate, negotiate, perform, respond."""
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from math import ceil
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -11,11 +13,13 @@ from acc.adapters.a2a.server.asgi import (
     JSON,
     Headers,
     HttpRequest,
+    NegotiatedExtensions,
     Send,
     log_internal_error,
     send_events,
     send_response,
 )
+from acc.adapters.a2a.server.intents import call_intent, call_rpc_intent, encode_run_error
 from acc.adapters.a2a.wire.errors import (
     HttpError,
     UnknownMethod,
@@ -39,31 +43,37 @@ from acc.application.use_cases.serve_a2a import ServeA2AUseCase
 from acc.domain.errors import (
     AccError,
     ExtensionRequired,
+    InsufficientScope,
     Unauthenticated,
     UnsupportedOperation,
     VersionNotSupported,
 )
 from acc.domain.value_objects.agent_card import AgentCard
+from acc.domain.value_objects.base import replace
+from acc.domain.value_objects.contract import INTENTS_EXTENSION
 from acc.domain.value_objects.principal import ANONYMOUS, Principal
 from acc.ports.outbound.auth_ports import TokenVerifierPort
+from acc.ports.outbound.limit_ports import RateLimiterPort
 
 RPC_WIRES: Mapping[str, Wire] = {"1.0": WIRE_V1, "0.3": WIRE_V03}
 REST_WIRES: Mapping[str, Wire] = {"1.0": WIRE_V1, "0.3": WIRE_V03_REST}
 _MAX_VERSION_LENGTH = 20
 _MAX_METHOD_LENGTH = 100
-_RETRY_AFTER_SECONDS = b"5"
+_RETRY_AFTER_SECONDS = 5
 #: JSON-RPC errors that also set the HTTP status, for proxies.
-_RPC_HTTP_STATUSES = frozenset({401, 403, 429})
+_RPC_HTTP_STATUSES = frozenset({401, 403, 429, 503})
 _STREAMING = frozenset({Operation.STREAM, Operation.SUBSCRIBE})
+_SENDING = frozenset({Operation.SEND, Operation.STREAM})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaticDocuments:
-    """The documents of a server: cards, OpenAPI document, signing keys, extensions."""
+    """The documents of a server: cards, OpenAPI document, contracts, keys, extensions."""
 
     card: bytes
     extended_card: AgentCard | None
     openapi: bytes
+    contracts: bytes
     last_modified: bytes
     keys: bytes = b""
     extensions: Collection[str] = ()
@@ -80,10 +90,12 @@ class RequestDispatcher:
         documents: StaticDocuments,
         verifier: TokenVerifierPort | None,
         protocol_versions: Collection[str],
+        limiter: RateLimiterPort | None = None,
     ) -> None:
         self.documents = documents
         self._serve = serve
         self._verifier = verifier
+        self._limiter = limiter
         self._protocol_versions = tuple(protocol_versions)
 
     async def handle_rpc(self, request: HttpRequest, send: Send) -> None:
@@ -100,13 +112,20 @@ class RequestDispatcher:
             principal = await self.authenticate(request)
             request.check_json()
             body = await request.body()
-            self._check_version(version)  # after the body, so that the response has the request id
+            await self._count_bytes(principal, request, body)
+            if version not in self._protocol_versions:
+                # After the body, so that the response has the request id.
+                self._check_intent_or_version(body, version)
             call = decode_rpc_request(body)
             request_id = call.id
-            headers = self._negotiate_extensions(request)
+            if call.method not in wire.methods and call.method in self._serve.intents:
+                outputs = await call_rpc_intent(self._serve, principal, call)
+                await send_response(send, 200, rpc_result_prefix(call.id) + outputs + b"}", JSON)
+                return
+            extensions = self._negotiate_extensions(request)
             operation = _find_operation(call.method, wire)
             params = wire.read_request(operation, call.params)
-            result = await self._perform(wire, operation, principal, params, request)
+            result = await self._perform(wire, operation, principal, params, request, extensions)
         except Exception as error:  # noqa: BLE001 - process boundary
             log_internal_error(error)
             request_id = find_request_id(body) if request_id is None else request_id
@@ -116,10 +135,27 @@ class RequestDispatcher:
         prefix = rpc_result_prefix(request_id)
         if isinstance(result, TaskStream):
             await send_events(
-                request, send, wire, result, prefix=prefix, suffix=b"}", headers=headers
+                request, send, wire, result, prefix=prefix, suffix=b"}", extensions=extensions
             )
         else:
-            await send_response(send, 200, prefix + result + b"}", JSON, headers)
+            await send_response(send, 200, prefix + result + b"}", JSON, extensions.headers)
+
+    async def handle_run(self, request: HttpRequest, send: Send) -> None:
+        """Respond to a request that calls an intent at `/run`."""
+        try:
+            request.check_method("POST")
+            principal = await self.authenticate(request)
+            request.check_json()
+            body = await call_intent(self._serve, principal, await request.body())
+        except Exception as error:  # noqa: BLE001 - process boundary
+            log_internal_error(error)
+            status, body = encode_run_error(error)
+            headers = (
+                error.headers if isinstance(error, HttpError) else _error_headers(status, error)
+            )
+            await send_response(send, status, body, JSON, headers)
+            return
+        await send_response(send, 200, body, JSON)
 
     async def handle_rest(self, request: HttpRequest, send: Send) -> None:
         """Respond to an HTTP+JSON request."""
@@ -131,26 +167,42 @@ class RequestDispatcher:
             wire = REST_WIRES[version]
             route = find_route(request)
             principal = await self.authenticate(request)
-            headers = self._negotiate_extensions(request)
+            extensions = self._negotiate_extensions(request)
             if route.has_body:
                 body = await request.body()
+                await self._count_bytes(principal, request, body)
                 if body:
                     request.check_json()
                 params = wire.read_request(route.operation, body, route.path)
             else:
                 params = wire.read_query(route.operation, route.path, request.query())
-            result = await self._perform(wire, route.operation, principal, params, request)
+            result = await self._perform(
+                wire, route.operation, principal, params, request, extensions
+            )
         except Exception as error:  # noqa: BLE001 - process boundary
             log_internal_error(error)
             await _send_http_error(send, error, wire, kind)
             return
         if isinstance(result, TaskStream):
-            await send_events(request, send, wire, result, headers=headers)
+            await send_events(request, send, wire, result, extensions=extensions)
         else:
-            await send_response(send, 200, result, kind, headers)
+            await send_response(send, 200, result, kind, extensions.headers)
 
     async def authenticate(self, request: HttpRequest) -> Principal:
-        """Return the caller; missing and invalid tokens raise the same Unauthenticated."""
+        """Return the caller; missing and invalid tokens raise the same Unauthenticated.
+
+        Raises RateLimited if the caller sends too many requests.
+        """
+        principal = await self._verify(request)
+        if self._limiter is not None:
+            await self._limiter.count_request(_limit_key(principal, request))
+        return principal
+
+    async def _count_bytes(self, principal: Principal, request: HttpRequest, body: bytes) -> None:
+        if self._limiter is not None and body:
+            await self._limiter.count_bytes(_limit_key(principal, request), len(body))
+
+    async def _verify(self, request: HttpRequest) -> Principal:
         if self._verifier is None:
             return ANONYMOUS
         scheme, _, token = request.header(b"authorization").partition(" ")
@@ -170,6 +222,13 @@ class RequestDispatcher:
         principal.within(tenant)
         return card
 
+    def _check_intent_or_version(self, body: bytes, version: str) -> None:
+        """Raise VersionNotSupported, unless the method is an intent: those have no version."""
+        with suppress(AccError):
+            if decode_rpc_request(body).method in self._serve.intents:
+                return
+        self._check_version(version)
+
     def _check_version(self, version: str) -> None:
         if version not in self._protocol_versions:
             supported = " or ".join(self._protocol_versions)
@@ -177,21 +236,22 @@ class RequestDispatcher:
                 f"A2A version {version} is not supported; send the header A2A-Version: {supported}"
             )
 
-    def _negotiate_extensions(self, request: HttpRequest) -> Headers:
-        """Return the header that lists the activated extensions."""
+    def _negotiate_extensions(self, request: HttpRequest) -> NegotiatedExtensions:
+        """Return the activated extensions, and those that the client must not see."""
         required = self.documents.required_extensions
         headers = request.headers
         if b"a2a-extensions" not in headers and b"x-a2a-extensions" not in headers and not required:
-            return []
-        value = request.header(b"a2a-extensions") or request.header(b"x-a2a-extensions")
-        requested = {uri.strip() for uri in value.split(",")}
+            return NegotiatedExtensions((), self.documents.extensions)
+        requested = set(_requested_extensions(request))
         for uri in required:
             if uri not in requested:
                 raise ExtensionRequired(
                     f"the extension {uri} is required; add it to the A2A-Extensions header"
                 )
-        active = sorted(requested.intersection(self.documents.extensions))
-        return [(b"a2a-extensions", ", ".join(active).encode())] if active else []
+        offered = self.documents.extensions
+        return NegotiatedExtensions(
+            sorted(requested.intersection(offered)), set(offered).difference(requested)
+        )
 
     async def _perform(
         self,
@@ -200,23 +260,27 @@ class RequestDispatcher:
         principal: Principal,
         params: Any,
         request: HttpRequest,
+        extensions: NegotiatedExtensions,
     ) -> bytes | TaskStream:
         """Perform an operation and return its encoded result, or its stream."""
         serve = self._serve
         if params.tenant:
             check_tenant(params.tenant)
+        if operation in _SENDING and INTENTS_EXTENSION in params.message.metadata:
+            params = replace(params, extensions=_requested_extensions(request))
         match operation:
             case Operation.SEND:
-                return wire.write_send_result(await serve.send(principal, params))
+                return wire.write_send_result(extensions.show(await serve.send(principal, params)))
             case Operation.STREAM:
                 return await serve.stream(principal, params, after=request.last_event_id())
             case Operation.GET:
-                return wire.write_task(await serve.get(principal, params))
+                return wire.write_task(extensions.show(await serve.get(principal, params)))
             case Operation.LIST:
                 page = await serve.list_tasks(principal, params)
+                page = replace(page, tasks=tuple(map(extensions.show, page.tasks)))
                 return wire.write_page(page, params.query.page_size, params.include_artifacts)
             case Operation.CANCEL:
-                return wire.write_task(await serve.cancel(principal, params))
+                return wire.write_task(extensions.show(await serve.cancel(principal, params)))
             case Operation.SUBSCRIBE:
                 return await serve.subscribe(principal, params, after=request.last_event_id())
             case Operation.EXTENDED_CARD:
@@ -239,6 +303,12 @@ class RequestDispatcher:
 
 
 # Versions and errors
+
+
+def _requested_extensions(request: HttpRequest) -> tuple[str, ...]:
+    """Return the extensions that the client activates."""
+    value = request.header(b"a2a-extensions") or request.header(b"x-a2a-extensions")
+    return tuple(uri.strip() for uri in value.split(","))
 
 
 def requested_version(request: HttpRequest) -> str:
@@ -284,19 +354,33 @@ async def _send_rpc_error(
         await send({"type": "http.response.start", "status": 200, "headers": EVENT_STREAM_HEADERS})
         await send({"type": "http.response.body", "body": b"data: %b\n\n" % body})
         return
-    await send_response(send, status, body, JSON, _error_headers(status))
+    await send_response(send, status, body, JSON, _error_headers(status, error))
 
 
 async def _send_http_error(send: Send, error: BaseException, wire: Wire, kind: bytes) -> None:
     status = wire_error_for(error).http_status
-    headers = error.headers if isinstance(error, HttpError) else _error_headers(status)
+    headers = error.headers if isinstance(error, HttpError) else _error_headers(status, error)
     await send_response(send, status, encode_http_error(error, wire.version), kind, headers)
 
 
-def _error_headers(status: int) -> Headers:
+def _limit_key(principal: Principal, request: HttpRequest) -> str:
+    """Return whose requests are counted: the account, or the address of an anonymous caller."""
+    if principal.is_anonymous:
+        client = request.scope.get("client")
+        return f"address/{client[0] if client else ''}"
+    return f"account/{principal.account.user_id}"
+
+
+def _error_headers(status: int, error: BaseException) -> Headers:
     if status == 401:
         return [(b"www-authenticate", b"Bearer")]
-    return [(b"retry-after", _RETRY_AFTER_SECONDS)] if status == 429 else []
+    if isinstance(error, InsufficientScope):
+        challenge = f'Bearer error="insufficient_scope", scope="{error.scope}"'
+        return [(b"www-authenticate", challenge.encode())]
+    if status in (429, 503):
+        seconds = getattr(error, "retry_after", _RETRY_AFTER_SECONDS)
+        return [(b"retry-after", str(max(1, ceil(seconds))).encode())]
+    return []
 
 
 def _find_operation(method: str, wire: Wire) -> Operation:

@@ -1,10 +1,11 @@
 """The HTTP request of one push notification; retries are in `application/a2a`."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import httpx2
 
 from acc.adapters.a2a.wire.protocol import Wire
+from acc.application.a2a.extensions import hide_extensions
 from acc.domain.errors import AccError, RemoteFailed
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.task import ArtifactUpdate, StatusUpdate, Task, TaskState, TaskStatus
@@ -18,7 +19,8 @@ _ID_HEADER = "X-A2A-Notification-Id"
 class WebhookSender:
     """Post updates in the protocol version of the configuration, signed if there is a signer.
 
-    The id header contains task and event, so that the receiver can recognise a retry.
+    The id header contains task and event, so that the receiver can recognise a retry. The content
+    of extensions is not sent, because a receiver cannot activate them.
     """
 
     def __init__(
@@ -27,8 +29,10 @@ class WebhookSender:
         *,
         wires: Mapping[str, Wire],
         signer: NotificationSignerPort | None = None,
+        extensions: Collection[str] = (),
     ) -> None:
         self._client = client
+        self._extensions = extensions
         self._wires = wires
         self._signer = signer
 
@@ -67,9 +71,10 @@ class WebhookSender:
         wire = self._wires[delivery.config.protocol_version]
         update = delivery.event.update
         if delivery.config.protocol_version == "0.3":  # which always sends the task
-            return wire.write_task(_task_at(task, update))
+            return wire.write_task(hide_extensions(_task_at(task, update), self._extensions))
         assert isinstance(update, StatusUpdate | ArtifactUpdate)  # noqa: S101 - only these are queued
-        return wire.write_stream_item(task.id, task.context_id, _complete(task, update))
+        shown = hide_extensions(_complete(task, update), self._extensions)
+        return wire.write_stream_item(task.id, task.context_id, shown)
 
 
 def _task_at(task: Task, update: object) -> Task:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from acc.adapters.a2a.wire.json_fields import InvalidJson, encode
-from acc.domain import errors
+from acc.domain import contract_errors, errors
 from acc.domain.errors import AccError, InvalidInput, RemoteFailed
 
 DOMAIN = "a2a-protocol.org"
@@ -74,6 +74,9 @@ WIRE_ERRORS: Mapping[type[AccError], WireError] = {
     UnknownMethod: WireError(-32601, 404, "NOT_FOUND", "METHOD_NOT_FOUND", "MethodNotFoundError"),
     errors.InvalidInput: _INVALID,
     errors.ContextNotFound: _INVALID,
+    contract_errors.UnknownIntent: WireError(
+        -32601, 404, "NOT_FOUND", "METHOD_NOT_FOUND", "MethodNotFoundError"
+    ),
     errors.NotFound: WireError(-32001, 404, "NOT_FOUND", "TASK_NOT_FOUND", "TaskNotFoundError"),
     errors.TaskNotCancelable: _precondition(
         -32002, "TASK_NOT_CANCELABLE", "TaskNotCancelableError"
@@ -105,6 +108,10 @@ WIRE_ERRORS: Mapping[type[AccError], WireError] = {
     errors.PermissionDenied: WireError(
         -32041, 403, "PERMISSION_DENIED", "PERMISSION_DENIED", "PermissionDeniedError"
     ),
+    errors.InsufficientScope: WireError(
+        -32041, 403, "PERMISSION_DENIED", "INSUFFICIENT_SCOPE", "PermissionDeniedError"
+    ),
+    errors.Unavailable: WireError(-32043, 503, "UNAVAILABLE", "UNAVAILABLE", "UnavailableError"),
     errors.LimitExceeded: WireError(
         -32042, 429, "RESOURCE_EXHAUSTED", "LIMIT_EXCEEDED", "LimitExceededError"
     ),
@@ -191,7 +198,15 @@ def _error_details(error: BaseException) -> list[dict[str, Any]]:
     details = [info]
     if isinstance(error, errors.TaskNotFound):
         info["metadata"] = {"taskId": _truncate(error.task_id, _MAX_ID_LENGTH)}
-    if field := _field_of(error):
+    if isinstance(error, errors.InsufficientScope):
+        info["metadata"] = {"scope": error.scope}
+    if isinstance(error, contract_errors.InvalidInputs):
+        violations = [
+            {"field": f"{error.place}.{one.field}".rstrip("."), "description": one.description}
+            for one in error.violations
+        ]
+        details.append({"@type": _BAD_REQUEST, "fieldViolations": violations})
+    elif field := _field_of(error):
         violation = {"field": field["field"], "description": field["text"]}
         details.append({"@type": _BAD_REQUEST, "fieldViolations": [violation]})
     return details
@@ -219,6 +234,7 @@ _ERROR_TYPES: Mapping[str, Callable[[str], AccError]] = {
     "VERSION_NOT_SUPPORTED": errors.VersionNotSupported,
     "UNAUTHENTICATED": errors.Unauthenticated,
     "PERMISSION_DENIED": errors.PermissionDenied,
+    "INSUFFICIENT_SCOPE": errors.PermissionDenied,
     "INVALID_PARAMS": errors.InvalidInput,
 }
 _REASONS_BY_CODE = {

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from acc.adapters.a2a.wire.card_codec import merged_card
 from acc.adapters.a2a.wire.json_fields import (
     camel_case,
     convert,
@@ -40,7 +39,6 @@ from acc.adapters.a2a.wire.v03_types import WireItem, from_wire_task, to_wire_ta
 from acc.adapters.a2a.wire.v1_types import NUMBERED_ROLES, NUMBERED_STATES, ROLE_NAMES, STATE_NAMES
 from acc.application.a2a.requests import Request
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.agent_card import AgentCard
 from acc.domain.value_objects.task import Message, PushConfig, PushPage, Task, TaskPage, TaskState
 
 T = TypeVar("T")
@@ -120,13 +118,6 @@ class WireV03Rest(WireV03):
     def write_empty(self) -> bytes:
         """Encode an empty result."""
         return b"{}"
-
-    def write_card(self, card: AgentCard) -> bytes:
-        """Encode a card with its security requirements in protobuf form."""
-        document = merged_card(card)
-        if "security" in document:
-            document["security"] = document["securityRequirements"]
-        return encode(document)
 
     def write_request(self, operation: Operation, request: Request) -> bytes:
         """Encode the body of a POST."""
@@ -213,15 +204,21 @@ def _enum_to_rpc(value: Any, names: Mapping[str, str], numbered: Mapping[int, st
 # Parts
 
 
+#: Fields that parts of text and data do not have in 0.3; strict clients reject them.
+_PART_METADATA = ("filename", "mediaType")
+#: A longer text is not valid base64 by chance.
+_MAX_CHANCE_LENGTH = 64
+
+
 def _request_part_to_rpc(value: Any) -> Any:
-    # The official Python SDK encodes base64 twice and writes this name in snake case; other
-    # clients do neither.
+    # Version 1.x of the official Python SDK encodes base64 twice and writes this name in snake
+    # case. Version 0.3 encodes it twice in camel case, where others encode it once.
     file = value.get("file") if isinstance(value, Mapping) else None
-    encoded_twice = not isinstance(file, Mapping) or "file_with_bytes" in file
-    return _part_to_rpc(value, encoded_twice=encoded_twice)
+    is_ambiguous = isinstance(file, Mapping) and "file_with_bytes" not in file
+    return _part_to_rpc(value, is_ambiguous=is_ambiguous)
 
 
-def _part_to_rpc(value: Any, *, encoded_twice: bool = True) -> Any:
+def _part_to_rpc(value: Any, *, is_ambiguous: bool = False) -> Any:
     part = _camel_case_object(value)
     if part is None or part.get("kind"):
         return value
@@ -230,8 +227,15 @@ def _part_to_rpc(value: Any, *, encoded_twice: bool = True) -> Any:
         _rename(file, "fileWithUri", "uri")
         if isinstance(file.get("fileWithBytes"), str):
             content = file.pop("fileWithBytes")
-            file["bytes"] = _decode_outer_base64(content) if encoded_twice else content
+            is_text = is_ambiguous and str(file.get("mimeType", "")).startswith("text/")
+            file["bytes"] = _decode_outer_base64(content, is_text=is_text)
         part["file"] = file
+    metadata = part.get("metadata")
+    if isinstance(metadata, Mapping) and file is None:
+        moved = {name: metadata[name] for name in _PART_METADATA if name in metadata}
+        if all(isinstance(text, str) for text in moved.values()):
+            part = {**moved, **part}
+            part["metadata"] = {name: metadata[name] for name in metadata if name not in moved}
     data = part.get("data")
     if isinstance(data, Mapping) and data.keys() == {"data"} and isinstance(data["data"], Mapping):
         part["data"] = data["data"]
@@ -241,12 +245,18 @@ def _part_to_rpc(value: Any, *, encoded_twice: bool = True) -> Any:
     return part
 
 
-def _decode_outer_base64(text: str) -> str:
-    """Return base64 text without its outer encoding; unchanged if it was encoded once."""
+def _decode_outer_base64(text: str, *, is_text: bool) -> str:
+    """Return base64 text without its outer encoding; unchanged if it was encoded once.
+
+    A short text such as "test" is valid base64 by chance. The content of a short text file must
+    therefore be UTF-8 after the second decoding too.
+    """
     try:
         inner = decode_base64(text, "").decode("ascii")
         if len(inner) % 4 == 0:
-            decode_base64(inner, "")
+            content = decode_base64(inner, "")
+            if is_text and len(inner) < _MAX_CHANCE_LENGTH:
+                content.decode()
             return inner
     except (InvalidInput, UnicodeDecodeError):
         pass
@@ -260,8 +270,12 @@ def _part_to_rest(part: dict[str, Any]) -> dict[str, Any]:
         _rename(file, "uri", "fileWithUri")
         if "bytes" in file:
             file["fileWithBytes"] = encode_base64(file.pop("bytes").encode())
-    elif kind == "data":
+        return part
+    if kind == "data":
         part["data"] = {"data": part["data"]}
+    moved = {name: part.pop(name) for name in _PART_METADATA if name in part}
+    if moved:
+        part["metadata"] = {**moved, **part.get("metadata", {})}
     return part
 
 

@@ -1,0 +1,102 @@
+"""Calls of intents over HTTP: POST to `/run`, or JSON-RPC with the intent as method."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+import msgspec
+
+from acc.adapters.a2a.client.transport import map_transport_errors
+from acc.adapters.a2a.wire.errors import error_from_http, error_from_rpc
+from acc.adapters.http.client import guarded_client
+from acc.domain.errors import InvalidInput, InvalidResponse, NotFound
+from acc.domain.value_objects.endpoint import check_remote_url, origin_of
+
+_RUN_PATH = "/run"
+#: Returns the bearer token that a reference such as "env:NAME" stands for.
+ResolveToken = Callable[[str], str]
+
+
+class HttpIntentCaller:
+    """Posts intents to other agents; implements IntentCallerPort."""
+
+    def __init__(self, *, allow: Sequence[str] = (), resolve_token: ResolveToken) -> None:
+        self._allow = tuple(allow)
+        self._resolve_token = resolve_token
+
+    async def call(
+        self,
+        url: str,
+        payload: Mapping[str, Any],
+        *,
+        token: str = "",
+        timeout: float = 60.0,  # noqa: ASYNC109 - a limit of the request
+        allow: Sequence[str] = (),
+    ) -> Mapping[str, Any]:
+        """Return the outputs of an intent; failures are raised as subclasses of AccError."""
+        check_remote_url(url)
+        is_run = urlsplit(url).path.endswith(_RUN_PATH)
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if token:
+            headers["Authorization"] = f"Bearer {self._resolve_token(token)}"
+        body = _encode(payload if is_run else _rpc_request(payload))
+        async with guarded_client(allow=(*self._allow, *allow), timeout=timeout) as http:
+            with map_transport_errors(origin_of(url)):
+                response = await http.post(url, content=body, headers=headers)
+        return _run_outputs(response) if is_run else _rpc_outputs(response)
+
+
+def _rpc_request(payload: Mapping[str, Any]) -> dict[str, Any]:
+    params = {key: value for key, value in payload.items() if key != "intent"}
+    context = params.get("context")
+    request_id = context.get("request_id") if isinstance(context, Mapping) else None
+    return {
+        "jsonrpc": "2.0",
+        "id": request_id or "1",
+        "method": payload.get("intent", ""),
+        "params": params,
+    }
+
+
+def _encode(document: Mapping[str, Any]) -> bytes:
+    try:
+        return msgspec.json.encode(document)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"the payload is not JSON data: {error}") from None
+
+
+def _decode(response: httpx2.Response) -> Mapping[str, Any]:
+    try:
+        document = msgspec.json.decode(response.content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        raise InvalidResponse(
+            f"{origin_of(str(response.url))} did not answer with a JSON object "
+            f"(HTTP status {response.status_code})"
+        )
+    return document
+
+
+def _run_outputs(response: httpx2.Response) -> Mapping[str, Any]:
+    if response.is_success:
+        return _decode(response)
+    error = error_from_http(response.status_code, response.content)
+    if response.status_code == 400:
+        raise InvalidInput(str(error).removeprefix("the remote agent failed: "))
+    if response.status_code == 404:
+        raise NotFound(str(error).removeprefix("the remote agent failed: "))
+    raise error
+
+
+def _rpc_outputs(response: httpx2.Response) -> Mapping[str, Any]:
+    if not response.is_success and "json" not in response.headers.get("content-type", ""):
+        raise error_from_http(response.status_code, response.content)
+    document = _decode(response)
+    if "error" in document:
+        raise error_from_rpc(document["error"])
+    result = document.get("result")
+    if not isinstance(result, dict):
+        raise InvalidResponse("the result of the intent is not a JSON object")
+    return result

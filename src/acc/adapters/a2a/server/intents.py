@@ -1,0 +1,69 @@
+"""Intents over HTTP: the payloads of `/run` and of JSON-RPC, errors, and the list of contracts."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from acc.adapters.a2a.wire.errors import wire_error_for
+from acc.adapters.a2a.wire.json_fields import decode, encode
+from acc.adapters.a2a.wire.jsonrpc import RpcRequest
+from acc.application.contracts.payloads import read_payload
+from acc.application.use_cases.serve_a2a import ServeA2AUseCase
+from acc.domain.contract_errors import (
+    FieldViolation,
+    IntentNotCompleted,
+    InvalidInputs,
+    InvalidOutputs,
+)
+from acc.domain.value_objects.contract import IntentContract, contract_to_json
+from acc.domain.value_objects.principal import Principal
+
+_MAX_MESSAGE_LENGTH = 1000
+_INTERNAL_ERROR = "Internal error"
+_ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
+
+
+async def call_intent(serve: ServeA2AUseCase, principal: Principal, body: bytes) -> bytes:
+    """Execute the intent of a request body and return its outputs as JSON."""
+    names = serve.intents.names
+    default = names[0] if len(names) == 1 else ""
+    payload = read_payload(decode(_ANY, body, "body"), default_intent=default)
+    return encode(dict(await serve.call_intent(principal, payload)))
+
+
+async def call_rpc_intent(serve: ServeA2AUseCase, principal: Principal, call: RpcRequest) -> bytes:
+    """Execute the intent that is the method of a JSON-RPC request; return its outputs as JSON."""
+    params = decode(_ANY, call.params, "params")
+    if isinstance(params, dict):
+        if "intent" in params:
+            violation = FieldViolation("intent", "unknown", "is unknown; the method is the intent")
+            raise InvalidInputs(call.method, [violation], place="params")
+        params = {**params, "intent": call.method}
+    return encode(dict(await serve.call_intent(principal, read_payload(params))))
+
+
+def encode_run_error(error: BaseException) -> tuple[int, bytes]:
+    """Return the HTTP status and the body of the response of `/run` for an error."""
+    status = wire_error_for(error).http_status
+    if isinstance(error, IntentNotCompleted):
+        status = 409
+    message = str(error)
+    if isinstance(error, InvalidInputs):
+        message = " ".join(_describe(one, error.place) for one in error.violations)
+    elif status >= 500 and not isinstance(error, InvalidOutputs):
+        message = _INTERNAL_ERROR
+    document: dict[str, Any] = {"code": status, "message": message[:_MAX_MESSAGE_LENGTH]}
+    return status, encode({"error": document})
+
+
+def write_contracts(agent: str, version: str, contracts: Sequence[IntentContract]) -> bytes:
+    """Return the document at `/contracts`."""
+    listed = [contract_to_json(contract) for contract in contracts]
+    return encode({"agent": agent, "version": version, "contracts": listed})
+
+
+def _describe(violation: FieldViolation, place: str) -> str:
+    if violation.rule == "required" and place in ("inputs", "request"):
+        return f"Missing required field: '{violation.field}'"
+    return violation.describe(place)

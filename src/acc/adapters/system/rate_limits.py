@@ -1,0 +1,145 @@
+"""Rate limits per caller, counted in memory or in a Valkey or Redis server."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from limits import RateLimitItem, parse_many
+from limits.aio.storage import MemoryStorage, RedisStorage
+from limits.aio.strategies import SlidingWindowCounterRateLimiter
+from limits.errors import ConfigurationError
+
+from acc.domain.errors import InvalidInput, RateLimited, Unavailable
+
+log = logging.getLogger("acc.limits")
+OnFailure = Literal["allow", "deny"]
+_SCHEMES = frozenset({"valkey", "valkeys", "redis", "rediss"})
+_TIMEOUT_SECONDS = 1.0
+_RETRY_AFTER_SECONDS = 5.0
+_LOG_INTERVAL_SECONDS = 10.0
+
+
+class RateLimiter:
+    """Counts requests per caller and intent; implements RateLimiterPort.
+
+    A rate is written like "100/minute" or "10 per 5 seconds". A shorter window beside a longer one
+    limits bursts: `("1000/hour", "20/second")`. `per_intent` has rates of single intents, and
+    `bytes_per_caller` rates of bytes in request bodies. `store` is "memory", or the URL of a Valkey
+    or Redis server whose counters several servers share. If the store does not respond, requests
+    are accepted ("allow") or answered with 503 ("deny"); both are logged.
+    """
+
+    def __init__(
+        self,
+        per_caller: Sequence[str] = (),
+        *,
+        per_intent: Mapping[str, Sequence[str]] | None = None,
+        bytes_per_caller: Sequence[str] = (),
+        store: str = "memory",
+        on_failure: OnFailure = "allow",
+    ) -> None:
+        if on_failure not in ("allow", "deny"):
+            raise InvalidInput(f"on_failure must be 'allow' or 'deny', got {on_failure!r}")
+        self._per_caller = _parse_rates(per_caller)
+        self._per_intent = {
+            intent: _parse_rates(rates) for intent, rates in (per_intent or {}).items()
+        }
+        self._bytes = _parse_rates(bytes_per_caller)
+        self._store = store
+        self._on_failure = on_failure
+        self._storage = _open_storage(store)
+        self._limiter = SlidingWindowCounterRateLimiter(self._storage)
+        self._logged_at = -_LOG_INTERVAL_SECONDS
+
+    async def count_request(self, caller: str, intent: str = "") -> None:
+        """Count a request; raise RateLimited if a limit of the caller or intent is exceeded."""
+        if intent:
+            await self._count(self._per_intent.get(intent, ()), ("intent", intent, caller))
+        else:
+            await self._count(self._per_caller, ("caller", caller))
+
+    async def count_bytes(self, caller: str, size: int) -> None:
+        """Count the bytes of a request; raise RateLimited if the limit is exceeded."""
+        await self._count(self._bytes, ("bytes", caller), size, unit=" bytes")
+
+    async def aclose(self) -> None:
+        """Close the connections to the store; a later request opens new ones."""
+        if isinstance(self._storage, RedisStorage):
+            bridge: Any = self._storage.bridge
+            await bridge.storage.aclose()  # the library does not close its client
+
+    async def _count(
+        self, rates: Sequence[RateLimitItem], key: tuple[str, ...], cost: int = 1, *, unit: str = ""
+    ) -> None:
+        for rate in rates:
+            try:
+                async with asyncio.timeout(_TIMEOUT_SECONDS):
+                    if await self._limiter.hit(rate, *key, cost=cost):
+                        continue
+                    stats = await self._limiter.get_window_stats(rate, *key)
+            except Exception as error:  # noqa: BLE001 - third-party code
+                self._handle_failure(error)
+                return
+            raise RateLimited(f"{rate}{unit}", retry_after=max(0.0, stats.reset_time - time.time()))
+
+    def _handle_failure(self, error: Exception) -> None:
+        """Log a failure of the store, and raise Unavailable unless requests are accepted."""
+        now = time.monotonic()
+        if now - self._logged_at >= _LOG_INTERVAL_SECONDS:
+            self._logged_at = now
+            effect = "accepted without" if self._on_failure == "allow" else "rejected without"
+            # Errors of the client may contain the URL with its password.
+            log.warning(
+                "the rate limit counter at %s failed (%s); requests are %s it",
+                urlsplit(self._store).hostname or self._store,
+                type(error).__name__,
+                effect,
+            )
+        if self._on_failure == "deny":
+            raise Unavailable(
+                "the rate limit cannot be checked at present", retry_after=_RETRY_AFTER_SECONDS
+            )
+
+
+def _parse_rates(texts: Sequence[str]) -> tuple[RateLimitItem, ...]:
+    """Return the rates, the shortest window first."""
+    if isinstance(texts, str):
+        raise InvalidInput(f'rates must be a list of strings, such as ("{texts}",)')
+    rates: list[RateLimitItem] = []
+    for text in texts:
+        try:
+            rates += parse_many(text)
+        except ValueError:
+            raise InvalidInput(
+                f"{text!r} is not a rate; write a number and a period, such as 100/minute"
+            ) from None
+    if any(rate.amount <= 0 for rate in rates):
+        raise InvalidInput("a rate must be at least 1")
+    # A request that a short window rejects is not counted in a longer one.
+    return tuple(sorted(rates, key=lambda rate: rate.get_expiry()))
+
+
+def _open_storage(store: str) -> Any:
+    if store == "memory":
+        return MemoryStorage()
+    scheme = urlsplit(store).scheme
+    if scheme not in _SCHEMES:
+        raise InvalidInput(
+            f'the store of rate limits must be "memory" or a URL such as valkey://HOST:6379, got '
+            f"the scheme {scheme!r}"
+        )
+    try:
+        return RedisStorage(
+            store,
+            implementation="valkey",
+            key_prefix="acc",
+            socket_timeout=_TIMEOUT_SECONDS,
+            socket_connect_timeout=_TIMEOUT_SECONDS,
+        )
+    except ConfigurationError:
+        raise InvalidInput(
+            "shared rate limits require the package valkey; install acc-agents[valkey]"
+        ) from None

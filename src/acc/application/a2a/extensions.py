@@ -1,0 +1,60 @@
+"""Content of protocol extensions, which only clients that activated them receive."""
+
+from collections.abc import Collection, Mapping
+from typing import Any, TypeVar, cast
+
+from acc.domain.value_objects.base import replace
+from acc.domain.value_objects.task import (
+    ArtifactUpdate,
+    Message,
+    Role,
+    StatusUpdate,
+    Task,
+    TaskStatus,
+)
+
+Item = TypeVar("Item", bound=Task | Message | StatusUpdate | ArtifactUpdate)
+
+
+def hide_extensions(item: Item, hidden: Collection[str]) -> Item:
+    """Return an item without the content of these extensions, given by their URIs.
+
+    These are parts whose metadata names the extension, and metadata under its URI. Messages of
+    users are unchanged.
+    """
+    if not hidden or isinstance(item, ArtifactUpdate):
+        return item
+    if isinstance(item, Message):
+        return cast(Item, _hide_in_message(item, hidden))
+    metadata = _hide_in_metadata(item.metadata, hidden)
+    status = _hide_in_status(item.status, hidden)
+    if isinstance(item, StatusUpdate):
+        return replace(item, status=status, metadata=metadata)
+    history = tuple([_hide_in_message(message, hidden) for message in item.history])
+    return replace(item, status=status, metadata=metadata, history=history)
+
+
+def _hide_in_status(status: TaskStatus, hidden: Collection[str]) -> TaskStatus:
+    message = status.message
+    if message is None:
+        return status
+    return replace(status, message=_hide_in_message(message, hidden))
+
+
+def _hide_in_message(message: Message, hidden: Collection[str]) -> Message:
+    is_affected = any(
+        part.metadata and part.metadata.get("extension") in hidden for part in message.parts
+    )
+    if not is_affected or message.role is Role.USER:
+        return message
+    return replace(
+        message,
+        parts=tuple(part for part in message.parts if part.metadata.get("extension") not in hidden),
+        extensions=tuple(uri for uri in message.extensions if uri not in hidden),
+    )
+
+
+def _hide_in_metadata(metadata: Mapping[str, Any], hidden: Collection[str]) -> Mapping[str, Any]:
+    if not any(name in hidden for name in metadata):
+        return metadata
+    return {name: value for name, value in metadata.items() if name not in hidden}

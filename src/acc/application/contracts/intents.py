@@ -1,0 +1,321 @@
+"""Intents of an agent tree: which there are, admission of calls, and their execution."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any, ClassVar, cast
+
+import msgspec
+
+from acc.application.agents.base import BaseAgent
+from acc.application.agents.output import strip_code_fence
+from acc.application.contracts.claims import read_context
+from acc.application.contracts.node_agents import TreeNode, check_permissions
+from acc.application.contracts.schemas import (
+    TEXT_OUTPUT,
+    check_fields,
+    contract_of_agent,
+    with_defaults,
+)
+from acc.application.runtime.context import RunContext
+from acc.application.runtime.state import State
+from acc.domain.contract_errors import FieldViolation, InvalidInputs, InvalidOutputs, UnknownIntent
+from acc.domain.errors import InvalidTree, StateNotStorable
+from acc.domain.value_objects.base import replace
+from acc.domain.value_objects.content import Part
+from acc.domain.value_objects.contract import INTENTS_EXTENSION, IntentContract
+from acc.ports.outbound.system_ports import SchemaValidatorPort
+
+_JSON = "application/json"
+#: State keys with a meaning for the runtime, or of other sessions; callers cannot set them.
+_RESERVED_KEYS = ("user:", "app:", "temp:", "_", "remote.")
+MAX_MEMORY_KEYS = 100
+
+
+@dataclass(kw_only=True, eq=False)
+class IntentAgent(BaseAgent):
+    """An agent that answers intents, each with a node or an agent that has a contract.
+
+    A message that names no intent is for the only one, or is rejected.
+    """
+
+    intents: Sequence[TreeNode | BaseAgent] = ()
+
+    input_modes: ClassVar[tuple[str, ...]] = (_JSON, "text/plain")
+    output_modes: ClassVar[tuple[str, ...]] = (_JSON, "text/plain")
+
+    def __post_init__(self) -> None:
+        # The base class converts nodes to agents.
+        self.sub_agents = (*self.sub_agents, *cast(Sequence[BaseAgent], self.intents))
+        super().__post_init__()
+
+    def check(self) -> None:
+        """Raise InvalidTree if an intent has no contract."""
+        if not self.sub_agents:
+            raise InvalidTree(f"agent {self.name!r} needs at least one intent")
+        for agent in self.sub_agents:
+            if contract_of_agent(agent) is None:
+                raise InvalidTree(
+                    f"agent {self.name!r}: {agent.name!r} has no contract; set its input_schema"
+                )
+        Intents(self)  # names are unique
+
+    async def run(self, ctx: RunContext) -> None:
+        """Run the only intent."""
+        if len(self.sub_agents) > 1:
+            names = ", ".join(Intents(self).names)
+            ctx.reject(f"the message names no intent; this agent has: {names}")
+        ctx.text = (await ctx.run_agent(self.sub_agents[0])).text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntentEntry:
+    """What a message says about its intent; `skill` is empty if it names none."""
+
+    skill: str = ""
+    memory: Mapping[str, Any] = field(default_factory=dict)
+    context: Mapping[str, Any] = field(default_factory=dict)
+    delegation: Mapping[str, Any] | None = None
+
+
+class Intents:
+    """The intents of an agent tree: those of the root and of its direct sub-agents."""
+
+    def __init__(self, root: BaseAgent) -> None:
+        self._root = root
+        self._agents: dict[str, tuple[IntentContract, BaseAgent]] = {}
+        for agent in (root, *root.sub_agents):
+            contract = contract_of_agent(agent)
+            if contract is None:
+                continue
+            if contract.name in self._agents:
+                raise InvalidTree(
+                    f"two agents of {root.name!r} have the intent {contract.name!r}; intents must "
+                    "be unique"
+                )
+            self._agents[contract.name] = (contract, agent)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the intents."""
+        return tuple(self._agents)
+
+    @property
+    def contracts(self) -> tuple[IntentContract, ...]:
+        """Return the contracts of all intents."""
+        return tuple(contract for contract, _ in self._agents.values())
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._agents
+
+    def contract(self, name: str) -> IntentContract:
+        """Return the contract of an intent, or raise UnknownIntent."""
+        return self._find(name)[0]
+
+    def agent(self, name: str) -> BaseAgent:
+        """Return the agent that answers an intent, or raise UnknownIntent."""
+        return self._find(name)[1]
+
+    def default(self, parts: Sequence[Part]) -> str:
+        """Return the intent of a message with data that names none: that of the root, if any."""
+        own = contract_of_agent(self._root)
+        has_data = any(isinstance(part.data, Mapping) for part in parts)
+        return own.name if own is not None and has_data else ""
+
+    def _find(self, name: str) -> tuple[IntentContract, BaseAgent]:
+        found = self._agents.get(name)
+        if found is None:
+            raise UnknownIntent(name, self.names)
+        return found
+
+    def admit(
+        self, parts: Sequence[Part], entry: IntentEntry, schemas: SchemaValidatorPort
+    ) -> tuple[Part, ...]:
+        """Return the message of a valid call of an intent.
+
+        Raises UnknownIntent or InvalidInputs if the call must not be executed. The result has one
+        part with all inputs and the entry in its metadata.
+        """
+        contract = self.contract(entry.skill)
+        inputs: dict[str, Any] = {}
+        others: list[Part] = []
+        for part in parts:
+            if isinstance(part.data, Mapping):
+                inputs |= part.data
+            elif part.data is not None or part.is_null:
+                violation = FieldViolation("", "type", "must be an object")
+                raise InvalidInputs(contract.name, [violation])
+            else:
+                others.append(part)
+        violations = check_fields(schemas, contract.input_schema, inputs)
+        if violations:
+            raise InvalidInputs(contract.name, violations)
+        check_memory(entry.memory, contract)
+        return (
+            inputs_part(with_defaults(contract, inputs), entry),
+            *others,
+        )
+
+
+def inputs_part(inputs: Mapping[str, Any], entry: IntentEntry) -> Part:
+    """Return inputs as the part of a message that calls an intent."""
+    stored: dict[str, Any] = {"skill": entry.skill}
+    if entry.memory:
+        stored["memory"] = dict(entry.memory)
+    if entry.context:
+        stored["context"] = dict(entry.context)
+    if entry.delegation is not None:
+        stored["delegation"] = dict(entry.delegation)
+    metadata = {INTENTS_EXTENSION: stored}
+    return Part(data=dict(inputs), media_type=_JSON, metadata=metadata)
+
+
+def intent_message(
+    intent: str,
+    inputs: Mapping[str, Any],
+    *,
+    memory: Mapping[str, Any] | None = None,
+    context: Mapping[str, Any] | None = None,
+) -> tuple[Part, ...]:
+    """Return the message for `Runner.run` that calls an intent."""
+    entry = IntentEntry(skill=intent, memory=memory or {}, context=read_context(context, intent))
+    return (inputs_part(inputs, entry),)
+
+
+def read_entry(data: object) -> IntentEntry:
+    """Return the entry of a message, or raise InvalidInputs."""
+    if not isinstance(data, Mapping):
+        raise _invalid_entry("", "must be an object")
+    skill, memory = data.get("skill", ""), data.get("memory", {})
+    if not isinstance(skill, str):
+        raise _invalid_entry("skill", "must be a string")
+    if not isinstance(memory, Mapping):
+        raise _invalid_entry("memory", "must be an object")
+    delegation = data.get("delegation")
+    if delegation is not None and not isinstance(delegation, Mapping):
+        raise _invalid_entry("delegation", "must be an object")
+    return IntentEntry(
+        skill=skill,
+        memory=memory,
+        context=read_context(data.get("context"), skill),
+        delegation=delegation,
+    )
+
+
+def entry_in(parts: Sequence[Part]) -> IntentEntry | None:
+    """Return the entry of an admitted message, or None."""
+    for part in parts:
+        if part.metadata and INTENTS_EXTENSION in part.metadata:
+            return read_entry(part.metadata[INTENTS_EXTENSION])
+    return None
+
+
+def without_entries(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """Return parts without entries, which only an admitted message may have."""
+    if not any(INTENTS_EXTENSION in part.metadata for part in parts):
+        return tuple(parts)
+    return tuple(
+        replace(part, metadata={k: v for k, v in part.metadata.items() if k != INTENTS_EXTENSION})
+        for part in parts
+    )
+
+
+def check_memory(memory: Mapping[str, Any], contract: IntentContract) -> None:
+    """Raise InvalidInputs if a caller must not set one of the memory keys."""
+    violations = []
+    if len(memory) > MAX_MEMORY_KEYS:
+        text = f"must have at most {MAX_MEMORY_KEYS} keys"
+        violations.append(FieldViolation("", "maxProperties", text))
+    scratch = State({})
+    for key in list(memory)[:MAX_MEMORY_KEYS]:
+        if not isinstance(key, str) or key.startswith(_RESERVED_KEYS) or not key.isprintable():
+            violations.append(FieldViolation(str(key)[:100], "reserved", "is a reserved key"))
+        elif not any(pattern == "*" or fnmatchcase(key, pattern) for pattern in contract.reads):
+            violations.append(FieldViolation(key[:100], "unknown", "is not read by this intent"))
+        else:
+            try:
+                scratch[key] = memory[key]
+            except StateNotStorable:
+                violations.append(FieldViolation(key[:100], "type", "cannot be stored as state"))
+    if violations:
+        raise InvalidInputs(contract.name, violations, place="memory")
+
+
+@dataclass(kw_only=True, eq=False)
+class IntentCall(BaseAgent):
+    """Executes one call of an intent: memory, the agent, and validation of its outputs."""
+
+    target: BaseAgent
+    contract: IntentContract
+    entry: IntentEntry
+    runs_in_debug: ClassVar[bool] = True
+
+    async def run(self, ctx: RunContext) -> None:
+        """Run the agent of the intent."""
+        ctx.text = (await self.call(ctx))[0]
+
+    async def call(self, ctx: RunContext) -> tuple[str, Mapping[str, Any]]:
+        """Return the answer of the agent and its valid outputs."""
+        check_permissions(ctx, self.contract)
+        for key, value in self.entry.memory.items():
+            ctx.state[key] = value
+        child = await ctx.run_agent(self.target)
+        text = child.text
+        outputs = outputs_of(text, self.contract)
+        violations = check_fields(ctx.services.schemas, self.contract.output_schema, outputs)
+        if violations:
+            raise InvalidOutputs(self.target.name, self.contract.name, violations)
+        return text, outputs
+
+
+def outputs_of(text: str, contract: IntentContract) -> dict[str, Any]:
+    """Return the outputs in an answer: a JSON object, or the fields `result` or `text`."""
+    if contract.output_schema == TEXT_OUTPUT:
+        return {"text": text}
+    try:
+        data = msgspec.json.decode(strip_code_fence(text))
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return {"text": text}
+    if isinstance(data, dict) and list(contract.output_fields) != ["result"]:
+        return data
+    return data if isinstance(data, dict) and set(data) == {"result"} else {"result": data}
+
+
+def find_call(root: BaseAgent, parts: Sequence[Part]) -> IntentCall | None:
+    """Return the agent that executes the intent of an admitted message, or None."""
+    entry = entry_in(parts)
+    if entry is None or not entry.skill:
+        return None
+    intents = Intents(root)
+    target = intents.agent(entry.skill)
+    return IntentCall(
+        name=target.name, target=target, contract=intents.contract(entry.skill), entry=entry
+    )
+
+
+def admit_message(
+    root: BaseAgent, parts: tuple[Part, ...], schemas: SchemaValidatorPort
+) -> tuple[Part, ...]:
+    """Return the message of a run; a call of an intent is validated before anything is stored."""
+    entry = entry_in(parts)
+    if entry is None:
+        if not any(isinstance(part.data, Mapping) for part in parts):
+            return parts
+        intents = Intents(root)
+        skill = intents.default(parts)
+        return intents.admit(parts, IntentEntry(skill=skill), schemas) if skill else parts
+    return Intents(root).admit(parts, entry, schemas) if entry.skill else parts
+
+
+def contracts_of(root: BaseAgent) -> Iterator[tuple[BaseAgent, IntentContract]]:
+    """Yield all agents of a tree that have a contract."""
+    for agent in root.walk():
+        contract = contract_of_agent(agent)
+        if contract is not None:
+            yield agent, contract
+
+
+def _invalid_entry(field_name: str, text: str) -> InvalidInputs:
+    return InvalidInputs(
+        "", [FieldViolation(field_name, "type", text)], place=f"metadata.{INTENTS_EXTENSION}"
+    )

@@ -1,0 +1,109 @@
+"""Payloads that call an intent: `intent`, `inputs`, `memory` and `context`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from acc.application.contracts.claims import read_context
+from acc.application.contracts.intents import IntentEntry, Intents, inputs_part, outputs_of
+from acc.application.runtime.runner import SessionRunner
+from acc.domain.contract_errors import FieldViolation, InvalidInputs
+from acc.domain.errors import InvalidInput, NothingPending, PermissionDenied
+from acc.domain.value_objects.content import Part
+from acc.domain.value_objects.contract import INTENTS_EXTENSION
+from acc.domain.value_objects.run import CallContext, RunStatus
+
+#: The keys of a payload.
+PAYLOAD_KEYS = ("intent", "inputs", "memory", "context")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntentPayload:
+    """A request that calls an intent."""
+
+    intent: str
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    memory: Mapping[str, Any] = field(default_factory=dict)
+    context: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def entry(self) -> IntentEntry:
+        """Return what a message has to say about the intent."""
+        return IntentEntry(skill=self.intent, memory=self.memory, context=self.context)
+
+    def part(self) -> Part:
+        """Return the inputs as the part of a message."""
+        return inputs_part(self.inputs, self.entry)
+
+
+def read_payload(data: object, *, default_intent: str = "") -> IntentPayload:
+    """Return the payload in JSON data, or raise InvalidInputs."""
+    if not isinstance(data, Mapping):
+        raise InvalidInputs("", [FieldViolation("", "type", "must be an object")], place="request")
+    unknown = [key for key in data if key not in PAYLOAD_KEYS]
+    violations = [FieldViolation(str(key)[:100], "unknown", "is unknown") for key in unknown[:5]]
+    intent = data.get("intent", default_intent)
+    if not isinstance(intent, str):
+        violations.append(FieldViolation("intent", "type", "must be a string"))
+    elif not intent:
+        violations.append(FieldViolation("intent", "required", "is required"))
+    for name in ("inputs", "memory"):
+        if not isinstance(data.get(name, {}), Mapping):
+            violations.append(FieldViolation(name, "type", "must be an object"))
+    if violations:
+        raise InvalidInputs(str(intent), violations, place="request")
+    return IntentPayload(
+        intent=intent,
+        inputs=data.get("inputs", {}),
+        memory=data.get("memory", {}),
+        context=read_context(data.get("context"), intent),
+    )
+
+
+async def run_payload(runner: SessionRunner, data: object) -> dict[str, Any]:
+    """Execute a payload in this process and return the outputs.
+
+    `context.session_id` names the session; without it every call has one of its own.
+    """
+    intents = Intents(runner.agent)
+    names = intents.names
+    payload = read_payload(data, default_intent=names[0] if len(names) == 1 else "")
+    contract = intents.contract(payload.intent)
+    context, run_id = payload.context, runner.services.ids.new()
+    user_id = context.get("user_id", "anonymous")
+    call = CallContext(
+        request_id=context.get("request_id", run_id),
+        trace_id=context.get("trace_id", run_id),
+        caller=context.get("caller", f"user://{user_id}"),
+        permissions=context.get("permissions"),
+        metadata={INTENTS_EXTENSION: {"context": dict(context)}} if context else {},
+    )
+    for permission in contract.permissions:
+        if not call.allows(permission):
+            raise PermissionDenied(
+                f"intent {contract.name!r} requires the permission {permission!r}"
+            )
+    result = await runner.run(
+        user_id=user_id,
+        session_id=context.get("session_id", run_id),
+        message=_storable(payload),
+        context=call,
+    )
+    if result.status is RunStatus.INPUT_REQUIRED:
+        questions = "; ".join(request.question for request in result.requests)
+        raise NothingPending(
+            f"intent {payload.intent!r} needs input: {questions}; use Runner.run(...) and resume"
+        )
+    if result.status is RunStatus.REJECTED:
+        raise PermissionDenied(result.text)
+    return outputs_of(result.text, contract)
+
+
+def _storable(payload: IntentPayload) -> Part:
+    try:
+        msgspec.json.encode(payload.inputs)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"the inputs are not JSON data: {error}") from None
+    return payload.part()

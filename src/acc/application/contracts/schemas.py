@@ -1,0 +1,245 @@
+"""Contracts from declared fields, types, functions and agents."""
+
+import inspect
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import msgspec
+
+from acc.application.agents.base import BaseAgent
+from acc.application.runtime.json_types import decode_model, json_schema, to_builtins
+from acc.application.tools.function_tool import FunctionTool, parse_docstring
+from acc.domain.contract_errors import FieldViolation
+from acc.domain.errors import InvalidInput, InvalidTree
+from acc.domain.value_objects.contract import ANY_OBJECT, IntentContract
+from acc.ports.outbound.system_ports import SchemaValidatorPort
+
+#: Stands for a field without a default.
+NO_DEFAULT: Any = msgspec.UNSET
+#: The output of an agent that answers with text.
+TEXT_OUTPUT: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {"text": {"type": "string", "description": "The answer"}},
+    "required": ["text"],
+    "additionalProperties": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of the inputs or outputs of an intent.
+
+    `type` is a type that JSON can represent: `str`, `list[int]`, `Literal["short", "long"]`, a
+    dataclass. A field with a default is not required.
+    """
+
+    type: Any = Any
+    required: bool | None = None
+    default: Any = NO_DEFAULT
+    description: str = ""
+
+    @property
+    def is_required(self) -> bool:
+        """Return True if the field must be present."""
+        return self.default is NO_DEFAULT if self.required is None else self.required
+
+    def to_schema(self) -> dict[str, Any]:
+        """Return the JSON schema of the field."""
+        schema = json_schema(self.type)
+        if self.description:
+            schema["description"] = self.description
+        if self.default is not NO_DEFAULT:
+            schema["default"] = to_builtins(self.default)
+        return schema
+
+
+class ToolSchema:
+    """The contract of a node, as class attributes of a subclass.
+
+    Example::
+
+        class SummarizeTextSchema(ToolSchema):
+            name = "summarize_text"
+            description = "Summarizes a text."
+            inputs = {"text": Field(type=str, description="The text")}
+            outputs = {"summary": Field(type=str, description="The summary")}
+
+    Without `inputs` or `outputs` every object is accepted. `reads` and `writes` are patterns of
+    the memory keys that a node uses; None means all keys.
+    """
+
+    name: ClassVar[str] = ""
+    description: ClassVar[str] = ""
+    inputs: ClassVar[Mapping[str, Field] | None] = None
+    outputs: ClassVar[Mapping[str, Field] | None] = None
+    reads: ClassVar[Sequence[str] | None] = None
+    writes: ClassVar[Sequence[str] | None] = None
+    context: ClassVar[Sequence[str]] = ()
+    permissions: ClassVar[Sequence[str]] = ()
+    idempotent: ClassVar[bool] = False
+
+    @classmethod
+    def contract(cls, *, name: str = "", description: str = "") -> IntentContract:
+        """Return the contract; `name` and `description` are used if the class has none."""
+        try:
+            return IntentContract(
+                name=cls.name or name,
+                description=cls.description or description,
+                input_schema=object_schema(cls.inputs),
+                output_schema=object_schema(cls.outputs),
+                reads=("*",) if cls.reads is None else tuple(cls.reads),
+                writes=("*",) if cls.writes is None else tuple(cls.writes),
+                context=tuple(cls.context),
+                permissions=tuple(cls.permissions),
+                idempotent=cls.idempotent,
+            )
+        except (TypeError, ValueError) as error:
+            raise InvalidTree(f"{cls.__name__}: {error}") from None
+
+
+def object_schema(declared: Any) -> Mapping[str, Any]:
+    """Return the JSON schema of an object.
+
+    `declared` is a mapping of names to `Field`, a JSON schema, a dataclass, a TypedDict, a
+    msgspec.Struct, a pydantic model, or None for any object. Fields that are not declared are
+    rejected, unless a JSON schema allows them.
+    """
+    if declared is None:
+        return ANY_OBJECT
+    if isinstance(declared, Mapping):
+        if all(isinstance(field, Field) for field in declared.values()):
+            return _schema_of_fields(declared)
+        if "type" not in declared and "properties" not in declared:
+            raise InvalidInput("expected a JSON schema of an object, or names with Field(...)")
+        return declared
+    try:
+        schema = json_schema(declared)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"no JSON schema for {declared!r}: {error}") from None
+    definitions = dict(schema.pop("$defs", {}))
+    if set(schema) == {"$ref"}:
+        schema = definitions.pop(str(schema["$ref"]).removeprefix("#/$defs/"))
+    if schema.get("type") != "object":
+        raise InvalidInput(f"{declared!r} is not a type with fields; use a dataclass or Field(...)")
+    schema = {"additionalProperties": False, **schema}
+    if definitions:
+        schema["$defs"] = definitions
+    return schema
+
+
+def _schema_of_fields(fields: Mapping[str, Field]) -> Mapping[str, Any]:
+    definitions: dict[str, Any] = {}
+    properties: dict[str, Any] = {}
+    for name, field in fields.items():
+        schema = field.to_schema()
+        definitions |= schema.pop("$defs", {})
+        properties[name] = schema
+    result: dict[str, Any] = {
+        "type": "object",
+        "properties": properties,
+        "required": [name for name, field in fields.items() if field.is_required],
+        "additionalProperties": False,
+    }
+    if definitions:
+        result["$defs"] = definitions
+    return result
+
+
+def contract_of_function(
+    function: Callable[..., Any], *, name: str = "", description: str = ""
+) -> IntentContract:
+    """Return the contract of a typed function: its parameters are the input fields.
+
+    If the result type is a type with fields, it declares the outputs; otherwise the output is the
+    field `result`.
+    """
+    tool = FunctionTool(function, name=name, description=description)
+    hints = typing.get_type_hints(function)
+    returned = hints.get("return", Any)
+    return IntentContract(
+        name=tool.name,
+        description=tool.description,
+        input_schema={"additionalProperties": False, **tool.spec.parameters},
+        output_schema=_result_schema(returned),
+        reads=("*",),
+        writes=("*",),
+    )
+
+
+def has_result_field(returned: Any) -> bool:
+    """Return True if a result of this type is put into the output field `result`."""
+    if returned is dict or typing.get_origin(returned) is dict:
+        return False
+    try:
+        object_schema(returned)
+    except InvalidInput:
+        return True
+    return False
+
+
+def _result_schema(returned: Any) -> Mapping[str, Any]:
+    if returned is dict or typing.get_origin(returned) is dict:
+        return ANY_OBJECT
+    if not has_result_field(returned):
+        return object_schema(returned)
+    return object_schema({"result": Field(type=Any if returned is None else returned)})
+
+
+def convert_inputs(inputs: Mapping[str, Any], function: Callable[..., Any]) -> dict[str, Any]:
+    """Return validated inputs converted to the types of the parameters of a function."""
+    hints = typing.get_type_hints(function, include_extras=True)
+    return {
+        name: msgspec.convert(value, hints[name], str_keys=True, dec_hook=decode_model)
+        for name, value in inputs.items()
+    }
+
+
+def contract_of_agent(agent: BaseAgent) -> IntentContract | None:
+    """Return the contract that an agent declares, or None.
+
+    An agent declares one with `contract`, or with `input_schema` and optionally `output_schema`.
+    """
+    contract = getattr(agent, "contract", None)
+    if isinstance(contract, IntentContract):
+        return contract
+    declared = getattr(agent, "input_schema", None)
+    if declared is None:
+        return None
+    output = getattr(agent, "output_schema", None)
+    return IntentContract(
+        name=agent.name,
+        description=agent.description,
+        input_schema=object_schema(declared),
+        output_schema=TEXT_OUTPUT if output is None else _result_schema(output),
+        reads=("*",),
+        writes=("*",),
+    )
+
+
+def with_defaults(contract: IntentContract, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return inputs with the defaults of the fields that are missing."""
+    defaults = {
+        name: field["default"]
+        for name, field in contract.input_fields.items()
+        if "default" in field and name not in inputs
+    }
+    return {**inputs, **defaults}
+
+
+def check_fields(
+    schemas: SchemaValidatorPort, schema: Mapping[str, Any], value: object
+) -> tuple[FieldViolation, ...]:
+    """Return the violations of a trusted schema; a value that is not an object is one."""
+    if not isinstance(value, Mapping):
+        return (FieldViolation("", "type", f"must be an object, got {type(value).__name__}"),)
+    unnamed = next((key for key in value if not isinstance(key, str)), None)
+    if unnamed is not None:
+        return (FieldViolation("", "type", "must have names that are strings"),)
+    return schemas.violations(schema, dict(value), is_trusted=True)
+
+
+def description_of(target: object) -> str:
+    """Return the docstring of a function or class without its arguments."""
+    return parse_docstring(inspect.getdoc(target) or "")[0]

@@ -1,0 +1,129 @@
+from collections.abc import Sequence
+
+import pytest
+
+from acc.adapters.memory.reader import EmbeddedReader
+from acc.adapters.memory.reader_model import (
+    ACTS,
+    ROWS,
+    decode_weights,
+    encode_weights,
+    features,
+    load_weights,
+)
+from acc.domain.errors import ModelFailed
+from acc.domain.value_objects.reading import Act, EarlierSentence
+
+
+def _earlier(*texts: str) -> list[EarlierSentence]:
+    return [
+        EarlierSentence(id=f"s{turn}", text=text, turn_id=turn) for turn, text in enumerate(texts)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "act"),
+    [
+        ("From now on, always answer in French.", Act.SET),
+        ("Never use emojis in your replies to me.", Act.SET),
+        ("毎回、最後に要約をつけてください。", Act.SET),
+        ("Please keep this answer under 50 words.", Act.ONCE),
+        ("今回だけ箇条書きでお願いします", Act.ONCE),
+        ("I have two kids, Mia and Tom.", Act.STATE),
+        ("弟は大阪に住んでいます", Act.STATE),
+        ("How long does the train take?", Act.OTHER),
+        ("haha no way", Act.OTHER),
+        ("ありがとう、助かった", Act.OTHER),
+    ],
+)
+async def test_clear_sentence_is_read(text: str, act: Act) -> None:
+    (reading,) = await EmbeddedReader().read([text], ())
+
+    assert reading.act is act
+
+
+@pytest.mark.parametrize(
+    ("text", "act", "target"),
+    [
+        ("The euro thing with the prices isn't needed any more.", Act.LIFT, "s0"),
+        ("Sorry, the meeting is on Thursday, not Tuesday.", Act.CORRECT, "s1"),
+        ("Thanks, that helps.", Act.OTHER, ""),
+    ],
+)
+async def test_reference_is_found_among_earlier_sentences(text: str, act: Act, target: str) -> None:
+    earlier = _earlier(
+        "Always give prices in euros.",
+        "The meeting with the landlord is on Tuesday.",
+        "What does a bicycle cost?",
+    )
+
+    (reading,) = await EmbeddedReader().read([text], earlier)
+
+    assert (reading.act, reading.target) == (act, target)
+
+
+async def test_japanese_reference_is_found_among_earlier_sentences() -> None:
+    earlier = _earlier(
+        "値段はいつもユーロで書いて", "打ち合わせは火曜日の3時です", "自転車はいくら?"
+    )
+
+    lift, correction = await EmbeddedReader().read(
+        [
+            "もう値段をユーロで書かなくていいです",
+            "すみません、打ち合わせは火曜じゃなくて木曜でした",
+        ],
+        earlier,
+    )
+
+    assert (lift.act, lift.target) == (Act.LIFT, "s0")
+    assert (correction.act, correction.target) == (Act.CORRECT, "s1")
+
+
+async def test_higher_threshold_reads_fewer_rules() -> None:
+    text = "Never use emojis in your replies to me."
+
+    (strict,) = await EmbeddedReader(min_rule=1.0).read([text], ())
+
+    assert strict.act is not Act.SET
+    assert strict.scores[Act.SET] > 0.5
+
+
+class _Embedder:
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        raise self._error
+
+
+@pytest.mark.parametrize("error", [ModelFailed("no route"), ZeroDivisionError("no route")])
+async def test_words_decide_with_a_note_when_embedder_fails(error: Exception) -> None:
+    earlier = _earlier("Always give prices in euros.")
+    text = "The euro thing with the prices isn't needed any more."
+
+    (plain,) = await EmbeddedReader().read([text], earlier)
+    (reading,) = await EmbeddedReader(embedder=_Embedder(error)).read([text], earlier)
+
+    assert "no route" in reading.note
+    assert (reading.act, reading.scores) == (plain.act, plain.scores)
+
+
+def test_weights_are_smaller_than_two_megabytes_and_survive_encoding() -> None:
+    weights = load_weights()
+    content = encode_weights(weights)
+
+    assert len(content) < 2_000_000
+    assert decode_weights(content) == weights
+    assert all(len(column) == ROWS for column in weights.english.columns)
+    assert len(weights.english.columns) == len(ACTS)
+
+
+@pytest.mark.parametrize("content", [b"", b"ACCREAD1", encode_weights(load_weights())[:-1]])
+def test_damaged_weights_are_rejected(content: bytes) -> None:
+    with pytest.raises(ValueError, match="make reader"):
+        decode_weights(content)
+
+
+def test_typing_habits_do_not_change_the_features() -> None:
+    assert features("Don't use tables.") == features("dont use tables")
+    assert features("表は使わないで。") == features("表は使わないで")

@@ -1,0 +1,1 @@
+"""Training and evaluation of the embedded reader; not part of the wheel."""

@@ -1,0 +1,60 @@
+"""Train the embedded reader: `make reader DATA=DIR`.
+
+The weights depend on the writers' data, the public data below DIR and the code only.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+
+# Before numpy is loaded: sums of several threads have no fixed order.
+os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
+
+from training.reader.dataset import Example, Writer, own_examples, read_public, read_writers
+from training.reader.fit import fit_classifier, fit_links, situations
+
+from acc.adapters.memory.reader_model import (
+    LanguageWeights,
+    ReaderWeights,
+    encode_weights,
+)
+
+OUTPUT = Path(__file__).parents[2] / "src" / "acc" / "adapters" / "memory" / "reader.bin"
+
+
+def train_language(writers: Sequence[Writer], public: Sequence[Example]) -> LanguageWeights:
+    """Return the weights of a language from its writers.
+
+    The linking model is trained on scores of classifiers that did not see the writer.
+    """
+    found = []
+    for writer in writers:
+        others = [other for other in writers if other is not writer]
+        classifier = fit_classifier([*own_examples(others), *public])
+        found += situations(writer, classifier.scores)
+    links = fit_links(found)
+    classifier = fit_classifier([*own_examples(writers), *public])
+    return replace(classifier, links=links, links_with_vectors=links)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Write the weights file."""
+    public = Path(arguments[0]) if arguments else None
+    writers = read_writers()
+    english, japanese = (
+        train_language(
+            [writer for writer in writers if writer.language == language],
+            read_public(public, language),
+        )
+        for language in "ej"
+    )
+    content = encode_weights(ReaderWeights(english=english, japanese=japanese))
+    OUTPUT.write_bytes(content)
+    print(f"{OUTPUT.name}: {len(content):,} bytes, SHA-256 {sha256(content).hexdigest()}")  # noqa: T201
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
