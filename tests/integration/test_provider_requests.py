@@ -21,7 +21,7 @@ from provider_models import (
 
 from acc.bootstrap.models import ProviderModel
 from acc.domain.value_objects.content import ChatMessage, Part, ToolCall, ToolResult, text_part
-from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, ToolSpec
+from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, ModelSettings, ToolSpec
 from acc.testing.provider_apis import SIGNATURE
 from acc.testing.providers import ProviderRequest, ProviderServer, Reply, fail, say
 
@@ -47,6 +47,24 @@ def with_results(response: ModelResponse) -> tuple[ChatMessage, ...]:
         ChatMessage(role="assistant", author="a", parts=parts),
         *(ChatMessage(role="tool", author="t", parts=(Part(result=r),)) for r in results),
     )
+
+
+@STREAMED_OR_NOT
+async def test_settings_of_a_request_precede_those_of_the_name(
+    stream: bool, server: ProviderServer
+) -> None:
+    model = model_of("openai-compatible", server, temperature=0, top_p=0.5, thinking="low")
+    settings = ModelSettings(temperature=0.7, max_tokens=50, seed=3, thinking="off")
+    # An unpaired surrogate: the request is copied before it is sent.
+    await response_of(model, ModelRequest.of("q\ud800", settings=settings), stream=stream)
+    await response_of(model, PROMPT, stream=stream)
+    await model.aclose()
+    names = ("temperature", "top_p", "seed", "reasoning_effort")
+    first, second = (request.body for request in server.requests)
+    assert [first.get(name) for name in names] == [0.7, 0.5, 3, "none"]
+    assert 50 in (first.get("max_tokens"), first.get("max_completion_tokens"))
+    assert [second.get(name) for name in names] == [0, 0.5, None, "low"]
+    assert not {"max_tokens", "max_completion_tokens"} & second.keys()
 
 
 @EVERY_PROVIDER

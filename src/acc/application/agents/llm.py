@@ -42,7 +42,7 @@ from acc.domain.call_options import accepts
 from acc.domain.errors import InvalidTree
 from acc.domain.value_objects.base import JsonData
 from acc.ports.outbound.memory_ports import MemoryPort
-from acc.ports.outbound.model_ports import LanguageModelPort, ToolSpec
+from acc.ports.outbound.model_ports import LanguageModelPort, ModelSettings, ToolSpec
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
@@ -64,7 +64,8 @@ class LlmAgent(StandardAgent[DepsT, OutputT]):
     answer must then be JSON of the output type: a dataclass, a TypedDict, a msgspec.Struct, a
     pydantic model, a list or a union of them. The default is str.
 
-    `instruction` may contain placeholders such as `{email}`, or be a function of the context. The
+    `model_settings` take precedence over the settings in the name of the model. `instruction` may
+    contain placeholders such as `{email}`, or be a function of the context. The
     answer is written to the state key `output_key`. `memory` is transcript, retrieval, acc, None,
     or a function that creates a MemoryPort. The agent can transfer to sub-agents, its parent and
     its peers unless this is disallowed. After a transfer the new agent keeps the conversation; an
@@ -99,6 +100,7 @@ class LlmAgent(StandardAgent[DepsT, OutputT]):
     disallow_transfer_to_peers: bool = False
     returns_control: bool = False
     include_contents: Literal["default", "none"] = "default"
+    model_settings: ModelSettings | None = None
     _own_tools: dict[str, BaseTool] = field(init=False, repr=False)
     _own_specs: tuple[ToolSpec, ...] = field(init=False, repr=False, default=())
     _toolsets: tuple[Toolset, ...] = field(init=False, repr=False, default=())
@@ -145,6 +147,13 @@ class LlmAgent(StandardAgent[DepsT, OutputT]):
         is_valid = memory is None or isinstance(memory, str | MemoryPort) or callable(memory)
         require(
             is_valid, self, "memory", "a name, a MemoryPort, a function that creates one, or None"
+        )
+        is_valid = self.model_settings is None or isinstance(self.model_settings, ModelSettings)
+        require(
+            is_valid,
+            self,
+            "model_settings",
+            "ModelSettings(...), such as ModelSettings(temperature=0)",
         )
         is_valid = self.include_contents in ("default", "none")
         require(is_valid, self, "include_contents", '"default" or "none"')

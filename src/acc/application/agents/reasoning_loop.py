@@ -155,6 +155,7 @@ class ReasoningLoop:
             instruction=instruction,
             tools=specs,
             output_schema=self._agent.json_schema,
+            settings=self._agent.model_settings,
         )
 
     def _turn_messages(self) -> tuple[ChatMessage, ...]:
