@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from acc.application.agents.base import (
     BaseAgent,
     StandardAgent,
+    check_below_root,
     check_callbacks,
+    check_instruction,
     check_model,
-    check_parameters,
     require,
 )
 from acc.application.agents.callbacks import (
@@ -136,10 +137,7 @@ class LlmAgent(StandardAgent[DepsT, OutputT]):
     def _check_llm_options(self) -> None:
         check_model(self, self.model)
         check_callbacks(self, MODEL_AND_TOOL_CALLBACKS)
-        is_valid = isinstance(self.instruction, str) or callable(self.instruction)
-        require(is_valid, self, "instruction", "a text or a function of the context")
-        if not isinstance(self.instruction, str):
-            check_parameters(self, "instruction", self.instruction, ("ctx",))
+        check_instruction(self, "instruction")
         key = self.output_key
         is_valid = isinstance(key, str) and (not key or bool(key.strip()))
         require(is_valid, self, "output_key", "the name of a state key")
@@ -216,6 +214,7 @@ class LlmAgent(StandardAgent[DepsT, OutputT]):
                 f"agent {agent.name!r} is a sub-agent of {agent.parent.name!r} and cannot be a tool"
                 f" of {self.name!r}; create a second agent with another name"
             )
+        check_below_root(agent, self)
         for user in agent.walk_all():
             if isinstance(user, LlmAgent) and user.memory not in (None, "transcript"):
                 raise InvalidTree(

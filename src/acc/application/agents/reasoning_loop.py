@@ -9,7 +9,7 @@ from acc.application.agents.callbacks import (
     has_callback,
     maybe_await,
 )
-from acc.application.agents.instructions import render_instruction
+from acc.application.agents.instructions import Instruction, render_instruction
 from acc.application.agents.output import (
     INVALID_OUTPUT,
     PartialOutputs,
@@ -136,9 +136,9 @@ class ReasoningLoop:
             return UNSET  # the type has changed, or the text is that of a callback
 
     async def _build_prompt(self, view: MemoryView | None) -> ModelRequest:
-        instruction = self._agent.instruction
-        if not isinstance(instruction, str) or "{" in instruction or "}" in instruction:
-            instruction = await render_instruction(self._ctx, instruction)
+        instruction = await self._render(self._agent.instruction)
+        if general := await self._render(self._ctx.run.request.root.global_instruction):
+            instruction = f"{general}\n\n{instruction}" if instruction else general
         dynamic = self._dynamic_tools
         earlier = () if view is None else view.messages
         messages = (*earlier, *self._turn_messages())
@@ -157,6 +157,11 @@ class ReasoningLoop:
             output_schema=self._agent.json_schema,
             settings=self._agent.model_settings,
         )
+
+    async def _render(self, instruction: Instruction[Any]) -> str:
+        if isinstance(instruction, str) and "{" not in instruction and "}" not in instruction:
+            return instruction
+        return await render_instruction(self._ctx, instruction)
 
     def _turn_messages(self) -> tuple[ChatMessage, ...]:
         """Return the messages of this turn so far."""
