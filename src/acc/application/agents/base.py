@@ -28,6 +28,7 @@ from acc.application.runtime.interrupts import (
     is_control_flow,
     paused_in_group,
 )
+from acc.application.runtime.json_types import object_schema
 from acc.application.runtime.result import RunResult
 from acc.application.runtime.type_variables import (
     AnyDepsT,
@@ -68,9 +69,9 @@ class BaseAgent(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
     `BaseAgent[Deps, Output]` has the types of `ctx.deps` and of the answer. An answer that is not a
     str is stored as JSON. `confirm` requests approval before the agent runs. `grants` restricts, by
     name, what a sub-agent can access. `input_schema`, a type with fields such as a dataclass, makes
-    the agent an intent: data that it is sent are validated before it runs.
-    `global_instruction` of the root precedes the instruction of every agent with a model, in the
-    tree and in its tools.
+    the agent an intent: data that it is sent are validated before it runs. As a tool, the agent has
+    these fields as arguments. `global_instruction` of the root precedes the instruction of every
+    agent with a model, in the tree and in its tools.
 
     A callback option is one function or a list. If `before_agent_callback(ctx)` returns a string,
     it becomes the answer and the agent does not run. If `after_agent_callback(ctx, text)` returns a
@@ -286,6 +287,11 @@ class BaseAgent(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
         require(is_valid, self, "confirm", "a bool, a question or a function")
         check_callbacks(self, AGENT_CALLBACKS)
         check_instruction(self, "global_instruction")
+        if self.input_schema is not None and not isinstance(self.input_schema, Mapping):
+            try:
+                object_schema(self.input_schema)
+            except (TypeError, ValueError) as error:
+                raise InvalidTree(f"agent {self.name!r}: input_schema: {error}") from None
 
     def _check_unique_names(self) -> None:
         """Raise InvalidTree if a name or an agent occurs twice; agent tools may be shared."""
