@@ -1,4 +1,4 @@
-"""Settings of the model calls of one agent."""
+"""Settings and native tools of the model calls of one agent."""
 
 from copy import deepcopy
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from agent_support import turn
 
-from acc import Agent, InvalidInput, InvalidTree, ModelSettings, SequentialAgent
+from acc import Agent, InvalidInput, InvalidTree, ModelFailed, ModelSettings, SequentialAgent
 from acc.testing import ScriptedModel
 
 ANY: Any = ModelSettings
@@ -60,3 +60,22 @@ def test_settings_of_another_type_are_rejected_when_the_agent_is_built() -> None
 def test_settings_can_be_copied() -> None:
     settings = ModelSettings(temperature=0.5, thinking="low")
     assert deepcopy(settings) == settings
+
+
+async def test_native_tools_are_part_of_the_request() -> None:
+    model = ScriptedModel("ok")
+    await turn(Agent(name="a", model=model, native_tools=["web_search"]))
+    assert model.requests[0].native_tools == ("web_search",)
+
+
+async def test_embedded_model_rejects_native_tools() -> None:
+    agent = Agent(name="a", model="embedded", native_tools=["code_execution"])
+    with pytest.raises(ModelFailed, match="no native tool code_execution") as caught:
+        await turn(agent)
+    assert caught.value.reason == "not_possible"
+
+
+@pytest.mark.parametrize("native_tools", ["web_search", ["search"], 3, [[]]])
+def test_unknown_native_tool_is_rejected_when_the_agent_is_built(native_tools: Any) -> None:
+    with pytest.raises(InvalidTree, match='native_tools must be a list of "web_search" or "code_'):
+        Agent(name="a", native_tools=native_tools)

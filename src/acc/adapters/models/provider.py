@@ -10,7 +10,7 @@ import inspect
 import logging
 import re
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
@@ -34,6 +34,7 @@ from pydantic_ai.settings import ModelSettings
 
 from acc.adapters.models.errors import ModelErrors, ResponseTooLargeError
 from acc.adapters.models.messages import (
+    NATIVE_TOOL_TYPES,
     PreviousResponses,
     ToolNameMap,
     to_messages,
@@ -46,7 +47,7 @@ from acc.adapters.models.request_json import without_surrogates
 from acc.domain.errors import ModelFailed
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import Usage
-from acc.ports.outbound.model_ports import ModelRequest, ModelResponse
+from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, NativeTool
 from acc.ports.outbound.model_ports import ModelSettings as RequestSettings
 
 log = logging.getLogger("acc.run")
@@ -220,6 +221,9 @@ class PydanticAiModel:
 
     def _parameters(self, model: Model, request: ModelRequest) -> ModelRequestParameters:
         profile: Any = model.profile
+        if request.native_tools:
+            supported_tools = profile.get("supported_native_tools", model.supported_native_tools())
+            self._check_native_tools(request.native_tools, supported_tools)
         output = self.name.output
         supported = output == "auto" and bool(profile.get("supports_json_schema_output"))
         with_tools = profile.get(
@@ -231,6 +235,17 @@ class PydanticAiModel:
             native_with_tools=bool(with_tools),
             declare_called=self.name.provider in _NEED_TOOL_DEFINITIONS,
         )
+
+    def _check_native_tools(self, names: Sequence[NativeTool], supported: Collection[Any]) -> None:
+        missing = [name for name in names if NATIVE_TOOL_TYPES[name] not in supported]
+        if missing:
+            known = [name for name, of in NATIVE_TOOL_TYPES.items() if of in supported]
+            has = ", ".join(known) or "none"
+            raise self._errors.with_message(
+                f"the model has no native tool {', '.join(missing)}; it has {has}. Use a model "
+                "that has it, or pass a function as a tool",
+                reason="not_possible",
+            )
 
     def _adapt(self, error: Exception, call: "_Call") -> None:
         """Remove what the provider rejected so that the call can be repeated.

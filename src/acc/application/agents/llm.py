@@ -43,7 +43,13 @@ from acc.domain.call_options import accepts
 from acc.domain.errors import InvalidTree
 from acc.domain.value_objects.base import JsonData
 from acc.ports.outbound.memory_ports import MemoryPort
-from acc.ports.outbound.model_ports import LanguageModelPort, ModelSettings, ToolSpec
+from acc.ports.outbound.model_ports import (
+    NATIVE_TOOLS,
+    LanguageModelPort,
+    ModelSettings,
+    NativeTool,
+    ToolSpec,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
@@ -66,12 +72,14 @@ class LlmAgent(StandardAgent[DepsT, OutputT]):
     pydantic model, a list or a union of them. The default is str.
 
     `model_settings` take precedence over the settings in the name of the model. `instruction` may
-    contain placeholders such as `{email}`, or be a function of the context. The
-    answer is written to the state key `output_key`. `memory` is transcript, retrieval, acc, None,
-    or a function that creates a MemoryPort. The agent can transfer to sub-agents, its parent and
-    its peers unless this is disallowed. After a transfer the new agent keeps the conversation; an
-    agent with `returns_control` returns its answer to the agent that transferred to it. With
-    `include_contents="none"` it sees neither earlier turns nor messages of other agents.
+    contain placeholders such as `{email}`, or be a function of the context. The answer is written
+    to the state key `output_key`. `memory` is transcript, retrieval, acc, None, or a function that
+    creates a MemoryPort. `native_tools` are tools that the provider of the model executes itself.
+
+    The agent can transfer to sub-agents, its parent and its peers unless this is disallowed. After
+    a transfer the new agent keeps the conversation; an agent with `returns_control` returns its
+    answer to the agent that transferred to it. With `include_contents="none"` it sees neither
+    earlier turns nor messages of other agents.
 
     A callback option is one function or a list. `before_model_callback(ctx, prompt)` may return a
     text, a ModelResponse or another ModelRequest. `after_model_callback(ctx, response)` may return
@@ -102,6 +110,7 @@ class LlmAgent(StandardAgent[DepsT, OutputT]):
     returns_control: bool = False
     include_contents: Literal["default", "none"] = "default"
     model_settings: ModelSettings | None = None
+    native_tools: Sequence[NativeTool] = ()
     _own_tools: dict[str, BaseTool] = field(init=False, repr=False)
     _own_specs: tuple[ToolSpec, ...] = field(init=False, repr=False, default=())
     _toolsets: tuple[Toolset, ...] = field(init=False, repr=False, default=())
@@ -153,6 +162,11 @@ class LlmAgent(StandardAgent[DepsT, OutputT]):
             "model_settings",
             "ModelSettings(...), such as ModelSettings(temperature=0)",
         )
+        native = self.native_tools
+        is_valid = isinstance(native, list | tuple) and all(name in NATIVE_TOOLS for name in native)
+        choices = " or ".join(f'"{name}"' for name in NATIVE_TOOLS)
+        require(is_valid, self, "native_tools", f"a list of {choices}")
+        self.native_tools = tuple(native)
         is_valid = self.include_contents in ("default", "none")
         require(is_valid, self, "include_contents", '"default" or "none"')
         if memory is not None and (isinstance(memory, type) or not isinstance(memory, MemoryPort)):

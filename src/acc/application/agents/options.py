@@ -37,6 +37,8 @@ HINTS = {
     "seed": _SETTINGS.format("seed"),
     "thinking": _SETTINGS.format("thinking"),
     "reasoning_effort": _SETTINGS.format("thinking"),
+    "builtin_tools": "native_tools",
+    "code_executor": 'pass native_tools=("code_execution",)',
     "settings": "model_settings",
     "generate_content_config": "pass model_settings=ModelSettings(...)",
     "handoffs": "sub_agents",

@@ -156,6 +156,7 @@ class ReasoningLoop:
             tools=specs,
             output_schema=self._agent.json_schema,
             settings=self._agent.model_settings,
+            native_tools=tuple(self._agent.native_tools),
         )
 
     async def _render(self, instruction: Instruction[Any]) -> str:

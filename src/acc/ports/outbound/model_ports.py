@@ -80,13 +80,19 @@ _SETTING_RANGES = {
 }
 
 
+#: A tool that the provider of a model executes itself.
+NativeTool: TypeAlias = Literal["web_search", "code_execution"]
+NATIVE_TOOLS: tuple[NativeTool, ...] = get_args(NativeTool)
+
+
 class ModelRequest(Value, frozen=True, kw_only=True):
     """The complete input of a model call.
 
     `messages` is the conversation, oldest first: the earlier messages that the memory selected, the
     message to answer, which is at `query_index`, and what followed it in this turn. `memory` is
     what the memory states about earlier turns. `output_schema` is the JSON schema of the response,
-    if any. `settings` take precedence over those in the name of the model.
+    if any. `settings` take precedence over those in the name of the model. A model that does not
+    have one of the `native_tools` raises ModelFailed.
     """
 
     messages: tuple[ChatMessage, ...]
@@ -96,6 +102,7 @@ class ModelRequest(Value, frozen=True, kw_only=True):
     tools: tuple[ToolSpec, ...] = ()
     output_schema: Mapping[str, JsonData] | None = None
     settings: ModelSettings | None = None
+    native_tools: tuple[NativeTool, ...] = ()
 
     @classmethod
     def of(
