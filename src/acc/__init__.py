@@ -112,6 +112,7 @@ if TYPE_CHECKING:
     from acc.ports.outbound.model_ports import (
         ModelRequest as ModelRequest,
         ModelResponse as ModelResponse,
+        ModelSettings as ModelSettings,
         ToolSpec as ToolSpec,
     )
 
@@ -186,7 +187,12 @@ _PUBLIC_NAMES = {
     "acc.domain.value_objects.run": ("CallContext", "Grant", "RunConfig", "RunStatus"),
     "acc.domain.value_objects.session": ("Session",),
     "acc.ports.outbound.memory_ports": ("MemoryPort", "MemoryView"),
-    "acc.ports.outbound.model_ports": ("ModelRequest", "ModelResponse", "ToolSpec"),
+    "acc.ports.outbound.model_ports": (
+        "ModelRequest",
+        "ModelResponse",
+        "ModelSettings",
+        "ToolSpec",
+    ),
 }
 _MODULES = {name: module for module, names in _PUBLIC_NAMES.items() for name in names}
 

@@ -20,7 +20,7 @@ from provider_models import (
 from acc import Agent, Runner
 from acc.bootstrap.models import ProviderModel, make_model
 from acc.domain.errors import ModelFailed
-from acc.ports.outbound.model_ports import ModelRequest, ModelResponse
+from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, ModelSettings
 from acc.testing.providers import ProviderRequest, ProviderServer, Reply, fail, say
 
 PROMPT = ModelRequest.of("q")
@@ -373,6 +373,24 @@ async def test_rejected_setting_is_dropped_and_not_sent_again(
     dropped = [message.partition(" does not support ")[2] for message in warnings]
     assert dropped == [f"{name}; the setting is not sent" for name in ("temperature", "thinking")]
     assert KEY not in caplog.text
+
+
+async def test_rejected_setting_of_a_request_is_dropped_for_that_value_only(
+    server: ProviderServer,
+) -> None:
+    def reply(request: ProviderRequest) -> Reply:
+        if request.body.get("temperature") == 0.5:
+            return REJECTIONS["openai-compatible"]("temperature")
+        return say("ok")
+
+    server.script = [reply] * 4
+    model = model_of("openai-compatible", server)
+    for temperature in (0.5, 0.5, 1.0):
+        settings = ModelSettings(temperature=temperature)
+        assert (await model.complete(ModelRequest.of("q", settings=settings))).text == "ok"
+    await model.aclose()
+    sent = [request.body.get("temperature") for request in server.requests]
+    assert sent == [0.5, None, None, 1.0]
 
 
 @EVERY_PROVIDER

@@ -20,8 +20,10 @@ from provider_models import (
 )
 
 from acc.bootstrap.models import ProviderModel
+from acc.domain.errors import ModelFailed
+from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import ChatMessage, Part, ToolCall, ToolResult, text_part
-from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, ToolSpec
+from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, ModelSettings, ToolSpec
 from acc.testing.provider_apis import SIGNATURE
 from acc.testing.providers import ProviderRequest, ProviderServer, Reply, fail, say
 
@@ -47,6 +49,58 @@ def with_results(response: ModelResponse) -> tuple[ChatMessage, ...]:
         ChatMessage(role="assistant", author="a", parts=parts),
         *(ChatMessage(role="tool", author="t", parts=(Part(result=r),)) for r in results),
     )
+
+
+@STREAMED_OR_NOT
+async def test_settings_of_a_request_precede_those_of_the_name(
+    stream: bool, server: ProviderServer
+) -> None:
+    model = model_of("openai-compatible", server, temperature=0, top_p=0.5, thinking="low")
+    settings = ModelSettings(temperature=0.7, max_tokens=50, seed=3, thinking="off")
+    # An unpaired surrogate: the request is copied before it is sent.
+    await response_of(model, ModelRequest.of("q\ud800", settings=settings), stream=stream)
+    await response_of(model, PROMPT, stream=stream)
+    await model.aclose()
+    names = ("temperature", "top_p", "seed", "reasoning_effort")
+    first, second = (request.body for request in server.requests)
+    assert [first.get(name) for name in names] == [0.7, 0.5, 3, "none"]
+    assert 50 in (first.get("max_tokens"), first.get("max_completion_tokens"))
+    assert [second.get(name) for name in names] == [0, 0.5, None, "low"]
+    assert not {"max_tokens", "max_completion_tokens"} & second.keys()
+
+
+@pytest.mark.parametrize(
+    ("provider", "spellings"),
+    [
+        ("openai", ("web_search", "code_interpreter")),
+        ("anthropic", ("web_search_", "code_execution_")),
+        ("google", ("googleSearch", "codeExecution")),
+    ],
+)
+@STREAMED_OR_NOT
+async def test_native_tools_are_declared_to_the_provider(
+    provider: str, spellings: tuple[str, ...], stream: bool, server: ProviderServer
+) -> None:
+    model = model_of(provider, server)
+    server.script = [say("found"), say("plain")]
+    request = replace(PROMPT, native_tools=("web_search", "code_execution"))
+    assert (await response_of(model, request, stream=stream)).text == "found"
+    assert (await response_of(model, PROMPT, stream=stream)).text == "plain"
+    await model.aclose()
+    with_tools, without = (json.dumps(sent.body.get("tools")) for sent in server.requests)
+    for spelling in spellings:
+        assert spelling in with_tools and spelling not in without
+
+
+@pytest.mark.parametrize("provider", ["openai-chat", "openai-compatible", "ollama"])
+async def test_native_tool_that_a_model_lacks_is_rejected_before_the_request(
+    provider: str, server: ProviderServer
+) -> None:
+    model = model_of(provider, server)
+    with pytest.raises(ModelFailed, match="the model has no native tool code_execution") as caught:
+        await model.complete(replace(PROMPT, native_tools=("code_execution",)))
+    await model.aclose()
+    assert (caught.value.reason, server.count) == ("not_possible", 0)
 
 
 @EVERY_PROVIDER

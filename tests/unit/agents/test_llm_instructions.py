@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from agent_support import Does, Writes, turn
 
-from acc import Agent, RunContext, Runner, SequentialAgent
+from acc import Agent, InvalidTree, RunContext, Runner, SequentialAgent
 from acc.application.agents.instructions import placeholders
 from acc.domain.errors import AgentFailed, InvalidInput, StateMissing
-from acc.testing import ScriptedModel
+from acc.testing import ScriptedModel, call
 
 
 async def resolved(instruction: Any, **state: Any) -> str:
@@ -127,3 +127,59 @@ def test_placeholders_lists_keys_of_instruction() -> None:
     found = placeholders("{a} {user:b?} {{c}} {artifact.d} {a}")
     assert found == (("a", False), ("user:b", True), ("a", False))
     assert placeholders("none") == placeholders(lambda ctx: "{a}") == ()
+
+
+async def test_global_instruction_of_root_precedes_the_instruction_of_every_agent() -> None:
+    helper, writer = ScriptedModel("ok"), ScriptedModel("ok")
+    boss = ScriptedModel(call("helper", request="x"), "ok")
+    tree = SequentialAgent(
+        name="s",
+        global_instruction="Answer {user:name} in 日本語.",
+        sub_agents=[
+            Writes(name="w", values={"user:name": "Ann", "topic": "tea"}),
+            Agent(
+                name="boss",
+                model=boss,
+                instruction="Use {topic}.",
+                tools=[Agent(name="helper", description="Helps.", model=helper, instruction="Go.")],
+            ),
+            Agent(name="writer", model=writer),
+        ],
+    )
+    await turn(tree)
+    shown = [model.requests[0].instruction for model in (boss, helper, writer)]
+    general = "Answer Ann in 日本語."
+    assert shown == [f"{general}\n\nUse tea.", f"{general}\n\nGo.", general]
+
+
+async def test_global_instruction_applies_to_an_agent_that_keeps_the_conversation() -> None:
+    model = ScriptedModel("first", "second")
+    target = Agent(name="target", description="Answers.", model=model, instruction="Be brief.")
+    boss = ScriptedModel(call("transfer_to_agent", agent_name="target"))
+
+    def general(ctx: RunContext) -> str:
+        return f"Rules for {ctx.agent.name}."
+
+    root = Agent(name="root", model=boss, global_instruction=general, sub_agents=[target])
+    runner = Runner(root)
+    for message in ("one", "two"):
+        await runner.run(user_id="u", session_id="s", message=message)
+    assert [request.instruction for request in model.requests] == [
+        "Rules for target.\n\nBe brief."
+    ] * 2
+
+
+def test_global_instruction_below_the_root_is_rejected() -> None:
+    def general(name: str) -> Agent:
+        return Agent(name=name, description="Works.", global_instruction="Be polite.")
+
+    with pytest.raises(InvalidTree, match=r"'a' has a global_instruction and is used by 's'"):
+        SequentialAgent(name="s", sub_agents=[general("a")])
+    with pytest.raises(InvalidTree, match=r"'a' has a global_instruction and is used by 'b'"):
+        Agent(name="b", tools=[general("a")])
+
+
+def test_global_instruction_of_another_type_is_rejected() -> None:
+    wrong: Any = 3
+    with pytest.raises(InvalidTree, match="global_instruction must be a text or a function"):
+        Agent(name="a", global_instruction=wrong)

@@ -276,3 +276,13 @@ def test_field_and_nested_placeholders_are_reported() -> None:
     by_code = agent("a", output_schema=Order, output_key="o")
     by_code.instruction = lambda ctx: "{o.total}"
     assert rule(by_code, "schemas").severity is OK
+
+
+def test_keys_of_the_global_instruction_are_checked() -> None:
+    def tree(*before: Any) -> SequentialAgent:
+        children = [*before, agent("b")]
+        return SequentialAgent(name="s", global_instruction="Use {made}.", sub_agents=children)
+
+    (finding,) = findings(tree(), "state-keys")
+    assert finding[1] == ("b",) and "made" in finding[2]
+    assert findings(tree(Writes(name="w")), "state-keys") == []

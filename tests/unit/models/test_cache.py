@@ -16,7 +16,7 @@ from acc.adapters.models.cache import CachedModel, check_folder
 from acc.application.runtime.deadlines import PausableTimeout
 from acc.domain.errors import InvalidInput, ModelFailed
 from acc.domain.value_objects.content import ChatMessage, Part, ToolCall, ToolResult, Usage
-from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, ToolSpec
+from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, ModelSettings, ToolSpec
 from acc.testing import ScriptedModel
 
 ANSWER = ModelResponse(
@@ -65,6 +65,7 @@ VARIANTS = [
     ModelRequest.of("q", memory="m", instruction="i2"),
     ModelRequest.of("qm", instruction="i"),
     ModelRequest.of("q", memory="m", instruction="i", output_schema={"type": "object"}),
+    ModelRequest.of("q", memory="m", instruction="i", settings=ModelSettings(temperature=0)),
     ModelRequest.of(
         query="q", memory="m", instruction="i", tools=(ToolSpec(name="t", description="d"),)
     ),

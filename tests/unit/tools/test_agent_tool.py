@@ -2,7 +2,11 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NotRequired, TypedDict
 
+import msgspec
+import pydantic
 import pytest
 from agent_support import (
     WHO,
@@ -22,6 +26,7 @@ from acc import (
     AgentTool,
     CallContext,
     EventKind,
+    InvalidTree,
     LoopAgent,
     ModelRequest,
     ModelResponse,
@@ -219,3 +224,89 @@ async def test_usage_is_reported_per_response_and_in_total() -> None:
     actual = [event.usage.llm_calls for event in result.events if event.usage is not None]
     assert actual == [1, 1, 1, 3]
     assert events_of_kind(result, EventKind.ENDED)[0].usage == result.usage
+
+
+@dataclass
+class Stay:
+    """Nights in a city."""
+
+    city: str
+    nights: int = 1
+
+
+class StayStruct(msgspec.Struct):
+    city: str
+    nights: int = 1
+
+
+class StayModel(pydantic.BaseModel):
+    city: str
+    nights: int = 1
+
+
+class StayDict(TypedDict):
+    city: str
+    nights: NotRequired[int]
+
+
+@dataclass
+class Tree:
+    name: str
+    children: "list[Tree]"
+
+
+@pytest.mark.parametrize(
+    ("of", "message"),
+    [
+        (Stay, '{"city":"京都","nights":1}'),
+        (StayStruct, '{"city":"京都","nights":1}'),
+        (StayModel, '{"city":"京都","nights":1}'),
+        (StayDict, '{"city":"京都"}'),
+    ],
+)
+async def test_agent_with_input_schema_receives_typed_arguments(of: type, message: str) -> None:
+    received = ScriptedModel("booked")
+    worker = Agent(name="worker", description="Books.", model=received, input_schema=of)
+    chief = boss(worker, calls=call("worker", city="京都"))
+    assert results(await turn(chief)) == ["booked"]
+    assert received.requests[0].query == message
+    parameters = chief.own_specs[0].parameters
+    assert parameters["type"] == "object"
+    assert (set(parameters["properties"]), parameters["required"]) == ({"city", "nights"}, ["city"])
+
+
+@pytest.mark.parametrize("of", [Stay, StayStruct, StayModel, StayDict])
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"nights": 2}, "city"),
+        ({"city": "Kyoto", "nights": "many"}, "nights"),
+        ({"city": "Kyoto", "smoker": True}, "unknown argument smoker; expected city, nights"),
+        ({"request": "Kyoto"}, "unknown argument request; expected city, nights"),
+    ],
+)
+async def test_arguments_that_do_not_fit_the_input_schema_are_reported_to_the_model(
+    of: type, arguments: dict[str, Any], error: str
+) -> None:
+    received = ScriptedModel("booked", repeat=True)
+    worker = Agent(name="worker", description="Books.", model=received, input_schema=of)
+    result = await turn(boss(worker, calls=call("worker", **arguments)))
+    (content,) = results(result)
+    assert error in str(content)
+    assert received.requests == []
+
+
+async def test_input_schema_that_refers_to_itself_keeps_its_definition() -> None:
+    received = ScriptedModel("ok")
+    worker = Agent(name="worker", description="Works.", model=received, input_schema=Tree)
+    tree = {"name": "a", "children": [{"name": "b", "children": []}]}
+    chief = boss(worker, calls=call("worker", **tree))
+    assert results(await turn(chief)) == ["ok"]
+    assert msgspec.json.decode(received.requests[0].query) == tree
+    assert set(chief.own_specs[0].parameters["$defs"]) == {"Tree"}
+
+
+@pytest.mark.parametrize("of", [str, list[int], 3, object()])
+def test_input_schema_without_fields_is_rejected(of: object) -> None:
+    with pytest.raises(InvalidTree, match="agent 'worker': input_schema: "):
+        Agent(name="worker", input_schema=of)

@@ -22,6 +22,7 @@ from acc.adapters.embedded_model.tools import (
     turn_history,
 )
 from acc.application.memory.messages import part_text
+from acc.domain.errors import ModelFailed
 from acc.domain.format_rules import is_question, is_revocation, read_rule, revokes, violation
 from acc.domain.language import (
     contains_text,
@@ -116,6 +117,13 @@ class EmbeddedModel:
 
     async def complete(self, prompt: ModelRequest) -> ModelResponse:
         """Return a tool call, or an answer in the required format."""
+        if prompt.native_tools:
+            raise ModelFailed(
+                f"embedded: the model has no native tool {', '.join(prompt.native_tools)}. Use a "
+                "model of a provider that has it, or pass a function as a tool",
+                reason="not_possible",
+                model="embedded",
+            )
         parts = prompt.messages[prompt.query_index].parts
         query = omit_middle("\n".join(part_text(part) for part in parts))
         if query != prompt.query:

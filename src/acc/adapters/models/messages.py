@@ -34,6 +34,7 @@ from pydantic_ai.messages import (
     ModelResponse as PydanticResponse,
 )
 from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.native_tools import AbstractNativeTool, CodeExecutionTool, WebSearchTool
 from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.tools import ToolDefinition
 
@@ -41,7 +42,7 @@ from acc.adapters.models.names import media_types
 from acc.adapters.models.request_json import to_json, to_text
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import ChatMessage, Part, ToolCall, ToolResult
-from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, ToolSpec
+from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, NativeTool, ToolSpec
 
 # A memory quotes what people said: it must not gain the authority of an instruction.
 _ABOUT_MEMORY = (
@@ -58,6 +59,10 @@ _NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}}
 _URL_TYPES = {"image": ImageUrl, "audio": AudioUrl, "video": VideoUrl}
 _DEFINITIONS = "#/$defs/"
 _MAX_RESPONSES = 512
+NATIVE_TOOL_TYPES: Mapping[NativeTool, type[AbstractNativeTool]] = {
+    "web_search": WebSearchTool,
+    "code_execution": CodeExecutionTool,
+}
 
 
 class PreviousResponses:
@@ -263,12 +268,20 @@ def to_parameters(
         called = dict.fromkeys(call.name for m in request.messages for call in m.calls)
         specs = tuple(ToolSpec(name=name, description=_NOT_AVAILABLE) for name in called)
     tools = [_tool_definition(spec) for spec in specs]
+    native_tools = [NATIVE_TOOL_TYPES[name]() for name in request.native_tools]
     if request.output_schema is None:
-        return ModelRequestParameters(function_tools=tools, instruction_parts=instructions)
+        return ModelRequestParameters(
+            function_tools=tools, native_tools=native_tools, instruction_parts=instructions
+        )
     schema = inline_root(request.output_schema)
-    is_native = native and schema.get("type") == "object" and (native_with_tools or not tools)
+    is_native = (
+        native
+        and schema.get("type") == "object"
+        and (native_with_tools or not (tools or native_tools))
+    )
     return ModelRequestParameters(
         function_tools=tools,
+        native_tools=native_tools,
         output_mode="native" if is_native else "prompted",
         output_object=OutputObjectDefinition(json_schema=schema, name="answer"),
         instruction_parts=instructions,

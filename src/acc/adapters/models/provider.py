@@ -10,7 +10,7 @@ import inspect
 import logging
 import re
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
@@ -34,6 +34,7 @@ from pydantic_ai.settings import ModelSettings
 
 from acc.adapters.models.errors import ModelErrors, ResponseTooLargeError
 from acc.adapters.models.messages import (
+    NATIVE_TOOL_TYPES,
     PreviousResponses,
     ToolNameMap,
     to_messages,
@@ -46,7 +47,8 @@ from acc.adapters.models.request_json import without_surrogates
 from acc.domain.errors import ModelFailed
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import Usage
-from acc.ports.outbound.model_ports import ModelRequest, ModelResponse
+from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, NativeTool
+from acc.ports.outbound.model_ports import ModelSettings as RequestSettings
 
 log = logging.getLogger("acc.run")
 #: Providers that reject tool calls in a conversation if the request declares no tool.
@@ -111,7 +113,9 @@ class PydanticAiModel:
         self._key = key
         self._url = url or name.base_url
         self._errors = ModelErrors(name, key, url=self._url, label=label)
-        self._settings = SupportedSettings(name.name, {**_settings(name), **(settings or {})})
+        self._settings = SupportedSettings(
+            name.name, {"timeout": name.timeout, **_settings(name), **(settings or {})}
+        )
         self._previous = PreviousResponses()
         self._returns_previous = True
         self._opened: WeakKeyDictionary[asyncio.AbstractEventLoop, OpenedModel]
@@ -176,7 +180,6 @@ class PydanticAiModel:
         opened = self._opened.get(loop)
         if opened is None:
             opened = self._opened[loop] = self._open()
-            self._settings.drop_ignored(opened.model)
         return opened.model
 
     def _open(self) -> OpenedModel:
@@ -198,7 +201,8 @@ class PydanticAiModel:
     def _call(self, model: Model, request: ModelRequest) -> "_Call":
         previous = self._previous.find(request) if self._returns_previous else {}
         messages = to_messages(request, self.name.provider, previous)
-        settings = dict(self._settings.sent)
+        sent = self._settings.supported(model, request.settings)
+        settings = dict(sent)
         if request.tools or len(request.messages) > 1:
             settings["cache"] = True  # the prefix is sent again with the next call
         if _lacks_reasoning(model, settings, messages):
@@ -211,12 +215,15 @@ class PydanticAiModel:
             messages,
             cast("ModelSettings", settings),
             self._parameters(model, request),
-            self._settings.sent,
+            sent,
             bool(previous),
         )
 
     def _parameters(self, model: Model, request: ModelRequest) -> ModelRequestParameters:
         profile: Any = model.profile
+        if request.native_tools:
+            supported_tools = profile.get("supported_native_tools", model.supported_native_tools())
+            self._check_native_tools(request.native_tools, supported_tools)
         output = self.name.output
         supported = output == "auto" and bool(profile.get("supports_json_schema_output"))
         with_tools = profile.get(
@@ -228,6 +235,17 @@ class PydanticAiModel:
             native_with_tools=bool(with_tools),
             declare_called=self.name.provider in _NEED_TOOL_DEFINITIONS,
         )
+
+    def _check_native_tools(self, names: Sequence[NativeTool], supported: Collection[Any]) -> None:
+        missing = [name for name in names if NATIVE_TOOL_TYPES[name] not in supported]
+        if missing:
+            known = [name for name, of in NATIVE_TOOL_TYPES.items() if of in supported]
+            has = ", ".join(known) or "none"
+            raise self._errors.with_message(
+                f"the model has no native tool {', '.join(missing)}; it has {has}. Use a model "
+                "that has it, or pass a function as a tool",
+                reason="not_possible",
+            )
 
     def _adapt(self, error: Exception, call: "_Call") -> None:
         """Remove what the provider rejected so that the call can be repeated.
@@ -284,14 +302,14 @@ class _Call(NamedTuple):
     has_previous: bool
 
 
-def _settings(name: ModelName) -> dict[str, Any]:
-    settings: dict[str, Any] = {"timeout": name.timeout}
+def _settings(source: ModelName | RequestSettings) -> dict[str, Any]:
+    settings: dict[str, Any] = {}
     for setting in ("temperature", "top_p", "max_tokens", "seed", "thinking"):
-        value = getattr(name, setting)
+        value = getattr(source, setting)
         if value not in (None, ""):
             settings[setting] = value
-    if name.thinking in ("on", "off"):
-        settings["thinking"] = name.thinking == "on"
+    if source.thinking in ("on", "off"):
+        settings["thinking"] = source.thinking == "on"
     return settings
 
 
@@ -362,37 +380,50 @@ _ABOUT_CONTENT = re.compile(r"(?:messages|contents|input|tools)[.\[]")
 
 
 class SupportedSettings:
-    """The settings of one model, minus those it has rejected.
+    """The settings of one model and of a request, minus those that the model has rejected.
 
     `max_tokens` is never dropped, because it limits the cost.
     """
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
         self._name = name
-        self.sent: Mapping[str, Any] = dict(settings)
+        self._settings = settings
+        #: Values too: a model may accept another value of the same setting.
+        self._rejected: set[tuple[str, Any]] = set()
+        self._reported: set[str] = set()
 
-    def drop_ignored(self, model: Model) -> None:
-        """Drop the settings that the library does not send to this model, with a warning."""
-        for setting in sorted(_ignored_settings(model, self.sent) & self.sent.keys()):
-            self._drop(setting)
+    def supported(self, model: Model, requested: RequestSettings | None) -> Mapping[str, Any]:
+        """Return the settings of a call; settings of the request have precedence."""
+        settings = dict(self._settings)
+        if requested is not None:
+            settings |= _settings(requested)
+        for setting in _OPTIONAL_SETTINGS.keys() & settings.keys():
+            if (setting, settings[setting]) in self._rejected:
+                del settings[setting]
+        for setting in sorted(_ignored_settings(model, settings) & settings.keys()):
+            del settings[setting]
+            self._report(setting)
+        return settings
 
     def drop_rejected(self, sent: Mapping[str, Any], error: Exception) -> bool:
         """Drop the setting that an error rejects, and return True if another call makes sense.
 
-        `sent` are the settings of the failed call; a concurrent call may have dropped one already.
+        `sent` are the settings of the failed call.
         """
         if not isinstance(error, ModelHTTPError) or error.status_code not in _REJECTED_STATUSES:
             return False
         details = _error_fields(error.body)
         for setting, spelling in _OPTIONAL_SETTINGS.items():
-            if setting in self.sent and _rejects(details, spelling):
-                self._drop(setting)
-                break
-        return sent != self.sent
+            if setting in sent and _rejects(details, spelling):
+                self._rejected.add((setting, sent[setting]))
+                self._report(setting)
+                return True
+        return False
 
-    def _drop(self, setting: str) -> None:
-        self.sent = {key: value for key, value in self.sent.items() if key != setting}
-        log.warning("%s does not support %s; the setting is not sent", self._name, setting)
+    def _report(self, setting: str) -> None:
+        if setting not in self._reported:
+            self._reported.add(setting)
+            log.warning("%s does not support %s; the setting is not sent", self._name, setting)
 
 
 def _ignored_settings(model: Model, sent: Mapping[str, Any]) -> set[str]:

@@ -18,6 +18,7 @@ from acc.application.agents.callbacks import (
     maybe_await,
 )
 from acc.application.agents.conversation import OwnRunner, accept_messages
+from acc.application.agents.instructions import Instruction
 from acc.application.agents.options import ATTRIBUTE_HINTS, check_agent_call
 from acc.application.runtime.context import RunContext
 from acc.application.runtime.inputs import Message
@@ -27,6 +28,7 @@ from acc.application.runtime.interrupts import (
     is_control_flow,
     paused_in_group,
 )
+from acc.application.runtime.json_types import object_schema
 from acc.application.runtime.result import RunResult
 from acc.application.runtime.type_variables import (
     AnyDepsT,
@@ -67,7 +69,9 @@ class BaseAgent(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
     `BaseAgent[Deps, Output]` has the types of `ctx.deps` and of the answer. An answer that is not a
     str is stored as JSON. `confirm` requests approval before the agent runs. `grants` restricts, by
     name, what a sub-agent can access. `input_schema`, a type with fields such as a dataclass, makes
-    the agent an intent: data that it is sent are validated before it runs.
+    the agent an intent: data that it is sent are validated before it runs. As a tool, the agent has
+    these fields as arguments. `global_instruction` of the root precedes the instruction of every
+    agent with a model, in the tree and in its tools.
 
     A callback option is one function or a list. If `before_agent_callback(ctx)` returns a string,
     it becomes the answer and the agent does not run. If `after_agent_callback(ctx, text)` returns a
@@ -84,6 +88,7 @@ class BaseAgent(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
     grants: Mapping[str, Grant] = field(default_factory=dict)
     confirm: ConfirmAgent[AnyDepsT] = False
     input_schema: object = None
+    global_instruction: Instruction[AnyDepsT] = ""
     before_agent_callback: OneOrMore[BeforeAgentCallback[AnyDepsT]] | None = None
     after_agent_callback: OneOrMore[AfterAgentCallback[AnyDepsT]] | None = None
     on_agent_error_callback: OneOrMore[AgentErrorCallback[AnyDepsT]] | None = None
@@ -114,6 +119,7 @@ class BaseAgent(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
                     f"agent {child.name!r} is a sub-agent of {child.parent.name!r} and cannot be "
                     f"added to {self.name!r}; create a second agent with another name"
                 )
+            check_below_root(child, self)
         self._check_options()
         names = {child.name for child in self.sub_agents}
         for name in self.grants:
@@ -280,6 +286,12 @@ class BaseAgent(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
         is_valid = isinstance(self.confirm, bool | str) or callable(self.confirm)
         require(is_valid, self, "confirm", "a bool, a question or a function")
         check_callbacks(self, AGENT_CALLBACKS)
+        check_instruction(self, "global_instruction")
+        if self.input_schema is not None and not isinstance(self.input_schema, Mapping):
+            try:
+                object_schema(self.input_schema)
+            except (TypeError, ValueError) as error:
+                raise InvalidTree(f"agent {self.name!r}: input_schema: {error}") from None
 
     def _check_unique_names(self) -> None:
         """Raise InvalidTree if a name or an agent occurs twice; agent tools may be shared."""
@@ -362,6 +374,24 @@ def require(is_valid: bool, agent: BaseAgent, option: str, expected: str) -> Non
     if not is_valid:
         value = getattr(agent, option)
         raise InvalidTree(f"agent {agent.name!r}: {option} must be {expected}, got {value!r}")
+
+
+def check_instruction(agent: BaseAgent, option: str) -> None:
+    """Raise InvalidTree if an instruction is neither a text nor a function of the context."""
+    instruction = getattr(agent, option)
+    is_valid = isinstance(instruction, str) or callable(instruction)
+    require(is_valid, agent, option, "a text or a function of the context")
+    if not isinstance(instruction, str):
+        check_parameters(agent, option, instruction, ("ctx",))
+
+
+def check_below_root(agent: BaseAgent, user: BaseAgent) -> None:
+    """Raise InvalidTree if an agent that another one uses has an option of the root."""
+    if agent.global_instruction:
+        raise InvalidTree(
+            f"agent {agent.name!r} has a global_instruction and is used by {user.name!r}: only the "
+            "root has one; set it there, or use instruction"
+        )
 
 
 def check_callbacks(agent: BaseAgent, parameters_by_name: Mapping[str, Sequence[str]]) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from acc.domain.call_options import check_call
 from acc.domain.errors import InvalidTree
 
-_SETTINGS = 'write it into the name: model="openai:gpt-5.2?{}=..."'
+_SETTINGS = "pass model_settings=ModelSettings({}=...)"
 _CALLBACKS = "use before_model_callback=... or after_model_callback=..."
 #: Options by the names that other libraries have for them. A value with a space is a sentence; of
 #: the others, separated by "|", the first that the class has is the option.
@@ -37,6 +37,10 @@ HINTS = {
     "seed": _SETTINGS.format("seed"),
     "thinking": _SETTINGS.format("thinking"),
     "reasoning_effort": _SETTINGS.format("thinking"),
+    "builtin_tools": "native_tools",
+    "code_executor": 'pass native_tools=("code_execution",)',
+    "settings": "model_settings",
+    "generate_content_config": "pass model_settings=ModelSettings(...)",
     "handoffs": "sub_agents",
     "agents": "sub_agents",
     "subagents": "sub_agents",

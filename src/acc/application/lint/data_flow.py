@@ -62,9 +62,12 @@ class StateFlow:
 
     def __init__(self, root: BaseAgent) -> None:
         self.agents = tuple(root.walk_all())
+        #: Those of the global instruction, which every agent with a model reads.
+        self._global_placeholders = placeholders(root.global_instruction)
         self.read_keys = {
             key for agent in self.agents for key, _ in placeholders(_text_instruction(agent))
         }
+        self.read_keys.update(key for key, _ in self._global_placeholders)
         self._written_in_code = {
             agent.name: self._keys_in_code(own_code(agent)) for agent in self.agents
         }
@@ -132,7 +135,7 @@ class StateFlow:
         return after
 
     def _follow_llm(self, agent: LlmAgent, known: KnownKeys) -> KnownKeys:
-        for key, is_optional in placeholders(agent.instruction):
+        for key, is_optional in (*self._global_placeholders, *placeholders(agent.instruction)):
             if key not in known.certain and not is_optional:
                 self._add_missing(agent, key, known)
         below = self.written_below(agent)

@@ -33,6 +33,36 @@ def json_schema(of: Any) -> dict[str, Any]:
     return schema
 
 
+def object_schema(of: Any) -> dict[str, Any]:
+    """Return the JSON schema of a type with fields; TypeError if it has none."""
+    schema = json_schema(of)
+    definitions = dict(schema.pop("$defs", {}))
+    if "$ref" in schema:
+        root = str(schema.pop("$ref")).removeprefix("#/$defs/")
+        schema = {**definitions[root], **schema}
+        if f'"#/$defs/{root}"'.encode() not in msgspec.json.encode([schema, definitions]):
+            del definitions[root]  # the type does not refer to itself
+    if schema.get("type") != "object":
+        raise TypeError(
+            f"{of!r} has no fields: use a dataclass, a TypedDict, a msgspec.Struct or a pydantic "
+            "model"
+        )
+    return {**schema, "$defs": definitions} if definitions else schema
+
+
+def convert_object(of: Any, data: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return JSON data validated as a type, with the defaults of missing fields.
+
+    `schema` is the `object_schema` of the type. Fields that it does not have are a ValueError.
+    """
+    unknown = data.keys() - schema.get("properties", {}).keys()
+    if unknown and not schema.get("additionalProperties"):
+        fields = ", ".join(schema.get("properties", {})) or "none"
+        raise ValueError(f"unknown argument {', '.join(sorted(unknown))}; expected {fields}")
+    found: dict[str, Any] = to_builtins(msgspec.convert(data, of, dec_hook=decode_model))
+    return found
+
+
 def encode_json(value: object) -> str:
     """Return a value as JSON text."""
     return msgspec.json.encode(to_builtins(value)).decode()

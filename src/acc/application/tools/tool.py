@@ -13,6 +13,7 @@ import msgspec
 from acc.application.agents.base import BaseAgent, Confirm, check_name
 from acc.application.runtime.artifacts import Artifacts
 from acc.application.runtime.context import RunContext
+from acc.application.runtime.json_types import convert_object, encode_json, object_schema
 from acc.application.runtime.state import StateView
 from acc.application.runtime.type_variables import (
     AnyDepsT,
@@ -323,6 +324,7 @@ class _AgentToolArguments(msgspec.Struct, forbid_unknown_fields=True):
 class AgentTool(BaseTool):
     """An agent as a tool: it receives a request, and its answer is the result.
 
+    If the agent has an `input_schema`, its fields are the arguments, and the request is their JSON.
     Its events are part of the run. It shares the state but not the conversation. An escalation
     inside the agent does not leave it.
     """
@@ -339,8 +341,12 @@ class AgentTool(BaseTool):
     parallel: bool = True
     replayable: bool = field(default=True, init=False)
     idempotent: bool = field(default=False, init=False)
+    _input_schema: Mapping[str, JsonData] | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
+        declared = self.agent.input_schema
+        if declared is not None and not isinstance(declared, Mapping):
+            self._input_schema = object_schema(declared)
         self.name = self.name or self.agent.name
         check_name(self.name, "a tool")
         check_tool_options(self)
@@ -354,18 +360,26 @@ class AgentTool(BaseTool):
     @property
     def spec(self) -> ToolSpec:
         """Return the name, description and schema that the model receives."""
+        if self._input_schema is not None:
+            return ToolSpec(
+                name=self.name, description=self.description, parameters=self._input_schema
+            )
         request = {"type": "string", "description": "What the agent is asked to do"}
         parameters = {"type": "object", "properties": {"request": request}, "required": ["request"]}
         return ToolSpec(name=self.name, description=self.description, parameters=parameters)
 
     def validate(self, arguments: Mapping[str, JsonData]) -> dict[str, JsonData]:
-        """Return the request, or raise msgspec.ValidationError."""
+        """Return the valid arguments, or raise ValueError or msgspec.ValidationError."""
+        if self._input_schema is not None:
+            return convert_object(self.agent.input_schema, arguments, self._input_schema)
         return {"request": msgspec.convert(arguments, _AgentToolArguments).request}
 
     async def invoke(self, arguments: Mapping[str, JsonData], ctx: ToolContext) -> object:
         """Run the agent without the conversation and return its answer."""
         isolated = ctx.run_context.fork("alone", history=False)
-        return (await isolated.run_agent(self.agent, message=arguments["request"])).text
+        is_typed = self._input_schema is not None
+        message = encode_json(arguments) if is_typed else arguments["request"]
+        return (await isolated.run_agent(self.agent, message=message)).text
 
 
 class _TransferArguments(msgspec.Struct, forbid_unknown_fields=True):

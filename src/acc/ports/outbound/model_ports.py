@@ -1,9 +1,12 @@
 """Interfaces of language models, embedders and token counters."""
 
+import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
+from acc.domain.call_options import check_call
+from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.base import JsonData, Value
 from acc.domain.value_objects.content import (
     NO_USAGE,
@@ -23,13 +26,73 @@ class ToolSpec:
     parameters: Mapping[str, JsonData] = field(default_factory=dict)
 
 
+#: Whether a model thinks before it answers, or how much.
+Thinking: TypeAlias = Literal["on", "off", "minimal", "low", "medium", "high", "xhigh", "max"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSettings:
+    """Settings of the model calls of one agent.
+
+    A setting that is None is taken from the name of the model, and else is the provider's default.
+    """
+
+    temperature: float | None = None
+    max_tokens: int | None = None
+    top_p: float | None = None
+    seed: int | None = None
+    thinking: Thinking | None = None
+
+    if not TYPE_CHECKING:
+
+        def __new__(cls, *arguments: object, **options: object) -> "ModelSettings":
+            """Raise InvalidInput for settings that the class does not have."""
+            check_call(cls, arguments, options, hints=_SETTING_HINTS)
+            return object.__new__(cls)
+
+    def __post_init__(self) -> None:
+        for name, (kind, least, most, expected) in _SETTING_RANGES.items():
+            value = getattr(self, name)
+            is_number = isinstance(value, kind) and not isinstance(value, bool)
+            if value is not None and not (is_number and least <= value <= most):
+                raise InvalidInput(f"ModelSettings.{name} must be {expected}, got {value!r}")
+        if self.thinking is not None and self.thinking not in get_args(Thinking):
+            choices = ", ".join(get_args(Thinking))
+            raise InvalidInput(
+                f"ModelSettings.thinking must be one of {choices}, got {self.thinking!r}"
+            )
+
+
+#: Settings by the names that other libraries have for them.
+_SETTING_HINTS = {
+    "max_output_tokens": "max_tokens",
+    "max_completion_tokens": "max_tokens",
+    "reasoning": "thinking",
+    "reasoning_effort": "thinking",
+    "timeout": "write it into the name of the model: openai:gpt-5.2?timeout=30",
+}
+#: The type, the bounds and their description of each setting that is a number.
+_SETTING_RANGES = {
+    "temperature": (int | float, 0, 2, "a number from 0 to 2"),
+    "max_tokens": (int, 1, math.inf, "an integer of at least 1"),
+    "top_p": (int | float, 0, 1, "a number from 0 to 1"),
+    "seed": (int, 0, math.inf, "an integer of at least 0"),
+}
+
+
+#: A tool that the provider of a model executes itself.
+NativeTool: TypeAlias = Literal["web_search", "code_execution"]
+NATIVE_TOOLS: tuple[NativeTool, ...] = get_args(NativeTool)
+
+
 class ModelRequest(Value, frozen=True, kw_only=True):
     """The complete input of a model call.
 
     `messages` is the conversation, oldest first: the earlier messages that the memory selected, the
     message to answer, which is at `query_index`, and what followed it in this turn. `memory` is
     what the memory states about earlier turns. `output_schema` is the JSON schema of the response,
-    if any.
+    if any. `settings` take precedence over those in the name of the model. A model that does not
+    have one of the `native_tools` raises ModelFailed.
     """
 
     messages: tuple[ChatMessage, ...]
@@ -38,6 +101,8 @@ class ModelRequest(Value, frozen=True, kw_only=True):
     instruction: str = ""
     tools: tuple[ToolSpec, ...] = ()
     output_schema: Mapping[str, JsonData] | None = None
+    settings: ModelSettings | None = None
+    native_tools: tuple[NativeTool, ...] = ()
 
     @classmethod
     def of(
@@ -50,6 +115,7 @@ class ModelRequest(Value, frozen=True, kw_only=True):
         following: Sequence[ChatMessage] = (),
         tools: tuple[ToolSpec, ...] = (),
         output_schema: Mapping[str, JsonData] | None = None,
+        settings: ModelSettings | None = None,
     ) -> "ModelRequest":
         """Return a request that answers a text."""
         return cls(
@@ -59,6 +125,7 @@ class ModelRequest(Value, frozen=True, kw_only=True):
             instruction=instruction,
             tools=tools,
             output_schema=output_schema,
+            settings=settings,
         )
 
     @property

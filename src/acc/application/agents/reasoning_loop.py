@@ -1,0 +1,331 @@
+"""The reasoning loop of an LlmAgent: its model calls and tool calls in one run."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from acc.application.agents.callbacks import (
+    callbacks_of,
+    first_result,
+    has_callback,
+    maybe_await,
+)
+from acc.application.agents.instructions import Instruction, render_instruction
+from acc.application.agents.output import (
+    INVALID_OUTPUT,
+    PartialOutputs,
+)
+from acc.application.memory.messages import content_text
+from acc.application.runtime.agent_memory import TurnMemory
+from acc.application.runtime.context import UNSET, RunContext
+from acc.application.runtime.interrupts import RUN_LEVEL_ERRORS
+from acc.application.runtime.json_types import to_builtins
+from acc.application.runtime.model_call import call_model
+from acc.application.runtime.turn_window import TurnWindow, shortened_results
+from acc.application.tools.execution import ToolExecutor, ToolRetries
+from acc.application.tools.read_result import ReadResultTool
+from acc.application.tools.tool import TRANSFER_TOOL_NAME, TransferTool
+from acc.application.tools.toolset import DynamicTools
+from acc.domain.errors import ModelOutputInvalid
+from acc.domain.value_objects.base import replace
+from acc.domain.value_objects.content import (
+    CORRECTION_AUTHOR,
+    RUNTIME_AUTHOR,
+    ChatMessage,
+    ChatRole,
+    Part,
+    ToolCall,
+    Usage,
+    text_part,
+)
+from acc.domain.value_objects.event import Event, EventKind
+from acc.ports.outbound.memory_ports import MemoryView
+from acc.ports.outbound.model_ports import ModelRequest, ModelResponse
+
+if TYPE_CHECKING:
+    from acc.application.agents.llm import LlmAgent
+
+_FINAL_ANSWERS = (EventKind.MESSAGE, EventKind.DRAFT)
+_MODEL_RESPONSES = (*_FINAL_ANSWERS, EventKind.TOOL_CALLS, EventKind.FAULT)
+_MAX_INVALID_ANSWER_LENGTH = 2_000
+
+
+class ReasoningLoop:
+    """The model calls and tool calls of one agent in one run."""
+
+    def __init__(self, agent: "LlmAgent[Any, Any]", ctx: RunContext) -> None:
+        self._agent = agent
+        self._ctx = ctx
+        self._model = ctx.services.model(agent.model)
+        self._tools = agent.own_tools
+        self._specs = agent.own_specs
+        targets = {target.name: target for target in agent.transfer_targets()}
+        if targets:
+            transfer = TransferTool(ctx, targets)
+            self._tools = {**self._tools, TRANSFER_TOOL_NAME: transfer}
+            self._specs = (*self._specs, transfer.spec)
+        self._dynamic_tools: DynamicTools | None = None
+        if agent.toolsets:
+            self._dynamic_tools = DynamicTools(ctx, agent.toolsets, frozenset(self._tools))
+        sees_contents = agent.include_contents == "default"
+        self._conversation = _conversation(ctx) if sees_contents else ()
+        self._window = TurnWindow(ctx.config.max_prompt_tokens, ctx.services.tokens)
+        self._invalid_responses = 0
+        self._attempt = 1
+        self._retries = ToolRetries(ctx.config)
+        self._memory: TurnMemory | None = None
+
+    async def run(self) -> None:
+        """Call the model and tools until there is an answer, a transfer or an escalation."""
+        agent, ctx = self._agent, self._ctx
+        sees_contents = ctx.history and agent.include_contents == "default"
+        if agent.memory is not None and sees_contents:
+            self._memory = await ctx.services.memory_cache.get(ctx, agent.memory)
+        while True:
+            event = await self._next_response()
+            if event.kind in _FINAL_ANSWERS:
+                return
+            if event.kind is EventKind.FAULT:
+                self._request_correction(event.text, str(event.detail["error"]))
+            elif await self._execute_tools(event):
+                return
+
+    async def _next_response(self) -> Event:
+        """Return the recorded event of the next model response."""
+        ctx = self._ctx
+        view = None if self._memory is None else await self._memory.view()
+        recorded = ctx.next_recorded()
+        if recorded is not None and recorded.kind in _MODEL_RESPONSES:
+            ctx.run.budget.add_usage(recorded.usage or Usage(llm_calls=1))
+            if recorded.kind in _FINAL_ANSWERS:
+                return await ctx.finish("", output=self._recorded_output(recorded.text))
+            return await ctx.emit(recorded.kind)
+        if self._dynamic_tools is not None:
+            await self._dynamic_tools.refresh()
+        prompt = await self._build_prompt(view)
+        tokens = 0 if view is None else view.tokens
+        shortened = self._window.fit(prompt, memory_tokens=tokens, where=ctx.path)
+        if shortened is not None:
+            if self._memory is not None and shortened:
+                self._memory.commit_results(shortened, self._agent.name)
+                view = await self._memory.view()
+            prompt = await self._build_prompt(view)
+        response, usage = await self._call_model(prompt)
+        error, output = self._check_response(response)
+        if error:
+            parts = text_part(response.text[:_MAX_INVALID_ANSWER_LENGTH])
+            detail = {"error": error}
+            return await ctx.emit(EventKind.FAULT, parts=parts, usage=usage, detail=detail)
+        if response.calls:
+            parts = text_part(response.text) if response.text else ()
+            parts += tuple(Part(call=call) for call in response.calls)
+            names: Sequence[str] = ()
+            if self._dynamic_tools is not None:
+                names = self._dynamic_tools.known_names(response.calls)
+            return await ctx.emit(
+                EventKind.TOOL_CALLS,
+                parts=parts,
+                usage=usage,
+                detail={"dynamic_tools": names} if names else None,
+            )
+        return await ctx.finish(response.text, usage=usage, output=output)
+
+    def _recorded_output(self, text: str) -> object:
+        try:
+            return self._agent.decode_output(text)
+        except INVALID_OUTPUT:
+            return UNSET  # the type has changed, or the text is that of a callback
+
+    async def _build_prompt(self, view: MemoryView | None) -> ModelRequest:
+        instruction = await self._render(self._agent.instruction)
+        if general := await self._render(self._ctx.run.request.root.global_instruction):
+            instruction = f"{general}\n\n{instruction}" if instruction else general
+        dynamic = self._dynamic_tools
+        earlier = () if view is None else view.messages
+        messages = (*earlier, *self._turn_messages())
+        specs = self._specs if dynamic is None else self._specs + dynamic.specs
+        numbers = shortened_results(messages)
+        if numbers:
+            reader = ReadResultTool(numbers)
+            self._tools = {**self._tools, reader.name: reader}
+            specs = (*specs, reader.spec)
+        return ModelRequest(
+            messages=messages,
+            query_index=len(earlier),
+            memory="" if view is None else view.text,
+            instruction=instruction,
+            tools=specs,
+            output_schema=self._agent.json_schema,
+            settings=self._agent.model_settings,
+            native_tools=tuple(self._agent.native_tools),
+        )
+
+    async def _render(self, instruction: Instruction[Any]) -> str:
+        if isinstance(instruction, str) and "{" not in instruction and "}" not in instruction:
+            return instruction
+        return await render_instruction(self._ctx, instruction)
+
+    def _turn_messages(self) -> tuple[ChatMessage, ...]:
+        """Return the messages of this turn so far."""
+        query = ChatMessage(role="user", author="user", parts=self._ctx.parts)
+        return (query, *self._conversation, *self._window.messages)
+
+    async def _call_model(self, prompt: ModelRequest) -> tuple[ModelResponse, Usage]:
+        ctx = self._ctx
+        for before in callbacks_of(ctx, "before_model_callback"):
+            replacement = await maybe_await(before, ctx, prompt)
+            if isinstance(replacement, ModelRequest):
+                prompt = replacement
+            elif (canned := _as_response("before_model_callback", replacement)) is not None:
+                return await self._replace_response(canned), Usage()
+        ctx.messages = prompt.messages
+        try:
+            response, usage = await self._send(prompt)
+        except RUN_LEVEL_ERRORS:
+            raise
+        except Exception as error:
+            handlers = callbacks_of(ctx, "on_model_error_callback")
+            replacement = await first_result(handlers, ctx, prompt, error) if handlers else None
+            handled = _as_response("on_model_error_callback", replacement)
+            if handled is None:
+                raise
+            response, usage = handled, Usage(llm_calls=1)
+            ctx.run.budget.add_usage(usage)  # the failed call counts
+        return await self._replace_response(response), usage
+
+    async def _send(self, prompt: ModelRequest) -> tuple[ModelResponse, Usage]:
+        ctx, output = self._ctx, self._agent.output
+        may_be_replaced = has_callback(ctx, "after_model_callback") or has_callback(
+            ctx, "after_agent_callback"
+        )
+        partial = None if output is None else PartialOutputs(ctx, attempt=self._attempt)
+        return await call_model(
+            ctx,
+            self._model,
+            prompt,
+            memory_tokens=0 if self._memory is None else self._memory.tokens,
+            stream=not may_be_replaced,
+            deltas=partial,
+        )
+
+    async def _replace_response(self, response: ModelResponse) -> ModelResponse:
+        """Return the response as the after callbacks leave it."""
+        for after in callbacks_of(self._ctx, "after_model_callback"):
+            replacement = await maybe_await(after, self._ctx, response)
+            response = _as_response("after_model_callback", replacement) or response
+        return response
+
+    def _check_response(self, response: ModelResponse) -> tuple[str, object]:
+        """Return what is wrong with a response, or the output; write it to `output_key`."""
+        if response.calls:
+            if all(map(_is_valid_call, response.calls)):
+                return "", UNSET
+            return "a tool call needs a text id, a text name and named arguments", UNSET
+        if not response.text.strip():
+            return "the answer is empty", UNSET
+        agent = self._agent
+        try:
+            value = agent.decode_output(response.text)
+        except INVALID_OUTPUT as error:
+            return f"the answer must be JSON that matches the schema: {error}", UNSET
+        if agent.output_key:
+            self._ctx.state[agent.output_key] = to_builtins(value)
+        return "", value
+
+    def _request_correction(self, text: str, error: str) -> None:
+        self._count_invalid_response(error)
+        self._attempt += 1
+        if text:
+            self._add_message("assistant", self._agent.name, (Part(text=text),))
+        request = f"That cannot be used: {error}. Answer again."
+        self._add_message("user", CORRECTION_AUTHOR, (Part(text=request),))
+
+    async def _execute_tools(self, event: Event) -> bool:
+        """Execute the tool calls; return True if the agent has finished."""
+        ctx, agent = self._ctx, self._agent
+        is_replay = event.step in ctx.run.journal.steps
+        if is_replay:  # no request was built, and the memory is not read again
+            ctx.messages = self._turn_messages()
+        tools = self._tools
+        available: Collection[str] = tools
+        if self._dynamic_tools is not None:
+            names = event.detail.get("dynamic_tools", ())
+            if is_replay and names:
+                await self._dynamic_tools.refresh_for_replay()
+            available = (*tools, *self._dynamic_tools.names)
+            tools = {**tools, **self._dynamic_tools.by_name(names)}
+        executor = ToolExecutor(
+            ctx,
+            tools,
+            available_names=available,
+            retries=self._retries,
+            is_replay=is_replay,
+        )
+        outcomes = await executor.run(event.calls)
+        self._add_message("assistant", agent.name, event.parts, event.seq)
+        for outcome in outcomes:
+            parts = (Part(result=outcome.result),)
+            self._add_message("tool", outcome.result.name, parts, outcome.seq)
+        if all(outcome.invalid_call for outcome in outcomes):
+            self._count_invalid_response(str(outcomes[0].result.content["error"]))
+        else:
+            self._invalid_responses = 0
+        self._retries.count(tools, outcomes)
+        if any(outcome.escalate for outcome in outcomes):
+            ctx.escalated = True
+            if ctx.transfer_to is None:  # after a transfer, the target provides the answer
+                content = outcomes[-1].result.content
+                ctx.text = event.text or (content if isinstance(content, str) else "")
+                ctx.escalation_text = content_text(content)
+            return True
+        if ctx.transfer_to is None:
+            return False
+        self._share_tool_results()
+        return True
+
+    def _share_tool_results(self) -> None:
+        """Show the agent that takes over the tool calls of this agent and their results."""
+        for message in self._window.messages:
+            parts = tuple(part for part in message.parts if not _is_transfer(part))
+            if message.role != "user" and parts:
+                self._ctx.current_branch.thread.append(replace(message, parts=parts))
+
+    def _add_message(
+        self, role: ChatRole, author: str, parts: tuple[Part, ...], seq: int = 0
+    ) -> None:
+        self._window.add(ChatMessage(role=role, author=author, parts=parts, seq=seq))
+
+    def _count_invalid_response(self, error: str) -> None:
+        self._invalid_responses += 1
+        if self._invalid_responses > self._ctx.config.max_repairs:
+            raise ModelOutputInvalid(self._agent.name, error, self._invalid_responses)
+
+
+def _is_transfer(part: Part) -> bool:
+    item = part.call or part.result
+    return item is not None and item.name == TRANSFER_TOOL_NAME
+
+
+def _conversation(ctx: RunContext) -> tuple[ChatMessage, ...]:
+    """Return the messages of other agents in this turn, and a note that names their authors."""
+    thread = tuple(ctx.current_branch.thread)
+    if not thread:
+        return ()
+    authors = ", ".join(dict.fromkeys(m.author for m in thread if m.role == "assistant"))
+    note = f"The previous messages are from other agents: {authors}. You are {ctx.agent.name}."
+    return (*thread, ChatMessage(role="user", author=RUNTIME_AUTHOR, parts=text_part(note)))
+
+
+def _as_response(callback: str, value: object) -> ModelResponse | None:
+    """Return the value of a model callback as a response; None means no replacement."""
+    if value is None or isinstance(value, ModelResponse):
+        return value
+    if isinstance(value, str):
+        return ModelResponse(text=value)
+    raise TypeError(
+        f"{callback} returned {type(value).__name__}; expected str, ModelResponse or None"
+    )
+
+
+def _is_valid_call(call: ToolCall) -> bool:
+    has_texts = isinstance(call.id, str) and isinstance(call.name, str)
+    return has_texts and isinstance(call.arguments, Mapping)
