@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from operator import itemgetter
 
+from acc.domain.value_objects.evaluation import ClaimThreshold
+
 CONFIDENCE = 0.95
 RESAMPLES = 2_000
 #: With at least this number of episodes, episodes are resampled instead of turns.
@@ -146,3 +148,27 @@ def cohen_kappa(pairs: Sequence[tuple[Hashable, Hashable]]) -> float | None:
         return None
     agreed = sum(one == other for one, other in pairs) / len(pairs)
     return (agreed - chance) / (1 - chance)
+
+
+def threshold_of(language: str, scored: Sequence[tuple[float, bool]]) -> ClaimThreshold:
+    """Return the score halfway between supported and unsupported labelled claims.
+
+    The unclear band has half a pooled standard deviation on each side: there both labels occur
+    nearly equally often.
+    """
+    groups = [[score for score, label in scored if label is wanted] for wanted in (True, False)]
+    if not all(groups):
+        raise ValueError(f"supported and unsupported examples are required for {language!r}")
+    means = [math.fsum(group) / len(group) for group in groups]
+    squares = math.fsum(
+        (score - mean) ** 2 for group, mean in zip(groups, means, strict=True) for score in group
+    )
+    value = sum(means) / 2
+    margin = math.sqrt(squares / max(1, len(scored) - 2)) / 2
+    return ClaimThreshold(
+        language=language,
+        value=round(value, 4),
+        low=round(max(0.0, value - margin), 4),
+        high=round(min(1.0, value + margin), 4),
+        examples=len(scored),
+    )
