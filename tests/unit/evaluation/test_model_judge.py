@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from judging_model import Bending, JudgingModel, parts_of, wants
+from judging_model import Bending, BreaksOnNesting, JudgingModel, parts_of, wants
 
 from acc.adapters.evaluation.blinding import BlindedJudge
 from acc.adapters.evaluation.judge_audit import claim_majority, constraint_majority
@@ -586,17 +586,8 @@ async def test_fact_with_terms_of_an_earlier_quote_supports_claims() -> None:
     assert result.evaluations[0].hallucination.supported_claims == 1
 
 
-class _BreaksOnNesting(JudgingModel):
-    """Fails on every prompt that contains deeply nested brackets."""
-
-    async def complete(self, prompt: ModelRequest) -> ModelResponse:
-        if "[[[[" in prompt.query:
-            raise RecursionError("maximum recursion depth exceeded")
-        return await super().complete(prompt)
-
-
 async def test_nested_answer_of_one_agent_leaves_the_others_scored() -> None:
-    result = await judge_of(_BreaksOnNesting()).evaluate_turn(
+    result = await judge_of(BreaksOnNesting()).evaluate_turn(
         query_of("The disk is full."), {}, answers("The disk is full.", "[" * 100_000)
     )
     assert [verdict.agent_name for verdict in result.evaluations] == ["Answer A"]
