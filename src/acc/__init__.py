@@ -69,6 +69,11 @@ if TYPE_CHECKING:
         ToolFailed as ToolFailed,
         TransferLoop as TransferLoop,
     )
+    from acc.domain.support import (
+        SupportFeatures as SupportFeatures,
+        SupportScore as SupportScore,
+        support_score as support_score,
+    )
     from acc.domain.value_objects.approval import (
         ApprovalDecision as ApprovalDecision,
         InputAnswer as InputAnswer,
@@ -165,6 +170,7 @@ _PUBLIC_NAMES = {
         "ToolFailed",
         "TransferLoop",
     ),
+    "acc.domain.support": ("SupportFeatures", "SupportScore", "support_score"),
     "acc.domain.value_objects.approval": (
         "ApprovalDecision",
         "InputAnswer",

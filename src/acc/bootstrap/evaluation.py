@@ -24,6 +24,7 @@ from acc.bootstrap.memory import make_memory, token_counter, version
 from acc.bootstrap.settings import agent_token_reference, agent_token_variable
 from acc.domain.cost import CostCategory
 from acc.domain.value_objects.endpoint import RemoteEndpoint, loopback_allow_entries
+from acc.domain.value_objects.evaluation import ClaimThreshold
 from acc.domain.value_objects.evaluation_run import (
     RULE_COMPRESSOR,
     CalibrationCase,
@@ -194,12 +195,13 @@ def open_judge(
     scenario: "Scenario | None" = None,
     seed: int = 0,
     pool: ModelPool | None = None,
+    thresholds: Sequence[ClaimThreshold] = (),
 ) -> JudgeEvaluatorPort:
     """Return a judge by name, without blinding."""
     if judge == "rubric":
         from acc.adapters.evaluation.rubric_judge import RubricJudge
 
-        return RubricJudge(scenario)
+        return RubricJudge(scenario, thresholds=thresholds)
     if config is not None:
         from acc.adapters.evaluation.model_judge import ModelJudge
 
@@ -235,6 +237,7 @@ def make_blinded_judge(
         scenario=scenario,
         seed=scenario.seed,
         pool=pool,
+        thresholds=configuration.claim_thresholds,
     )
     return BlindedJudge(
         judge,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from acc.application.evaluation.configuration import JudgeOptions
 from acc.bootstrap import models
 from acc.domain.cost import FREE, ModelCall, Price
+from acc.domain.value_objects.evaluation import ClaimThreshold
 from acc.domain.value_objects.evaluation_run import JudgeConfig, ScenarioChoice
 from acc.ports.outbound.model_ports import LanguageModelPort
 
@@ -146,6 +147,12 @@ class EvaluationSources:
     def scenario(self, reference: str) -> ScenarioChoice:
         """Return a validated scenario by id or path."""
         return self.library.choice(reference)
+
+    def claim_thresholds(self) -> tuple[ClaimThreshold, ...]:
+        """Return the thresholds of the rubric judge, from the shipped labelled examples."""
+        from acc.adapters.evaluation.rubric_judge import shipped_thresholds
+
+        return shipped_thresholds()
 
     def judge_config(
         self, model: str, temperature: float | None, options: JudgeOptions

@@ -38,6 +38,7 @@ from acc.cli.eval_view import (
     print_plan,
     result_table,
     summary_cost_table,
+    worst_case_lines,
 )
 from acc.cli.event_view import safe_text
 from acc.cli.output import console, print_error, print_json
@@ -402,6 +403,10 @@ def _print_results(results: EvaluationResults) -> None:
     ]
     if rows:
         output.print(paired_table(rows), "")
+        if rows[0]["reason"]:
+            output.print(f"No claim about other scenarios: {rows[0]['reason']}.", markup=False)
+    for line in worst_case_lines(summary):
+        output.print(line, markup=False)
     costs = summary_cost_table(summary)
     if costs is not None:
         output.print(costs, "")

@@ -389,19 +389,48 @@ def agreement_lines(summary: Mapping[str, Any]) -> list[str]:
 def paired_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """Return the paired differences with their intervals."""
     table = _table()
-    for title in ("same turns", "metric", "difference", "95 % interval"):
+    for title in ("same turns", "metric", "difference", "95 % interval over scenarios"):
         table.add_column(title, justify="left" if title[0] in "sm" else "right")
     for row in rows:
         style = "" if row["clear"] else "dim"
-        low, high = (format_difference(row["metric"], row[end]) for end in ("low", "high"))
         table.add_row(
             f"{row['agent']} − {row['versus']}",
             _TITLES[row["metric"]],
             format_difference(row["metric"], row["mean"]),
-            f"{low} to {high}",
+            _interval(row),
             style=style,
         )
     return table
+
+
+def _interval(row: Mapping[str, Any]) -> str:
+    if row["low"] is None:
+        return f"none: {row['scenarios']} scenarios"
+    low, high = (format_difference(row["metric"], row[end]) for end in ("low", "high"))
+    return f"{low} to {high}"
+
+
+def worst_case_lines(summary: Mapping[str, Any]) -> list[str]:
+    """Return what answers without claims and failed turns hide, for each agent."""
+    lines = []
+    for agent, measures in summary["agents"].items():
+        parts = []
+        if measures.get("recall"):
+            parts.append(f"claim recall {100 * measures['recall']['mean']:.1f} %")
+        bounds = measures.get("hallucination_range")
+        if bounds and bounds["low"] != bounds["high"]:
+            low, high = (f"{100 * bounds[end]:.1f}" for end in ("low", "high"))
+            parts.append(f"hallucination {low} to {high} % with unclear claims")
+        worst = measures.get("worst_case")
+        if measures["failed"] and worst:
+            parts.append(
+                f"with {measures['failed']} failed turns as worst case: outcome "
+                f"{worst['outcome']:.2f}, hallucination {100 * worst['hallucination']:.1f} %, "
+                f"drift {100 * worst['drift']:.1f} %"
+            )
+        if parts:
+            lines.append(f"{agent}: {'; '.join(parts)}")
+    return lines
 
 
 def format_difference(name: str, value: float) -> str:
@@ -414,7 +443,7 @@ def format_difference(name: str, value: float) -> str:
 def comparison_table(rows: Sequence[Mapping[str, Any]], first: str, second: str) -> Table:
     """Return the metrics of two runs side by side."""
     table = _table()
-    for title in ("agent", "metric", first, second, "difference", "95 % interval, same turns"):
+    for title in ("agent", "metric", first, second, "difference", "95 % interval over scenarios"):
         table.add_column(title, justify="left" if title in {"agent", "metric"} else "right")
     for row in rows:
         name = row["metric"]
@@ -425,8 +454,7 @@ def comparison_table(rows: Sequence[Mapping[str, Any]], first: str, second: str)
             metric_text(name, row["second"]),
         ]
         if "difference" in row:
-            low, high = format_difference(name, row["low"]), format_difference(name, row["high"])
-            cells += [format_difference(name, row["difference"]), f"{low} to {high}"]
+            cells += [format_difference(name, row["difference"]), _interval(row)]
         else:
             cells += ["-", "no turns in common"]
         table.add_row(*cells, style="" if row.get("clear") else "dim")

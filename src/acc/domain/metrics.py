@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from acc.domain.value_objects.evaluation import (
     OUTCOME_NAMES,
+    UNCLEAR,
     AgentEvaluationSummary,
     AgentTurnEvaluationRecord,
     DriftAudit,
@@ -26,6 +27,19 @@ def hallucination_rate(audit: HallucinationAudit) -> float:
     """Return the share of unsupported claims."""
     total = audit.supported_claims + audit.unsupported_claims
     return audit.unsupported_claims / max(1, total)
+
+
+def hallucination_range(audit: HallucinationAudit) -> tuple[float, float]:
+    """Return the rate if all unclear claims are supported, and if none is."""
+    total = max(1, audit.supported_claims + audit.unsupported_claims)
+    unclear = [claim.supported for claim in audit.claims if claim.verdict == UNCLEAR]
+    low = audit.unsupported_claims - unclear.count(False)
+    return low / total, (audit.unsupported_claims + unclear.count(True)) / total
+
+
+def claim_recall(audit: HallucinationAudit) -> float | None:
+    """Return the share of expected statements that the answer contains, if any are expected."""
+    return audit.stated_expectations / audit.expected if audit.expected else None
 
 
 def drift_rate(audit: DriftAudit) -> float:

@@ -1,4 +1,4 @@
-"""Paired differences with bootstrap intervals, and agreement of judges."""
+"""Paired differences with intervals over scenarios, and agreement of judges."""
 
 import math
 import random
@@ -8,71 +8,143 @@ from dataclasses import dataclass
 from functools import lru_cache
 from operator import itemgetter
 
+from acc.domain.value_objects.evaluation import ClaimThreshold
+
 CONFIDENCE = 0.95
 RESAMPLES = 2_000
-#: With at least this number of episodes, episodes are resampled instead of turns.
-MIN_EPISODES = 10
+#: With fewer scenarios there is no interval.
+MIN_SCENARIOS = 6
+#: With at least this number of scenarios they are resampled; with fewer, t intervals are used.
+MIN_RESAMPLED_SCENARIOS = 20
+TOO_FEW_SCENARIOS = "fewer than 6 scenarios: the difference of other scenarios cannot be estimated"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedDifference:
-    """The mean difference of two agents over the same turns, with its interval.
+    """The mean difference of two agents over scenarios, with its interval.
 
-    `unit` is what was resampled: turn or episode. Turns of one episode are not independent, so
-    episodes are resampled if there are enough.
+    The unit of inference is the scenario: turns and seeds of one scenario are not independent.
+    `mean` is the mean of the scenario means. With fewer than six scenarios there is no interval and
+    no p value, and `reason` says why.
     """
 
     mean: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
+    p_value: float | None
     pairs: int
-    unit: str
+    scenarios: int
+    method: str
+    reason: str = ""
 
     @property
     def clear(self) -> bool:
-        """Return True if the interval does not contain zero."""
-        return self.low > 0 or self.high < 0
+        """Return True if there is an interval that does not contain zero."""
+        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
 
 
 def paired_difference(
     differences: Mapping[str, Sequence[float]], *, seed: int, resamples: int = RESAMPLES
 ) -> PairedDifference | None:
-    """Return the mean difference; `differences` has those of each turn, by episode."""
-    episodes = [values for values in differences.values() if values]
-    everything = [value for values in episodes for value in values]
-    if not everything:
+    """Return the mean difference; `differences` has those of all turns, by scenario."""
+    scenarios = [values for values in differences.values() if values]
+    if not scenarios:
         return None
-    if len(episodes) >= MIN_EPISODES:
-        # An episode has its sum and its number of turns, so that the mean of a resample is the
-        # mean over its turns.
-        units = [(math.fsum(values), len(values)) for values in episodes]
-        unit = "episode"
+    means = [math.fsum(values) / len(values) for values in scenarios]
+    count = len(means)
+    mean = math.fsum(means) / count
+    pairs = sum(map(len, scenarios))
+    if count < MIN_SCENARIOS:
+        return PairedDifference(
+            mean=mean,
+            low=None,
+            high=None,
+            p_value=None,
+            pairs=pairs,
+            scenarios=count,
+            method="none",
+            reason=TOO_FEW_SCENARIOS,
+        )
+    if min(means) == max(means):
+        low = high = mean
+        p_value = 0.0 if mean else 1.0
+        method = "constant"
+    elif count < MIN_RESAMPLED_SCENARIOS:
+        error = math.sqrt(math.fsum((value - mean) ** 2 for value in means) / (count - 1) / count)
+        margin = t_quantile(1 - (1 - CONFIDENCE) / 2, count - 1) * error
+        low, high, method = mean - margin, mean + margin, "t"
+        p_value = 2 * (1 - t_probability(abs(mean) / error, count - 1))
     else:
-        units = [(value, 1) for value in everything]
-        unit = "turn"
-    low, high = _bootstrap(units, seed, resamples)
+        resampled = sorted(
+            sum(chosen(means)) / count for chosen in _choices(count, seed, resamples)
+        )
+        # The percentile interval is too narrow by this factor with few units.
+        widening = math.sqrt(count / (count - 1)) * t_quantile(0.975, count - 1) / 1.959964
+        tail = (1 - CONFIDENCE) / 2
+        low = mean - widening * (mean - percentile(resampled, tail))
+        high = mean + widening * (percentile(resampled, 1 - tail) - mean)
+        below = sum(mean - widening * (mean - value) <= 0 for value in resampled)
+        share = min(below, resamples - below) + 1
+        method, p_value = "cluster bootstrap", min(1.0, 2 * share / (resamples + 1))
     return PairedDifference(
-        mean=math.fsum(everything) / len(everything),
+        mean=mean,
         low=low,
         high=high,
-        pairs=len(everything),
-        unit=unit,
+        p_value=p_value,
+        pairs=pairs,
+        scenarios=count,
+        method=method,
     )
 
 
-def _bootstrap(
-    units: Sequence[tuple[float, int]], seed: int, resamples: int
-) -> tuple[float, float]:
-    if len(units) == 1:
-        mean = units[0][0] / units[0][1]
-        return mean, mean
-    sums = [unit[0] for unit in units]
-    sizes = [unit[1] for unit in units]
-    means = sorted(
-        sum(chosen(sums)) / sum(chosen(sizes)) for chosen in _choices(len(units), seed, resamples)
-    )
-    tail = (1 - CONFIDENCE) / 2
-    return percentile(means, tail), percentile(means, 1 - tail)
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p values corrected for the number of comparisons, by the method of Holm."""
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    corrected = [0.0] * len(p_values)
+    largest = 0.0
+    for rank, place in enumerate(order):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        corrected[place] = largest
+    return corrected
+
+
+def t_probability(value: float, freedom: int) -> float:
+    """Return the probability that Student's t is at most `value`."""
+    if freedom < 1:
+        raise ValueError(f"freedom must be at least 1, got {freedom}")
+    # A finite sum for whole degrees of freedom (Abramowitz and Stegun 26.7.3 and 26.7.4).
+    angle = math.atan(value / math.sqrt(freedom))
+    cosine, sine = math.cos(angle), math.sin(angle)
+    if freedom % 2:
+        total, factor = 0.0, cosine
+        for step in range(1, freedom - 1, 2):
+            total += factor
+            factor *= cosine**2 * (step + 1) / (step + 2)
+        area = 2 / math.pi * (angle + sine * total)
+    else:
+        total, factor = 0.0, 1.0
+        for step in range(0, freedom - 1, 2):
+            total += factor
+            factor *= cosine**2 * (step + 1) / (step + 2)
+        area = sine * total
+    return 0.5 + area / 2
+
+
+@lru_cache(maxsize=64)
+def t_quantile(probability: float, freedom: int) -> float:
+    """Return the value that Student's t does not exceed with a probability above one half."""
+    if not 0.5 <= probability < 1:
+        raise ValueError(f"probability must be in [0.5, 1), got {probability}")
+    low, high = 0.0, 1.0
+    while t_probability(high, freedom) < probability:
+        high *= 2
+    for _ in range(80):
+        middle = (low + high) / 2
+        if t_probability(middle, freedom) < probability:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
 
 
 @lru_cache(maxsize=2)
@@ -146,3 +218,27 @@ def cohen_kappa(pairs: Sequence[tuple[Hashable, Hashable]]) -> float | None:
         return None
     agreed = sum(one == other for one, other in pairs) / len(pairs)
     return (agreed - chance) / (1 - chance)
+
+
+def threshold_of(language: str, scored: Sequence[tuple[float, bool]]) -> ClaimThreshold:
+    """Return the score halfway between supported and unsupported labelled claims.
+
+    The unclear band has half a pooled standard deviation on each side: there both labels occur
+    nearly equally often.
+    """
+    groups = [[score for score, label in scored if label is wanted] for wanted in (True, False)]
+    if not all(groups):
+        raise ValueError(f"supported and unsupported examples are required for {language!r}")
+    means = [math.fsum(group) / len(group) for group in groups]
+    squares = math.fsum(
+        (score - mean) ** 2 for group, mean in zip(groups, means, strict=True) for score in group
+    )
+    value = sum(means) / 2
+    margin = math.sqrt(squares / max(1, len(scored) - 2)) / 2
+    return ClaimThreshold(
+        language=language,
+        value=round(value, 4),
+        low=round(max(0.0, value - margin), 4),
+        high=round(min(1.0, value + margin), 4),
+        examples=len(scored),
+    )

@@ -8,17 +8,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acc.domain.statistics import (
-    MIN_EPISODES,
-    PairedDifference,
+    MIN_SCENARIOS,
     cohen_kappa,
+    holm,
     interval_alpha,
     nominal_alpha,
     paired_difference,
     percentile,
+    t_probability,
+    t_quantile,
+    threshold_of,
 )
 
 floats = st.floats(min_value=-10, max_value=10)
-episodes = st.dictionaries(st.text(max_size=4), st.lists(floats, max_size=5), max_size=12)
+scenarios = st.dictionaries(st.text(max_size=4), st.lists(floats, max_size=5), max_size=24)
 
 
 @given(
@@ -43,57 +46,92 @@ def test_percentile_of_nothing_is_refused() -> None:
 
 
 @settings(max_examples=40)
-@given(episodes, st.integers())
-def test_interval_is_ordered_bounded_and_seeded(
+@given(scenarios, st.integers())
+def test_interval_is_ordered_contains_the_mean_and_is_seeded(
     differences: dict[str, list[float]], seed: int
 ) -> None:
     found = paired_difference(differences, seed=seed, resamples=50)
-    everything = [value for values in differences.values() for value in values]
-    if not everything:
+    filled = [values for values in differences.values() if values]
+    if not filled:
         assert found is None
         return
     assert found is not None
-    least, most = min(everything) - 1e-9, max(everything) + 1e-9
-    assert least <= found.low <= found.high <= most
-    assert least <= found.mean <= most
-    assert found.pairs == len(everything)
+    assert found.pairs == sum(map(len, filled))
+    assert found.scenarios == len(filled)
     assert found == paired_difference(differences, seed=seed, resamples=50)
+    assert (found.low is None) == (len(filled) < MIN_SCENARIOS) == bool(found.reason)
+    if found.low is not None and found.high is not None and found.method != "cluster bootstrap":
+        assert found.low - 1e-9 <= found.mean <= found.high + 1e-9
 
 
-@given(floats, st.integers(min_value=1, max_value=15))
-def test_equal_differences_give_interval_of_zero_width(value: float, count: int) -> None:
-    found = paired_difference({"a": [value] * count}, seed=1, resamples=20)
+def test_turns_and_seeds_of_a_scenario_do_not_make_the_interval_narrower() -> None:
+    means = [0.1, 0.4, -0.2, 0.3, 0.0, 0.2]
+    few = paired_difference({str(n): [value] for n, value in enumerate(means)}, seed=0)
+    many = paired_difference({str(n): [value] * 500 for n, value in enumerate(means)}, seed=0)
+    assert few is not None
+    assert many is not None
+    assert (many.low, many.high) == pytest.approx((few.low, few.high))
+
+
+def test_t_interval_of_scenario_means_matches_the_table() -> None:
+    # Mean 3.5, standard deviation 1.870829, n = 6, t(0.975; 5) = 2.570582.
+    found = paired_difference({str(n): [float(n)] for n in range(1, 7)}, seed=0)
     assert found is not None
-    assert math.isclose(found.low, found.mean, abs_tol=1e-12)
-    assert math.isclose(found.high, found.mean, abs_tol=1e-12)
-
-
-def test_interval_contains_mean() -> None:
-    found = paired_difference({"a": [float(n) for n in range(40)]}, seed=3)
-    assert found is not None
-    assert found.low < found.mean == 19.5 < found.high
-
-
-@pytest.mark.parametrize(("count", "unit"), [(MIN_EPISODES - 1, "turn"), (MIN_EPISODES, "episode")])
-def test_episodes_are_resampled_as_soon_as_there_are_enough(count: int, unit: str) -> None:
-    found = paired_difference({str(n): [1.0, float(n)] for n in range(count)}, seed=0, resamples=9)
-    assert found is not None
-    assert found.unit == unit
-
-
-def test_episodes_without_turns_are_ignored() -> None:
-    assert paired_difference({"a": [], "b": []}, seed=0) is None
+    assert found.method == "t"
+    margin = 2.570582 * 1.870829 / math.sqrt(6)
+    assert (found.low, found.high) == pytest.approx((3.5 - margin, 3.5 + margin), abs=1e-4)
+    # t = 3.5 / 0.763763 = 4.582576 with 5 degrees of freedom.
+    assert found.p_value == pytest.approx(0.005934, abs=1e-5)
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "clear"),
-    [(0.1, 0.2, True), (-0.2, -0.1, True), (-0.1, 0.1, False), (0, 1, False)],
+    ("count", "method"), [(5, "none"), (6, "t"), (19, "t"), (20, "cluster bootstrap")]
 )
-def test_difference_is_significant_if_interval_excludes_zero(
-    low: float, high: float, clear: bool
-) -> None:
-    found = PairedDifference(mean=0.0, low=low, high=high, pairs=2, unit="turn")
-    assert found.clear is clear
+def test_method_depends_on_the_number_of_scenarios(count: int, method: str) -> None:
+    found = paired_difference({str(n): [1.0, float(n)] for n in range(count)}, seed=0)
+    assert found is not None
+    assert found.method == method
+    assert found.clear is (method != "none")
+
+
+@pytest.mark.parametrize(
+    ("probability", "freedom", "expected"),
+    [(0.975, 1, 12.7062), (0.975, 5, 2.5706), (0.975, 10, 2.2281), (0.995, 18, 2.8784)],
+)
+def test_t_quantile_matches_the_table(probability: float, freedom: int, expected: float) -> None:
+    assert t_quantile(probability, freedom) == pytest.approx(expected, abs=1e-4)
+
+
+def test_t_distribution_refuses_invalid_arguments() -> None:
+    with pytest.raises(ValueError, match="probability"):
+        t_quantile(0.2, 5)
+    with pytest.raises(ValueError, match="freedom"):
+        t_probability(1.0, 0)
+
+
+def test_holm_multiplies_by_the_comparisons_that_are_left() -> None:
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.5, 0.9]) == pytest.approx([1.0, 1.0])
+    assert holm([]) == []
+
+
+def test_equal_scenarios_give_interval_of_zero_width() -> None:
+    found = paired_difference({str(n): [2.0] for n in range(8)}, seed=1)
+    assert found is not None
+    assert (found.low, found.high, found.p_value) == (2.0, 2.0, 0.0)
+
+
+def test_scenarios_without_turns_are_ignored() -> None:
+    assert paired_difference({"a": [], "b": []}, seed=0) is None
+
+
+def test_threshold_is_halfway_between_the_labels_and_refuses_one_label() -> None:
+    threshold = threshold_of("en", [(0.2, False), (0.4, False), (0.8, True), (1.0, True)])
+    assert threshold.value == pytest.approx(0.6)
+    assert threshold.low == pytest.approx(0.6 - math.sqrt(0.02) / 2, abs=1e-4)
+    assert threshold.examples == 4
+    with pytest.raises(ValueError, match="required"):
+        threshold_of("en", [(0.2, False)])
 
 
 # Section A: two observers, ten units, two values; alpha 0.095.

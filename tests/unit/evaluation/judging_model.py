@@ -126,3 +126,12 @@ class Bending(JudgingModel):
         reply = json.loads(answer.text)
         bend(reply)
         return ModelResponse(text=json.dumps(reply, ensure_ascii=False))
+
+
+class BreaksOnNesting(JudgingModel):
+    """Fails on every prompt that contains deeply nested brackets."""
+
+    async def complete(self, prompt: ModelRequest) -> ModelResponse:
+        if "[[[[" in prompt.query:
+            raise RecursionError("maximum recursion depth exceeded")
+        return await super().complete(prompt)

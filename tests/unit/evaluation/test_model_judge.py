@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from judging_model import Bending, JudgingModel, parts_of, wants
+from judging_model import Bending, BreaksOnNesting, JudgingModel, parts_of, wants
 
 from acc.adapters.evaluation.blinding import BlindedJudge
 from acc.adapters.evaluation.judge_audit import claim_majority, constraint_majority
@@ -584,3 +584,11 @@ async def test_fact_with_terms_of_an_earlier_quote_supports_claims() -> None:
         query_of("She has the key.", 2), first.canonical_memory, answers("Ana Mori has the key.")
     )
     assert result.evaluations[0].hallucination.supported_claims == 1
+
+
+async def test_nested_answer_of_one_agent_leaves_the_others_scored() -> None:
+    result = await judge_of(BreaksOnNesting()).evaluate_turn(
+        query_of("The disk is full."), {}, answers("The disk is full.", "[" * 100_000)
+    )
+    assert [verdict.agent_name for verdict in result.evaluations] == ["Answer A"]
+    assert list(result.unscored) == ["Answer B"]

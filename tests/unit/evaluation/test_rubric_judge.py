@@ -5,9 +5,15 @@ from collections.abc import Mapping
 import pytest
 
 from acc.adapters.evaluation.blinding import BlindedJudge
-from acc.adapters.evaluation.rubric_judge import RubricJudge
+from acc.adapters.evaluation.rubric_judge import RubricJudge, shipped_thresholds
 from acc.domain.errors import JudgeContractBroken
-from acc.domain.metrics import drift_rate, hallucination_rate
+from acc.domain.metrics import (
+    claim_recall,
+    drift_rate,
+    hallucination_range,
+    hallucination_rate,
+)
+from acc.domain.value_objects.evaluation import ClaimThreshold
 from acc.domain.value_objects.format_rule import FormatRule, RuleKind
 from acc.domain.value_objects.live_evaluation import (
     AgentTurnResponse,
@@ -269,3 +275,73 @@ async def test_judge_sees_a_limited_length() -> None:
     long = (AgentTurnResponse(agent_name="x", response_text="w" * 5000),)
     blinded = BlindedJudge(Measuring(), seed=0, visible_characters=100)
     await blinded.evaluate_turn(EvaluationTurnQuery(turn_id=1, query="q"), {}, long)
+
+
+@pytest.mark.parametrize(
+    ("answer", "least", "most"),
+    [
+        ("The window is now 45 minutes.", 1.0, 1.0),
+        ("By now the window has 45 minutes.", 0.6, 1.0),
+        ("The window is now forty-five minutes.", 0.8, 1.0),
+        ("Quarterly dividends doubled.", 0.0, 0.4),
+    ],
+)
+async def test_claim_has_a_support_score(answer: str, least: float, most: float) -> None:
+    claim = (await judge(2, answer)).hallucination.claims[0]
+    assert claim.score is not None
+    assert least <= claim.score <= most
+    assert claim.supported == (least >= 0.6)
+
+
+async def test_threshold_of_the_run_decides_and_its_band_is_unclear() -> None:
+    answer = "The lead of the whole night team is Mara Lindqvist."
+    query = EvaluationTurnQuery(turn_id=2, query=SCENARIO.turns[1].query)
+    memory = await memory_before(2)
+    response = AgentTurnResponse(agent_name="a", response_text=answer)
+    found = []
+    for value, low, high in ((0.1, 0.0, 0.2), (0.1, 0.0, 1.0), (0.99, 0.98, 1.0)):
+        threshold = ClaimThreshold(language="en", value=value, low=low, high=high, examples=9)
+        strict = RubricJudge(SCENARIO, thresholds=[threshold])
+        result = await strict.evaluate_turn(query, memory, (response,))
+        audit = result.evaluations[0].hallucination
+        found.append((audit.claims[0].supported, audit.claims[0].verdict))
+        if value == 0.1 and high == 1.0:
+            assert hallucination_range(audit) == (0.0, 1.0)
+    assert found == [(True, ""), (True, "unclear"), (False, "")]
+
+
+def test_shipped_thresholds_come_from_labelled_examples_of_both_languages() -> None:
+    thresholds = shipped_thresholds()
+    assert [threshold.language for threshold in thresholds] == ["en", "ja"]
+    assert all(threshold.low < threshold.value < threshold.high for threshold in thresholds)
+    assert all(threshold.examples > 50 for threshold in thresholds)
+
+
+@pytest.mark.parametrize(
+    ("answer", "recall"), [("The window is now 45 minutes.", 1), ("Noted.", 0)]
+)
+async def test_empty_answer_has_no_hallucination_and_no_recall(answer: str, recall: int) -> None:
+    audit = (await judge(2, answer)).hallucination
+    assert hallucination_rate(audit) == 0
+    assert claim_recall(audit) == recall
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "The window is 45 minutes. " * 20,
+        "window lead minutes cafeteria soup price desk gateway",
+        "対応状況確認結果報告書類提出期限延長申請承認手続完了通知",
+    ],
+)
+async def test_repetition_and_word_salad_are_not_coherent(answer: str) -> None:
+    assert (await judge(2, answer)).outcome.coherence < 5
+
+
+async def test_ordinary_answers_are_coherent() -> None:
+    answer = "The lead is Mara Lindqvist. The window is now 45 minutes, as of today."
+    assert (await judge(2, answer)).outcome.coherence == 10
+
+
+async def test_deeply_nested_answer_is_judged() -> None:
+    assert (await judge(2, "[" * 100_000)).hallucination.claims == ()

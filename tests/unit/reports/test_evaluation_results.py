@@ -4,7 +4,7 @@ import pytest
 
 from acc.adapters.reports.junit import junit_xml
 from acc.adapters.reports.page_data import list_warnings
-from acc.adapters.reports.results import Agreement
+from acc.adapters.reports.results import Agreement, Tally, paired_differences
 from acc.adapters.reports.turn_records import (
     AgentRecord,
     TurnRecord,
@@ -13,9 +13,10 @@ from acc.adapters.reports.turn_records import (
     evaluation_record,
 )
 from acc.application.evaluation.results import describe_policy
-from acc.cli.eval_view import agreement_lines
+from acc.cli.eval_view import agreement_lines, worst_case_lines
 from acc.domain.gates import Gate
 from acc.domain.value_objects.evaluation import JudgeVotes, OutcomeScores, TurnStatus
+from acc.domain.value_objects.evaluation_run import EpisodeJob, ScenarioChoice
 
 
 def scores(value: float) -> OutcomeScores:
@@ -133,3 +134,58 @@ def test_policy_text_names_the_embedded_model_only_for_built_in_agents(judge: st
     assert "mbedded model" not in policy("a2a:http://x", "python:m:f", judge=judge)
     assert "answered with the embedded model" in policy("acc", "a2a:http://x", judge=judge)
     assert "answered with openai:x" in policy("acc", "a2a:http://x", judge=judge, model="openai:x")
+
+
+def tally_of(count: int, *, seeds: int = 1) -> Tally:
+    """Return scenarios in which `b` has a slightly better outcome and the same hallucination."""
+    tally = Tally(["a", "b"])
+    for number in range(count):
+        scenario = ScenarioChoice(
+            reference=f"s{number}", id=f"s{number}", domain="d", language="en", digest=""
+        )
+        for seed in range(seeds):
+            agents = [
+                AgentRecord(
+                    name=name,
+                    status=TurnStatus.SCORED,
+                    outcome=scores(5 + better * (1 + 0.1 * number)),
+                    hallucination=0.1 * (number % 2) * better,
+                    drift=0.0,
+                )
+                for name, better in (("a", 0), ("b", 1))
+            ]
+            record = TurnRecord(turn=2, topic="", query="q", agents=tuple(agents))
+            tally.add(EpisodeJob(scenario=scenario, seed=seed), [record])
+    return tally
+
+
+def test_differences_are_over_scenarios_and_corrected_for_declared_measures() -> None:
+    rows = {row["metric"]: row for row in paired_differences(tally_of(8, seeds=5), seed=0)}
+    assert rows["outcome"]["scenarios"] == 8
+    assert rows["outcome"]["pairs"] == 40
+    assert rows["outcome"]["clear"] is True
+    assert rows["outcome"]["corrected_p"] == pytest.approx(3 * rows["outcome"]["p_value"], abs=1e-5)
+    assert rows["relevance"]["declared"] is False
+    assert rows["relevance"]["clear"] is False
+    # The interval alone excludes zero; the correction for three measures takes the claim back.
+    assert rows["hallucination"]["p_value"] < 0.05 < rows["hallucination"]["corrected_p"]
+    assert rows["hallucination"]["clear"] is False
+
+
+def test_fewer_than_six_scenarios_give_no_interval_and_a_reason() -> None:
+    rows = paired_differences(tally_of(5, seeds=40), seed=0)
+    assert {(row["low"], row["high"], row["clear"]) for row in rows} == {(None, None, False)}
+    assert all("fewer than 6 scenarios" in row["reason"] for row in rows)
+
+
+def test_failed_turns_recall_and_unclear_claims_stand_beside_the_mean() -> None:
+    measures = {
+        "failed": 2,
+        "recall": {"mean": 0.25},
+        "hallucination_range": {"low": 0.0, "high": 0.5},
+        "worst_case": {"outcome": 4.0, "hallucination": 0.5, "drift": 0.4},
+    }
+    assert worst_case_lines({"agents": {"a": measures}}) == [
+        "a: claim recall 25.0 %; hallucination 0.0 to 50.0 % with unclear claims; with 2 failed "
+        "turns as worst case: outcome 4.00, hallucination 50.0 %, drift 40.0 %"
+    ]

@@ -6,24 +6,15 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from acc.domain.language import (
-    contains_text,
-    identifiers,
-    is_negated,
-    names,
-    numbers,
-    sentences,
-    stem,
-    terms,
-    values,
-)
+from acc.domain.language import identifiers, numbers, sentences, terms, values
 from acc.domain.statements import frame
-from acc.domain.text import normalize_text, one_line
-from acc.domain.value_objects.evaluation import ClaimVerdict
+from acc.domain.support import SupportDocument, SupportScore
+from acc.domain.text import one_line
+from acc.domain.value_objects.evaluation import UNCLEAR, ClaimThreshold, ClaimVerdict
 
 _CLAUSE = re.compile(r";\s+|,\s+(?:and|but|while|whereas)\s+(?=\w+\s+\w+\s+\w+)")
-_LEAST_SHARED = 0.75
-_TRIED = 4
+#: Share of the words of a claim that evidence on the same subject has.
+_LEAST_SHARED = 0.5
 _MOST_CLAIMS = 200
 
 UNKNOWN = re.compile(
@@ -49,52 +40,6 @@ REFUSAL = re.compile(
 )
 
 
-_UNIT = re.compile(
-    r"(?P<before>[$€£¥]|\b(?:USD|EUR|GBP|JPY|CHF))?\s?(?P<number>\d[\d,.]*)\s?"
-    r"(?P<after>%|percent|pp|ms|milliseconds?|s\b|seconds?|min\b|minutes?|hours?|h\b|days?|weeks?"
-    r"|months?|years?|mg\b|g\b|kg\b|ml\b|l\b|million|billion|thousand|ミリ秒|秒|分|時間|時|日"
-    r"|週間|か月|年|件|名|人|台|本|円|万円|％)?",
-    re.I,
-)
-_SAME_UNIT = {
-    "$": "usd",
-    "€": "eur",
-    "£": "gbp",
-    "¥": "jpy",
-    "円": "jpy",
-    "percent": "%",
-    "％": "%",
-}
-_SAME_UNIT |= {
-    "min": "minut",
-    "h": "hour",
-    "s": "second",
-    "milliseconds": "ms",
-    "millisecond": "ms",
-}
-_OPPOSITES = tuple(
-    (terms(one), terms(other))
-    for one, other in (
-        ("up rose risen increased raised higher", "down fell fallen decreased lowered lower"),
-        ("open opened", "closed shut"),
-        ("enabled on", "disabled off"),
-        ("succeeded passed successful", "failed unsuccessful"),
-        ("before", "after"),
-        ("online available", "offline unavailable"),
-        ("safe", "unsafe"),
-        ("added", "removed"),
-        ("least minimum", "most maximum"),
-        ("成功", "失敗"),
-        ("午前", "午後"),
-        ("有効", "無効"),
-        ("必要", "不要"),
-        ("増加", "減少"),
-        ("開始", "終了"),
-        ("対応済", "未対応"),
-    )
-)
-
-
 class Evidence(NamedTuple):
     """A sentence that may support a claim; `fault` is the reason why it does not count."""
 
@@ -103,115 +48,80 @@ class Evidence(NamedTuple):
 
 
 class EvidencePool:
-    """Sentences that can support a claim in one turn."""
+    """Sentences that can support a claim in one turn, and those that cannot any more."""
 
-    def __init__(self, entries: Iterable[Evidence]) -> None:
-        self._entries: list[tuple[Evidence, frozenset[str]]] = []
+    def __init__(self, entries: Iterable[Evidence], threshold: ClaimThreshold) -> None:
+        self._threshold = threshold
+        listed = list(entries)
         self._exact: dict[str, Evidence] = {}
-        for whole in entries:
-            for text, entry_terms, key in _pieces(whole.text):
-                entry = Evidence(text, whole.fault)
-                self._entries.append((entry, entry_terms))
-                # Evidence without a fault replaces faulty evidence with the same text.
-                known = self._exact.get(key)
-                if known is None or (known.fault and not entry.fault):
-                    self._exact[key] = entry
+        for entry in listed:
+            # Evidence without a fault replaces faulty evidence with the same text.
+            known = self._exact.get(_key(entry.text))
+            if known is None or (known.fault and not entry.fault):
+                self._exact[_key(entry.text)] = entry
+        self._active = SupportDocument([entry.text for entry in listed if not entry.fault])
+        self._faulty = [
+            (entry, terms(entry.text), SupportDocument([entry.text]))
+            for entry in listed
+            if entry.fault
+        ]
 
     def judge(self, claim: str) -> ClaimVerdict:
-        """Return the verdict on one claim with its reason and evidence."""
+        """Return the verdict on one claim with its score, reason and evidence."""
         exact = self._exact.get(_key(claim))
         if exact is not None:
-            return _verdict(claim, exact, "stated")
-        ranked = self._closest(claim)
-        fallen: ClaimVerdict | None = None
-        for entry in ranked:
-            difference = differs(claim, entry.text)
-            if not difference and not entry.fault:
-                return _verdict(claim, entry, "stated")
-            if not difference and fallen is None:
-                fallen = _verdict(claim, entry, "")
-        if fallen is not None:
-            return fallen
-        if not ranked:
             return ClaimVerdict(
-                claim=claim, supported=False, reason="nothing said so far is close to it"
+                claim=claim,
+                supported=not exact.fault,
+                reason=exact.fault or "stated",
+                evidence=exact.text,
+                score=0.0 if exact.fault else 1.0,
             )
-        closest = ranked[0]
+        support = self.score(claim)
+        faulty, fault = self._closest_faulty(claim, support.score)
+        if faulty is not None and faulty.score >= self._threshold.value:
+            return ClaimVerdict(
+                claim=claim,
+                supported=False,
+                reason=fault,
+                evidence=" ".join(faulty.evidence),
+                score=round(1 - faulty.score, 4),
+            )
+        # A number, name or negation that differs decides, whatever the rest of the claim scores.
+        supported = not support.faults and support.score >= self._threshold.value
+        in_band = self._threshold.low <= support.score <= self._threshold.high
+        is_unclear = in_band and not support.faults
+        evidence = " ".join(support.evidence)
+        reason = "stated" if supported else "; ".join(support.faults)
+        if not reason:
+            nothing = support.features.coverage < _LEAST_SHARED
+            reason = "nothing said so far is close to it" if nothing else "not stated in full"
+            evidence = "" if nothing else evidence
         return ClaimVerdict(
             claim=claim,
-            supported=False,
-            reason=differs(claim, closest.text) or closest.fault,
-            evidence=closest.text,
+            supported=supported,
+            reason=reason,
+            evidence=evidence,
+            verdict=UNCLEAR if is_unclear else "",
+            score=support.score,
         )
 
-    def _closest(self, claim: str) -> list[Evidence]:
-        # Values are compared one by one afterwards; the other words identify the topic.
-        exact = frozenset(term for value in values(claim) for term in terms(value))
-        wanted = terms(claim) - exact or terms(claim)
-        scored = [
-            (len(wanted & entry_terms), len(exact & entry_terms), not entry.fault, place)
-            for place, (entry, entry_terms) in enumerate(self._entries)
-            if len(wanted & entry_terms) >= _LEAST_SHARED * len(wanted)
-        ]
-        scored.sort(reverse=True)
-        return [self._entries[entry[-1]][0] for entry in scored[:_TRIED]] if wanted else []
+    def score(self, claim: str) -> SupportScore:
+        """Return the support of a claim by the sentences without a fault."""
+        return self._active.score(claim)
 
-
-@lru_cache(maxsize=4_096)
-def _pieces(text: str) -> tuple[tuple[str, frozenset[str], str], ...]:
-    """Return a sentence and its clauses, each with its terms and its key."""
-    clauses = _CLAUSE.split(text)
-    found = (text, *clauses) if len(clauses) > 1 else (text,)
-    return tuple((piece, terms(piece), _key(piece)) for piece in found)
-
-
-def _verdict(claim: str, entry: Evidence, reason: str) -> ClaimVerdict:
-    return ClaimVerdict(
-        claim=claim, supported=not entry.fault, reason=entry.fault or reason, evidence=entry.text
-    )
-
-
-def differs(claim: str, evidence: str) -> str:
-    """Return the number, identifier, name or negation in which a claim leaves its evidence."""
-    for label, reader in (("number", numbers), ("identifier", identifiers)):
-        missing = sorted(reader(claim) - reader(evidence))
-        if missing:
-            return f"{label} differs: {', '.join(missing)}"
-    missing = sorted(name for name in names(claim) if not contains_text(evidence, name))
-    if missing:
-        return f"name differs: {', '.join(missing)}"
-    if is_negated(claim) != is_negated(evidence):
-        return "one of the two is a negation"
-    return _unit_differs(claim, evidence) or _opposite(claim, evidence)
-
-
-def _unit_differs(claim: str, evidence: str) -> str:
-    claimed, known = _units(claim), _units(evidence)
-    for number, unit in claimed.items():
-        if number in known and unit != known[number]:
-            return f"unit differs: {number} {unit}, not {known[number]}"
-    return ""
-
-
-@lru_cache(maxsize=4_096)
-def _units(text: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for match in _UNIT.finditer(normalize_text(text)):
-        unit = (match["before"] or match["after"] or "").casefold()
-        if not unit:
-            continue
-        found[match["number"].replace(",", "")] = _SAME_UNIT.get(unit, stem(unit))
-    return found
-
-
-def _opposite(claim: str, evidence: str) -> str:
-    """Return the word whose opposite the evidence has."""
-    claimed, known = terms(claim), terms(evidence)
-    for one, other in _OPPOSITES:
-        for mine, theirs in ((one, other), (other, one)):
-            if claimed & mine and not known & mine and known & theirs:
-                return f"the opposite: {', '.join(sorted(claimed & mine))}"
-    return ""
+    def _closest_faulty(self, claim: str, best: float) -> tuple[SupportScore | None, str]:
+        """Return the best score by evidence that does not count, if it is above `best`."""
+        wanted = terms(claim)
+        closest: SupportScore | None = None
+        reason = ""
+        for entry, entry_terms, document in self._faulty:
+            if len(wanted & entry_terms) < _LEAST_SHARED * len(wanted):
+                continue
+            support = document.score(claim)
+            if support.score > best and not support.faults:
+                closest, reason, best = support, entry.fault, support.score
+        return closest, reason
 
 
 @lru_cache(maxsize=4_096)
@@ -242,7 +152,7 @@ def _claims_something(text: str) -> bool:
 def _bodies(answer: str) -> list[str]:
     try:
         value = json.loads(answer)
-    except ValueError:
+    except (ValueError, RecursionError):
         return [answer]
     if isinstance(value, dict):
         return [str(item) for item in value.values()]

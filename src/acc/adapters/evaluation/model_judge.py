@@ -226,11 +226,17 @@ class ModelJudge:
                 for response in responses
             ]
             scoring = group.create_task(self._score(responses, query, memory, f"score:{salt}"))
-        scored = scoring.result()
+        together = scoring.result()
+        audited = [task.result() for task in audits]
+        model_works = any(not isinstance(audit, str) for audit in audited)
         evaluations: list[JudgeAgentEvaluation] = []
         unscored: dict[str, str] = {}
-        for response, task in zip(responses, audits, strict=True):
-            audit, name = task.result(), response.agent_name
+        for response, audit in zip(responses, audited, strict=True):
+            name = response.agent_name
+            scored = together
+            if isinstance(scored, str) and len(responses) > 1 and model_works:
+                # One answer can make the scoring of all answers fail.
+                scored = await self._score((response,), query, memory, f"score:{salt}:{name}")
             if isinstance(audit, str):
                 unscored[name] = f"judge: the audit failed: {audit}"
             elif isinstance(scored, str):

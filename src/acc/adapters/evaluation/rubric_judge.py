@@ -4,9 +4,12 @@ Its canonical memory is built from the queries alone: from the annotations of a 
 one from the sentences of the query.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
+from acc.adapters.evaluation.calibration import load_cases
 from acc.adapters.evaluation.claims import REFUSAL, UNKNOWN, Evidence, EvidencePool, claims_of
 from acc.domain.format_rules import (
     OMISSION_KINDS,
@@ -17,15 +20,27 @@ from acc.domain.format_rules import (
     revokes,
     violation,
 )
-from acc.domain.language import contains_text, direct_sentences, quoted_sentences, sentences, terms
+from acc.domain.language import (
+    STOPWORDS,
+    contains_text,
+    direct_sentences,
+    is_japanese,
+    quoted_sentences,
+    sentences,
+    terms,
+)
 from acc.domain.metrics import drift_rate, hallucination_rate
 from acc.domain.statements import supersedes
+from acc.domain.statistics import threshold_of
+from acc.domain.support import SupportDocument
 from acc.domain.value_objects.evaluation import (
+    ClaimThreshold,
     ConstraintFinding,
     DriftAudit,
     HallucinationAudit,
     OutcomeScores,
 )
+from acc.domain.value_objects.evaluation_run import CalibrationCase, Label
 from acc.domain.value_objects.format_rule import EXCLUSIVE_KINDS, FormatRule, RuleKind
 from acc.domain.value_objects.live_evaluation import (
     AgentTurnResponse,
@@ -193,7 +208,13 @@ _RULES_WITH_FIXED_WORDS = (
 class RubricJudge:
     """Scores answers by fixed rules; see docs/evaluation.md."""
 
-    def __init__(self, scenario: Scenario | None = None) -> None:
+    def __init__(
+        self,
+        scenario: Scenario | None = None,
+        *,
+        thresholds: Sequence[ClaimThreshold] = (),
+    ) -> None:
+        self._thresholds = tuple(thresholds)
         self._turns: dict[int, ScenarioTurn] = {}
         if scenario is not None:
             self._turns = {turn.turn_id: turn for turn in scenario.turns}
@@ -211,7 +232,7 @@ class RubricJudge:
             memory.read_annotated(turn)
         else:
             memory.read_plain(query)
-        scorer = TurnScorer(query, turn, memory)
+        scorer = TurnScorer(query, turn, memory, self._thresholds)
         return JudgeTurnResult(
             canonical_memory=memory.data,
             evaluations=tuple(
@@ -225,7 +246,11 @@ class TurnScorer:
     """Scores the answers of one turn by its evidence and rules."""
 
     def __init__(
-        self, query: EvaluationTurnQuery, turn: ScenarioTurn | None, memory: CanonicalMemory
+        self,
+        query: EvaluationTurnQuery,
+        turn: ScenarioTurn | None,
+        memory: CanonicalMemory,
+        thresholds: Sequence[ClaimThreshold],
     ) -> None:
         self._turn = turn
         self._rules = memory.rules()
@@ -238,7 +263,8 @@ class TurnScorer:
         if turn is None:
             reason = "was quoted in this turn, not stated by the user"
             evidence += [Evidence(text, reason) for text in quoted_sentences(query.query)]
-        self._pool = EvidencePool(evidence)
+        language = "ja" if is_japanese(query.query) else "en"
+        self._pool = EvidencePool(evidence, threshold_for(language, thresholds))
         stated = turn.stated if turn else query.query
         questions = [s for s in sentences(stated) if is_question(s)]
         self._question_terms = terms(" ".join(questions) or stated)
@@ -254,6 +280,8 @@ class TurnScorer:
             supported_claims=supported,
             unsupported_claims=len(claims) - supported,
             claims=claims,
+            expected=len(expected := self._expectations(answer)),
+            stated_expectations=sum(expected),
         )
         drift = self._drift(answer)
         return JudgeAgentEvaluation(
@@ -292,27 +320,76 @@ class TurnScorer:
             relevance=round(10 * (0.6 * covered + 0.4 * on_topic), 4),
             answer_quality=round(10 * quality, 4),
             instruction_following=round(10 * max(0.0, 1 - drift_rate(drift)), 4),
-            coherence=round(10 * _coherence(texts), 4),
+            coherence=round(10 * _coherence(answer, texts), 4),
         )
 
     def _coverage(self, answer: str) -> float:
         if self._turn is None:
             return 1.0 if terms(answer) & self._question_terms else 0.0
-        scores = [
-            float(any(contains_text(answer, text) for text in expected.any_of))
+        stated = self._expectations(answer)
+        return sum(stated) / len(stated) if stated else 1.0
+
+    def _expectations(self, answer: str) -> list[bool]:
+        """Return for each statement that a correct answer contains whether it is there."""
+        if self._turn is None:
+            return []
+        stated = [
+            any(contains_text(answer, text) for text in expected.any_of)
             for expected in self._turn.expects
         ]
         if self._turn.answer is AnswerKind.UNKNOWN:
-            scores.append(float(UNKNOWN.search(answer) is not None))
+            stated.append(UNKNOWN.search(answer) is not None)
         elif self._turn.answer is AnswerKind.REFUSAL:
-            scores.append(float(REFUSAL.search(answer) is not None))
-        return sum(scores) / len(scores) if scores else 1.0
+            stated.append(REFUSAL.search(answer) is not None)
+        return stated
 
 
-def _coherence(claims: Sequence[str]) -> float:
-    """Return 1 minus half the shares of claims that contradict or repeat another one."""
-    if len(claims) < 2:
+def threshold_for(language: str, thresholds: Sequence[ClaimThreshold]) -> ClaimThreshold:
+    """Return the threshold of a language; without one, that of the shipped examples."""
+    for listed in (thresholds, shipped_thresholds()):
+        for threshold in listed:
+            if threshold.language == language:
+                return threshold
+    return shipped_thresholds()[0]
+
+
+@lru_cache(maxsize=1)
+def shipped_thresholds() -> tuple[ClaimThreshold, ...]:
+    """Return the threshold of each language from the shipped labelled examples."""
+    return claim_thresholds(load_cases())
+
+
+def claim_thresholds(cases: Iterable[CalibrationCase]) -> tuple[ClaimThreshold, ...]:
+    """Return the threshold of each language from labelled examples without a fault."""
+    scored: dict[str, list[tuple[float, bool]]] = {}
+    for case in cases:
+        memory = CanonicalMemory({})
+        for turn, text in enumerate(case.context, start=1):
+            memory.read_plain(EvaluationTurnQuery(turn_id=turn, query=text))
+        document = SupportDocument([entry.text for entry in memory.evidence() if not entry.fault])
+        labelled = [
+            (document.score(item.text), item.label is Label.SUPPORTED)
+            for item in case.items
+            if item.is_claim
+        ]
+        # A claim with a fault is unsupported at any threshold.
+        scored.setdefault(case.language, []).extend(
+            (support.score, label) for support, label in labelled if not support.faults
+        )
+    return tuple(threshold_of(language, pairs) for language, pairs in sorted(scored.items()))
+
+
+_LEAST_WORDS = 6
+_HIRAGANA = re.compile("[\u3041-\u3096]")
+
+
+def _coherence(answer: str, claims: Sequence[str]) -> float:
+    """Return less for sentences that repeat or contradict another one or have no grammar."""
+    found = sentences(answer)
+    if not found:
         return 1.0
+    repeated = len(found) - len({" ".join(sorted(terms(text))) or text for text in found})
+    broken = sum(_has_no_grammar(text) for text in found)
     contradicting = sum(
         any(
             supersedes(claim, other) or supersedes(other, claim)
@@ -321,5 +398,18 @@ def _coherence(claims: Sequence[str]) -> float:
         )
         for claim in claims
     )
-    repeated = len(claims) - len({" ".join(sorted(terms(claim))) for claim in claims})
-    return max(0.0, 1 - 0.5 * contradicting / len(claims) - 0.5 * repeated / len(claims))
+    contradictions = 0.5 * contradicting / len(claims) if len(claims) > 1 else 0.0
+    return max(0.0, 1 - contradictions - (repeated + broken) / len(found))
+
+
+def _has_no_grammar(text: str) -> bool:
+    """Return True if a long sentence is a list of content words."""
+    if is_japanese(text):
+        return len(text) >= 4 * _LEAST_WORDS and not _HIRAGANA.search(text)
+    words = [word for word in re.findall(r"[a-z'’]+", text.casefold()) if len(word) > 1]
+    return (
+        len(words) >= _LEAST_WORDS
+        and "," not in text
+        and ":" not in text
+        and not any(word in STOPWORDS for word in words)
+    )

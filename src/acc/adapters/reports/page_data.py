@@ -3,7 +3,7 @@
 import heapq
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -51,17 +51,22 @@ _SCRIPT_ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """Paired difference: `agent` minus `versus` on the same turns."""
+    """Paired difference: `agent` minus `versus` on the same turns, averaged by scenario."""
 
     metric: str
     agent: str
     versus: str
     mean: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     clear: bool
     pairs: int
-    unit: str
+    scenarios: int
+    method: str
+    declared: bool
+    p_value: float | None = None
+    corrected_p: float | None = None
+    reason: str = ""
 
     @property
     def verdict(self) -> str:
@@ -72,16 +77,13 @@ class Difference:
 
     def swapped(self) -> "Difference":
         """Return the same difference from the other agent's side."""
-        return Difference(
-            metric=self.metric,
+        return replace(
+            self,
             agent=self.versus,
             versus=self.agent,
             mean=-self.mean,
-            low=-self.high,
-            high=-self.low,
-            clear=self.clear,
-            pairs=self.pairs,
-            unit=self.unit,
+            low=None if self.high is None else -self.high,
+            high=None if self.low is None else -self.low,
         )
 
 

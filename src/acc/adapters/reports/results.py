@@ -19,7 +19,9 @@ from acc.domain.errors import InvalidInput
 from acc.domain.gates import GATE_METRICS
 from acc.domain.metrics import METRIC_NAMES, spread
 from acc.domain.statistics import (
+    CONFIDENCE,
     PairedDifference,
+    holm,
     interval_alpha,
     nominal_alpha,
     paired_difference,
@@ -28,6 +30,8 @@ from acc.domain.value_objects.evaluation import OUTCOME_NAMES, JudgeVotes, Sprea
 from acc.domain.value_objects.evaluation_run import EpisodeJob, EvaluationConfig
 
 #: Metrics that are compared between agents on the same turns.
+#: The measures that a comparison is about; the others are parts of them or describe them.
+DECLARED_METRICS = ("outcome", "hallucination", "drift")
 PAIRED_METRICS = ("outcome", *OUTCOME_NAMES, "hallucination", "drift", "memory_tokens")
 _RECORD_FIELDS = (
     "scenario",
@@ -79,6 +83,9 @@ class Tally:
         self.fallbacks = dict.fromkeys(agents, 0)
         self.flagged: dict[str, int] = dict.fromkeys(agents, 0)
         self.claims: dict[str, int] = dict.fromkeys(agents, 0)
+        #: Sums of the bounds of the hallucination rate, with the number of turns.
+        self.ranges: dict[str, list[float]] = {name: [0.0, 0.0, 0.0] for name in agents}
+        self.recalls: dict[str, list[float]] = {name: [] for name in agents}
         self.agreement = Agreement()
 
     def add(self, job: EpisodeJob, records: Sequence[TurnRecord]) -> None:
@@ -94,6 +101,12 @@ class Tally:
                 self.fallbacks[agent.name] += bool(fallback_reason(agent))
                 self.flagged[agent.name] += bool(agent.flags)
                 self.claims[agent.name] += sum(agent.counts)
+                if agent.hallucination_range is not None:
+                    sums, (low, high) = self.ranges[agent.name], agent.hallucination_range
+                    self.ranges[agent.name] = [sums[0] + low, sums[1] + high, sums[2] + 1]
+                stated, expected = agent.expectations
+                if expected:
+                    self.recalls[agent.name].append(stated / expected)
                 if agent.votes is not None:
                     self.agreement.add(agent.votes)
                 if agent.error:
@@ -174,23 +187,38 @@ def paired_differences(tally: Tally, seed: int) -> list[dict[str, Any]]:
                 if difference is not None:
                     fields = _difference_fields(difference)
                     rows.append({"metric": name, "agent": agent, "versus": versus, **fields})
+    return _corrected(rows)
+
+
+def _corrected(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Correct the declared measures of each pair of agents; only they can be clear."""
+    families: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        row["declared"] = row["metric"] in DECLARED_METRICS
+        if row["declared"] and row["p_value"] is not None:
+            families.setdefault((row["agent"], row.get("versus", "")), []).append(row)
+        row["clear"] = False
+    for family in families.values():
+        for row, p_value in zip(family, holm([row["p_value"] for row in family]), strict=True):
+            row["corrected_p"] = round(p_value, 6)
+            row["clear"] = p_value < 1 - CONFIDENCE and (row["low"] > 0 or row["high"] < 0)
     return rows
 
 
 def _difference_fields(difference: PairedDifference) -> dict[str, Any]:
     fields = msgspec.to_builtins(difference)
     rounded = {k: round(v, 6) if isinstance(v, float) else v for k, v in fields.items()}
-    return {**rounded, "clear": difference.clear}
+    return rounded
 
 
 def _differences(tally: Tally, agent: str, versus: str, metric: str) -> dict[str, list[float]]:
-    """Return the differences of two agents on the same turns, per episode."""
+    """Return the differences of two agents on the same turns, per scenario."""
     one, other = tally.column(agent, metric), tally.column(versus, metric)
-    differences: dict[str, list[float]] = {job.name: [] for job in tally.episodes}
+    differences: dict[str, list[float]] = {job.scenario.id: [] for job in tally.episodes}
     for index, (episode, _, _) in enumerate(tally.turns):
         difference = one[index] - other[index]
         if not math.isnan(difference):
-            differences[tally.episodes[episode].name].append(difference)
+            differences[tally.episodes[episode].scenario.id].append(difference)
     return differences
 
 
@@ -215,6 +243,12 @@ def summarize(run: EvaluationDirectory, tally: Tally, errors: Mapping[str, str])
         overall[agent]["fallbacks"] = tally.fallbacks[agent]
         overall[agent]["flagged"] = tally.flagged[agent]
         overall[agent]["claims"] = tally.claims[agent]
+        overall[agent]["recall"] = _spread_fields(spread(tally.recalls[agent]))
+        low, high, count = tally.ranges[agent]
+        if count:
+            bounds = {"low": round(low / count, 6), "high": round(high / count, 6)}
+            overall[agent]["hallucination_range"] = bounds
+        overall[agent]["worst_case"] = _worst_case(overall[agent])
     accounts = load_costs(run)
     cost = {"cost": cost_fields(accounts, tally.agents)} if accounts.by_spender else {}
     return {
@@ -231,6 +265,22 @@ def summarize(run: EvaluationDirectory, tally: Tally, errors: Mapping[str, str])
         "agreement": tally.agreement.measured(),
         **cost,
     }
+
+
+#: What a failed turn counts in the worst case.
+_WORST = {"outcome": 0.0, "hallucination": 1.0, "drift": 1.0}
+
+
+def _worst_case(fields: Mapping[str, Any]) -> dict[str, float]:
+    """Return the means with each failed turn as the worst possible one."""
+    failed = fields[TurnStatus.FAILED.value]
+    worst: dict[str, float] = {}
+    for name, value in _WORST.items():
+        scored = fields[name] or {"mean": 0.0, "count": 0}
+        total = scored["mean"] * scored["count"] + value * failed
+        if count := scored["count"] + failed:
+            worst[name] = round(total / count, 6)
+    return worst
 
 
 def recorded_run(path: Path, configuration: EvaluationConfig) -> RecordedRun:
@@ -329,11 +379,12 @@ def compare(first: EvaluationDirectory, second: EvaluationDirectory) -> list[dic
                 _common_differences(one, other, agent, name), seed=first.configuration.seed
             )
             if difference is not None:
-                row |= {"difference": difference.mean, "low": difference.low}
-                row |= {"high": difference.high, "pairs": difference.pairs}
-                row |= {"unit": difference.unit, "clear": difference.clear}
+                row |= _difference_fields(difference)
+                row["difference"] = row.pop("mean")
+            else:
+                row |= {"low": None, "high": None, "p_value": None}
             rows.append(row)
-    return rows
+    return _corrected(rows)
 
 
 def _mean(spread_fields: dict[str, Any] | None) -> float | None:
@@ -356,7 +407,8 @@ def _common_differences(
     for (episode, turn), value in _values_by_turn(other, agent, metric).items():
         difference = value - before.get((episode, turn), math.nan)
         if not math.isnan(difference):
-            differences.setdefault(episode, []).append(difference)
+            scenario = episode.rpartition(".")[0]
+            differences.setdefault(scenario, []).append(difference)
     return differences
 
 

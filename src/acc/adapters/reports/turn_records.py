@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from acc.domain.metrics import drift_rate, hallucination_rate
+from acc.domain.metrics import drift_rate, hallucination_range, hallucination_rate
 from acc.domain.text import replace_surrogates
 from acc.domain.value_objects.evaluation import (
     AgentTurnEvaluationRecord,
@@ -39,6 +39,10 @@ class AgentRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     memory_tokens: int | None = None
     outcome: OutcomeScores | None = None
     hallucination: float | None = None
+    #: The rate if all unclear claims are supported, and if none is.
+    hallucination_range: tuple[float, float] | None = None
+    #: Expected statements in the answer, and all expected statements.
+    expectations: tuple[int, int] = (0, 0)
     drift: float | None = None
     claims: tuple[ClaimVerdict, ...] = ()
     counts: tuple[int, int] = (0, 0)
@@ -114,6 +118,10 @@ def _agent_record(response: AgentTurnResponse, record: AgentTurnEvaluationRecord
         memory_tokens=response.memory_tokens,
         outcome=record.outcome,
         hallucination=hallucination_rate(hallucination) if hallucination else None,
+        hallucination_range=hallucination_range(hallucination) if hallucination else None,
+        expectations=(hallucination.stated_expectations, hallucination.expected)
+        if hallucination
+        else (0, 0),
         drift=drift_rate(drift) if drift and record.turn_id > 1 else None,
         claims=hallucination.claims if hallucination else (),
         counts=(hallucination.supported_claims, hallucination.unsupported_claims)
@@ -159,6 +167,8 @@ def evaluation_record(turn_id: int, agent: AgentRecord) -> AgentTurnEvaluationRe
             supported_claims=agent.counts[0],
             unsupported_claims=agent.counts[1],
             claims=agent.claims,
+            expected=agent.expectations[1],
+            stated_expectations=agent.expectations[0],
         )
         if scored
         else None,

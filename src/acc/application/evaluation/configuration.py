@@ -11,6 +11,7 @@ from acc.application.memory.registry import MEMORIES
 from acc.domain.ccs import MIN_BUDGET_TOKENS
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.endpoint import check_remote_url
+from acc.domain.value_objects.evaluation import ClaimThreshold
 from acc.domain.value_objects.evaluation_run import (
     RULE_COMPRESSOR,
     AgentChoice,
@@ -88,6 +89,10 @@ class ConfigurationSources(Protocol):
         """Return a validated scenario by id or path."""
         ...
 
+    def claim_thresholds(self) -> tuple[ClaimThreshold, ...]:
+        """Return the thresholds of the rubric judge, from labelled examples."""
+        ...
+
     def judge_config(
         self, model: str, temperature: float | None, options: JudgeOptions
     ) -> JudgeConfig:
@@ -132,6 +137,7 @@ class EvaluationConfigurator:
             timeout=request.timeout,
             compressor=request.compressor,
             judging=judging,
+            claim_thresholds=self._sources.claim_thresholds() if request.judge == "rubric" else (),
         )
 
     def agents(self, text: str) -> tuple[AgentChoice, ...]:

@@ -42,7 +42,8 @@ class OutcomeScores:
 class ClaimVerdict:
     """One atomic claim, whether it is supported, and the evidence.
 
-    `verdict` is a more precise verdict of the judge, such as contradicted or outdated, or empty.
+    `verdict` is a more precise verdict of the judge, such as contradicted, outdated or unclear, or
+    empty. `score` is the support from 0 to 1 if the judge measures it.
     """
 
     claim: str
@@ -50,15 +51,43 @@ class ClaimVerdict:
     reason: str = ""
     evidence: str = ""
     verdict: str = ""
+    score: float | None = None
+
+
+#: The verdict on a claim whose score is too close to the threshold.
+UNCLEAR = "unclear"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimThreshold:
+    """The score from which a claim counts as supported, measured with labelled examples.
+
+    Between `low` and `high` the verdict is unclear: it depends on which examples were labelled.
+    """
+
+    language: str
+    value: float
+    low: float
+    high: float
+    examples: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.low <= self.value <= self.high <= 1:
+            raise ValueError(f"low, value and high must be ordered within 0 and 1: {self!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HallucinationAudit:
-    """Numbers of supported and unsupported claims, and the claims if the judge lists them."""
+    """Numbers of supported and unsupported claims, and the claims if the judge lists them.
+
+    `stated_expectations` of `expected` statements that a correct answer contains are in the answer.
+    """
 
     supported_claims: int
     unsupported_claims: int
     claims: tuple[ClaimVerdict, ...] = ()
+    expected: int = 0
+    stated_expectations: int = 0
 
     def __post_init__(self) -> None:
         if self.supported_claims < 0 or self.unsupported_claims < 0:

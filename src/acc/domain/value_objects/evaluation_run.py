@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from acc.domain.value_objects.evaluation import ClaimThreshold
 from acc.domain.value_objects.live_evaluation import TurnResult
 
 #: The name of the compressor that needs no model.
@@ -79,6 +80,7 @@ class EvaluationConfig:
     model: str = "embedded"
     compressor: str = RULE_COMPRESSOR
     judging: JudgeConfig | None = None
+    claim_thresholds: tuple[ClaimThreshold, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

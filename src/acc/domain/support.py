@@ -1,0 +1,456 @@
+"""Score how well a document supports a claim, without a model.
+
+The score is the mean of eight lexical features, reduced for numbers and names that the document
+does not contain and for a negation, an opposite or exchanged roles in the closest sentence. No part
+is trained. English and Japanese have the same features.
+"""
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from acc.domain.language import (
+    MAX_SENTENCE_LENGTH,
+    identifiers,
+    is_japanese,
+    names,
+    sentences,
+    stem,
+    term_list,
+)
+from acc.domain.quantities import (
+    Quantity,
+    contains_quantity,
+    known_quantities,
+    quantities,
+    with_digits,
+)
+from acc.domain.roles import contradiction
+from acc.domain.text import normalize_text
+
+#: Longer texts are read up to this length, in characters.
+MAX_CLAIM_LENGTH = 2_000
+MAX_DOCUMENT_LENGTH = 200_000
+_DOCUMENTS_CACHED = 64
+#: Sentences that can support a claim together, next to each other or anywhere.
+_WINDOW = 3
+#: Distance in content words of a near pair, in the claim and in the evidence.
+_NEAR_IN_CLAIM = 2
+_NEAR_IN_EVIDENCE = 4
+_ABSENT_NUMBER = 0.6
+_ABSENT_NAME = 0.8
+_CONTRADICTION = 0.6
+_OTHER_NAME = 0.7
+#: A word with the same beginning as a word of the document, such as announce and announcement.
+_RELATED_WORD = 0.8
+#: Coverage by one sentence that makes its negations and roles comparable with the claim's.
+_COMPARABLE = 0.5
+_SAME_WORD = {"eur": "euro", "€": "euro", "usd": "dollar", "$": "dollar", "gbp": "pound"}
+_SAME_WORD |= {"£": "pound", "%": "percent", "mg": "milligram", "kg": "kilogram", "km": "kilometr"}
+_SAME_WORD |= {"パーセント": "percent", "jan": "january", "feb": "february", "aug": "august"}
+_SAME_WORD |= {"sept": "september", "oct": "october", "nov": "november", "dec": "december"}
+_NO_NAMES = frozenset(("eur", "usd", "gbp", "jpy", "chf", "am", "pm"))
+_PRONOUN = re.compile(r"\b(?:he|she|it|they|his|her|hers|its|their|him|them|who|both)\b", re.I)
+_JAPANESE_NAME = re.compile(
+    r"([\u3400-\u9fff々\u30a1-\u30fc]{1,8}?)(?:選手|社長|監督|市長|校長|船長|知事|会長|議員|教授|取締役"
+    r"|大臣|記者|弁護士|看護師|大使)|([\u3400-\u9fff々\u30a1-\u30fc]{1,8}?(?:財団|電力|銀行|大学|水産|丸))"
+)
+_SYMBOL = re.compile(r"\bper cent\b|%|[€$£]|\b(?:eur|usd|gbp|mg|kg|km)\b|パーセント")
+_WORD = re.compile(r"\d[\d,]*(?:\.\d+)*|[^\W\d_]+(?:['’][a-z]+)?")
+_JAPANESE_CHARACTER = re.compile(r"[\u3041-\u3096\u30a1-\u30fc\u3400-\u9fff々]")
+_LONG_SENTENCE = 400
+_FULL_STOP = re.compile(r"(?<=[.!?。])\s+")
+_UNSPACED = re.compile(r"[\W_]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupportFeatures:
+    """Eight values from 0 to 1; 1 is full support."""
+
+    #: Content words that occur in the document.
+    coverage: float
+    #: Content words that occur in three neighbouring sentences.
+    window_coverage: float
+    #: Length of the fragments that claim and document have in common.
+    fragments: float
+    #: Groups of four characters that occur in the best sentences; of two in Japanese.
+    characters: float
+    #: Pairs of content words that are close to each other in claim and document.
+    near_pairs: float
+    names: float
+    numbers: float
+    #: 1 if no content word is missing, less with each missing word.
+    missing_words: float
+
+    @property
+    def mean(self) -> float:
+        """Return the mean of the features."""
+        return (
+            self.coverage
+            + self.window_coverage
+            + self.fragments
+            + self.characters
+            + self.near_pairs
+            + self.names
+            + self.numbers
+            + self.missing_words
+        ) / 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupportScore:
+    """The support of a claim from 0 to 1, with features, best sentences and what reduced it."""
+
+    score: float
+    features: SupportFeatures
+    evidence: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+
+
+def support_score(claim: str, document: str | Sequence[str]) -> SupportScore:
+    """Return how well a document, a text or its sentences, supports a claim."""
+    if isinstance(document, str):
+        prepared = _document_of_text(document[:MAX_DOCUMENT_LENGTH])
+    else:
+        prepared = _document_of_sentences(tuple(document))
+    return prepared.score(claim[:MAX_CLAIM_LENGTH])
+
+
+@lru_cache(maxsize=_DOCUMENTS_CACHED)
+def _document_of_text(text: str) -> "SupportDocument":
+    return SupportDocument(_split(text))
+
+
+@lru_cache(maxsize=_DOCUMENTS_CACHED)
+def _document_of_sentences(texts: tuple[str, ...]) -> "SupportDocument":
+    return SupportDocument([piece for text in texts for piece in _split(text)])
+
+
+def _split(text: str) -> list[str]:
+    """Return sentences; text in lower case is split at every full stop."""
+    found: list[str] = []
+    for sentence in sentences(text):
+        pieces = [sentence] if len(sentence) <= _LONG_SENTENCE else _FULL_STOP.split(sentence)
+        for piece in pieces:
+            # A longer run is data; parts of it bound the time that patterns take.
+            found += [
+                piece[start : start + MAX_SENTENCE_LENGTH]
+                for start in range(0, len(piece), MAX_SENTENCE_LENGTH)
+            ]
+    return found
+
+
+@lru_cache(maxsize=8_192)
+def _names(text: str) -> frozenset[str]:
+    found = (names(text) | identifiers(text)) - _NO_NAMES
+    if not text.isascii():
+        pairs = _JAPANESE_NAME.findall(normalize_text(text))
+        found |= {person or organisation for person, organisation in pairs}
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A sentence, or a claim, prepared for comparison."""
+
+    text: str
+    terms: tuple[str, ...]
+    words: tuple[str, ...]
+    quantities: frozenset[Quantity]
+
+
+@lru_cache(maxsize=8_192)
+def _prepare(text: str) -> _Text:
+    plain = with_digits(text)
+    if _SYMBOL.search(plain):
+        plain = _SYMBOL.sub(lambda match: f" {_SAME_WORD.get(match[0], 'percent')} ", plain)
+    terms = tuple(_SAME_WORD.get(term, term) for term in term_list(plain))
+    return _Text(text, terms, _words(plain), quantities(text))
+
+
+def _words(plain: str) -> tuple[str, ...]:
+    """Return all words, stop words included; each Japanese character is one."""
+    words: list[str] = []
+    for word in _WORD.findall(plain):
+        if word.isascii():
+            words.append(stem(word.replace(",", "").removesuffix("'s")))
+        elif _JAPANESE_CHARACTER.search(word):
+            words += word
+        else:
+            words.append(word)
+    return tuple(words)
+
+
+class SupportDocument:
+    """Sentences that are prepared to be compared with many claims."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._sentences = [_prepare(text) for text in texts]
+        self._term_sets = [frozenset(sentence.terms) for sentence in self._sentences]
+        self._places: dict[str, set[int]] = defaultdict(set)
+        self._by_beginning: dict[str, list[str]] = defaultdict(list)
+        self._pairs: set[tuple[str, str]] = set()
+        self._quantities = frozenset(
+            quantity for text in texts for quantity in known_quantities(text)
+        )
+        self._words: list[str] = []
+        self._word_places: dict[tuple[str, str], list[int]] = defaultdict(list)
+        self._single_words: set[str] = set()
+        for place, sentence in enumerate(self._sentences):
+            self._add(place, sentence)
+        self._plain = [_squeezed(sentence.text) for sentence in self._sentences]
+        self._flat = " ".join(self._plain)
+        self._name_words = frozenset(self._flat.split())
+
+    def _add(self, place: int, sentence: _Text) -> None:
+        terms = sentence.terms
+        for index, term in enumerate(terms):
+            known = self._places[term]
+            if not known and len(term) >= 4 and term.isalpha():
+                self._by_beginning[term[:4]].append(term)
+            known.add(place)
+            for other in terms[index + 1 : index + 1 + _NEAR_IN_EVIDENCE]:
+                self._pairs.add((term, other) if term < other else (other, term))
+        start = len(self._words)
+        words = sentence.words
+        self._words += words
+        self._words.append("")
+        self._single_words.update(words)
+        for index in range(len(words) - 1):
+            self._word_places[words[index], words[index + 1]].append(start + index)
+
+    def score(self, claim: str) -> SupportScore:
+        """Return the support of one claim."""
+        read = _prepare(claim)
+        matched = {term: self._match(term) for term in dict.fromkeys(read.terms or read.words)}
+        aligned = self._aligned(matched)
+        window = self._window(matched)
+        best = sorted({*aligned, *window})
+        name_share, absent_names = self._names(claim, best)
+        number_share, absent_numbers = self._numbers(read, best)
+        covered = sum(credit for _, credit in matched.values())
+        total = max(1, len(matched))
+        features = SupportFeatures(
+            coverage=covered / total,
+            window_coverage=self._covered(matched, window) / total,
+            fragments=self._fragments(read.words),
+            characters=self._characters(claim, best),
+            near_pairs=self._near_pairs(read.terms, matched, covered / total),
+            names=name_share,
+            numbers=number_share,
+            missing_words=_missing_words([matched[term][1] for term in read.terms or read.words]),
+        )
+        faults: list[str] = []
+        score = features.mean
+        if absent_numbers:
+            score *= _ABSENT_NUMBER
+            faults.append(f"number differs: {', '.join(absent_numbers)}")
+        if absent_names:
+            score *= _ABSENT_NAME
+            faults.append(f"name differs: {', '.join(absent_names)}")
+        if aligned and not faults:
+            factor, fault = self._difference(read, matched, aligned[0])
+            score *= factor
+            faults += [fault] if fault else []
+        return SupportScore(
+            score=round(score, 4),
+            features=features,
+            evidence=tuple(self._sentences[place].text for place in aligned),
+            faults=tuple(faults),
+        )
+
+    def _match(self, term: str) -> tuple[str, float]:
+        """Return the term of the document that corresponds to a term, and its credit."""
+        if term in self._places or term in self._single_words:
+            return term, 1.0
+        if len(term) >= 5 and term.isalpha():
+            for known in self._by_beginning.get(term[:4], ()):
+                shorter, longer = sorted((term, known), key=len)
+                if len(shorter) >= 5 and longer.startswith(shorter[:-1]):
+                    return known, _RELATED_WORD
+        return term, 0.0
+
+    def _covered(self, matched: Mapping[str, tuple[str, float]], places: Sequence[int]) -> float:
+        known = frozenset[str]().union(*(self._term_sets[place] for place in places))
+        return sum(credit for term, credit in matched.values() if term in known)
+
+    def _aligned(self, matched: Mapping[str, tuple[str, float]]) -> list[int]:
+        """Return up to three sentences that cover the most terms together, the best first."""
+        open_terms = {term: credit for term, credit in matched.values() if credit}
+        chosen: list[int] = []
+        while open_terms and len(chosen) < _WINDOW:
+            gains: dict[int, float] = defaultdict(float)
+            for term, credit in open_terms.items():
+                for place in self._places.get(term, ()):
+                    gains[place] += credit
+            if not gains:
+                break
+            best = min(gains, key=lambda place: (-gains[place], len(self._term_sets[place]), place))
+            chosen.append(best)
+            for term in self._term_sets[best]:
+                open_terms.pop(term, None)
+        return chosen
+
+    def _window(self, matched: Mapping[str, tuple[str, float]]) -> list[int]:
+        """Return the neighbouring sentences that cover the most terms."""
+        credits: dict[int, float] = defaultdict(float)
+        for term, credit in dict(matched.values()).items():
+            starts = {
+                place - offset
+                for place in self._places.get(term, ())
+                for offset in range(min(_WINDOW, place + 1))
+            }
+            for start in starts:
+                credits[start] += credit
+        if not credits:
+            return []
+        start = min(credits, key=lambda place: (-credits[place], place))
+        return list(range(start, min(start + _WINDOW, len(self._sentences))))
+
+    def _fragments(self, words: Sequence[str]) -> float:
+        """Return 1 if the claim is one fragment of the document, less if it is many."""
+        if len(words) < 2:
+            return float(bool(words) and words[0] in self._single_words)
+        index, squares = 0, 0
+        while index < len(words):
+            longest = 1 if words[index] in self._single_words else 0
+            if index + 1 < len(words):
+                for place in self._word_places.get((words[index], words[index + 1]), ()):
+                    length = 2
+                    while (
+                        index + length < len(words)
+                        and self._words[place + length] == words[index + length]
+                    ):
+                        length += 1
+                    longest = max(longest, length)
+            squares += longest**2
+            index += max(1, longest)
+        return math.sqrt(squares) / len(words)
+
+    def _characters(self, claim: str, best: Sequence[int]) -> float:
+        size = 2 if is_japanese(claim) else 4
+        wanted = _grams(_squeezed(claim), size)
+        if not wanted:
+            return 0.0
+        known = frozenset[str]().union(*(_grams(self._plain[place], size) for place in best))
+        return len(wanted & known) / len(wanted)
+
+    def _near_pairs(
+        self, terms: Sequence[str], matched: Mapping[str, tuple[str, float]], default: float
+    ) -> float:
+        pairs = {
+            (terms[one], terms[other])
+            for one in range(len(terms))
+            for other in range(one + 1, min(one + 1 + _NEAR_IN_CLAIM, len(terms)))
+        }
+        if not pairs:
+            return default
+        found = 0.0
+        for one, other in pairs:
+            (first, credit), (second, other_credit) = matched[one], matched[other]
+            key = (first, second) if first < second else (second, first)
+            if key in self._pairs:
+                found += min(credit, other_credit)
+        return found / len(pairs)
+
+    def _names(self, claim: str, best: Sequence[int]) -> tuple[float, list[str]]:
+        wanted = _names(claim)
+        if not wanted:
+            return 1.0, []
+        near = " ".join(self._plain[place] for place in best)
+        near_words = frozenset(near.split())
+        absent = sorted(
+            name for name in wanted if not _has_name(name, self._name_words, self._flat)
+        )
+        close = sum(_has_name(name, near_words, near) for name in wanted)
+        return (1 - len(absent) / len(wanted) + close / len(wanted)) / 2, absent
+
+    def _numbers(self, claim: _Text, best: Sequence[int]) -> tuple[float, list[str]]:
+        wanted = claim.quantities
+        if not wanted:
+            return 1.0, []
+        near = frozenset(
+            quantity for place in best for quantity in known_quantities(self._sentences[place].text)
+        )
+        absent = sorted(q.number for q in wanted if not contains_quantity(self._quantities, q))
+        close = sum(contains_quantity(near, quantity) for quantity in wanted)
+        return (1 - len(absent) / len(wanted) + close / len(wanted)) / 2, absent
+
+    def _difference(
+        self, claim: _Text, matched: Mapping[str, tuple[str, float]], place: int
+    ) -> tuple[float, str]:
+        """Return a factor and the difference of a claim from the closest sentence."""
+        sentence = self._sentences[place]
+        if len(sentence.text) > _LONG_SENTENCE or self._covered(
+            matched, [place]
+        ) < _COMPARABLE * len(matched):
+            return 1.0, ""
+        if fault := contradiction(claim.text, sentence.text):
+            return _CONTRADICTION, fault
+        if number := _other_number(claim, sentence):
+            return _ABSENT_NUMBER, f"number differs: {number}"
+        if name := self._other_name(claim, sentence, place):
+            return _OTHER_NAME, f"name differs: {name}"
+        return 1.0, ""
+
+    def _other_name(self, claim: _Text, sentence: _Text, place: int) -> str:
+        """Return a name of the claim if the closest sentence has another name in its place."""
+        mine, theirs = _names(claim.text), _names(sentence.text)
+        if not mine or not theirs - mine or _PRONOUN.search(sentence.text):
+            return ""
+        plain = self._plain[place]
+        words = frozenset(plain.split())
+        absent = sorted(name for name in mine if not _has_name(name, words, plain))
+        return ", ".join(absent) if 2 * len(absent) > len(mine) else ""
+
+
+def _other_number(claim: _Text, sentence: _Text) -> str:
+    """Return a number of the claim if the sentence counts the same thing with another one."""
+    known = {term for term in sentence.terms if term[0].isdigit()}
+    counted = {
+        after
+        for before, after in zip(sentence.terms, sentence.terms[1:], strict=False)
+        if before[0].isdigit() and not after[0].isdigit()
+    }
+    return next(
+        (
+            before
+            for before, after in zip(claim.terms, claim.terms[1:], strict=False)
+            if before[0].isdigit() and after in counted and before not in known
+        ),
+        "",
+    )
+
+
+def _missing_words(credits: Sequence[float]) -> float:
+    """Return less for each missing word, and for words that are missing next to each other."""
+    longest = run = missing = 0
+    for credit in credits:
+        run = 0 if credit else run + 1
+        missing += not credit
+        longest = max(longest, run)
+    return 4 / (4 + missing + longest)
+
+
+@lru_cache(maxsize=8_192)
+def _squeezed(text: str) -> str:
+    return _UNSPACED.sub(" ", normalize_text(text).casefold()).strip()
+
+
+def _has_name(name: str, words: frozenset[str], text: str) -> bool:
+    if name.isascii():
+        parts = _squeezed(name).split()
+        return all(part in words or f"{part}s" in words for part in parts)
+    return name in text
+
+
+@lru_cache(maxsize=8_192)
+def _grams(text: str, size: int) -> frozenset[str]:
+    if size == 2:
+        text = text.replace(" ", "")
+    if len(text) <= size:
+        return frozenset((text,)) if text else frozenset()
+    return frozenset(text[index : index + size] for index in range(len(text) - size + 1))
