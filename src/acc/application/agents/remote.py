@@ -74,6 +74,8 @@ class RemoteAgent(StandardAgent[object, str]):
     trust: Sequence[str] = ()
     timeout: float = 600.0
     retries: int = 5
+    max_failures: int = 5
+    recovery: float = 30.0
     mode: Literal["stream", "poll", "push"] | None = None
     receiver: NotificationReceiverPort | None = field(default=None, repr=False)
     _endpoint: RemoteEndpoint = field(init=False, repr=False)
@@ -96,6 +98,8 @@ class RemoteAgent(StandardAgent[object, str]):
                 trust=self.trust,
                 timeout=self.timeout,
                 retries=self.retries,
+                max_failures=self.max_failures,
+                recovery=self.recovery,
                 streaming=False if self.mode == "poll" else None,
             )
         except InvalidInput as error:

@@ -37,7 +37,8 @@ class RemoteEndpoint:
     an environment variable. `allow` lists hosts and networks that may be called although they are
     not public. `timeout` applies to one message including its task. `retries` is the number of
     further attempts of a call that may not have arrived; a message keeps its id, so that the server
-    can detect duplicates. `streaming` of None means: as the card declares.
+    can detect duplicates. `streaming` of None means: as the card declares. After `max_failures`
+    messages in a row that got no answer, messages fail at once for `recovery` seconds.
     """
 
     url: str
@@ -47,9 +48,13 @@ class RemoteEndpoint:
     timeout: float = 600.0
     retries: int = 5
     streaming: bool | None = None
+    max_failures: int = 5
+    recovery: float = 30.0
 
     def __post_init__(self) -> None:
         check_remote_url(self.url)
+        if self.max_failures < 0 or not 0 < self.recovery < math.inf:
+            raise InvalidInput("max_failures must be >= 0, and recovery positive and finite")
         for name in ("allow", "trust"):
             object.__setattr__(self, name, _entries(name, getattr(self, name)))
         if not self.timeout > 0 or self.retries < 0:

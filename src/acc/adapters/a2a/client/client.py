@@ -24,6 +24,7 @@ from acc.adapters.a2a.wire.card_codec import read_card
 from acc.adapters.http.client import NetworkOptions, guarded_client
 from acc.application.a2a.projection import INPUT_REQUEST, MEMORY_FOOTPRINT
 from acc.application.a2a.requests import SendRequest
+from acc.domain.circuit_breaker import CircuitBreaker
 from acc.domain.errors import (
     AccError,
     ExtensionRequired,
@@ -50,6 +51,10 @@ _TRACE_ID = re.compile(r"[0-9a-f]{32}")
 _TRACE_PARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
+class _TimedOut(RemoteFailed):
+    """A message whose task did not finish in time."""
+
+
 class A2AClient:
     """Client of one remote agent; implements RemoteAgentPort.
 
@@ -73,6 +78,9 @@ class A2AClient:
         self._network = network
         self._cards = CardSource(endpoint.url, token=token)
         self._wake: dict[str, asyncio.Event] = {}
+        self.breaker = CircuitBreaker(
+            endpoint.origin, failures=endpoint.max_failures, reset=endpoint.recovery
+        )
 
     async def card(self) -> AgentCard:
         """Return the agent's card."""
@@ -95,7 +103,12 @@ class A2AClient:
         push: PushConfig | None = None,
     ) -> Task | Message:
         """Send a message and return the task once it ended or needs input, or the reply."""
-        assembler = TaskAssembler(on_update, known)
+        with self.breaker.call((CallFailed, _TimedOut)):
+            return await self._send(message, TaskAssembler(on_update, known), push)
+
+    async def _send(
+        self, message: Message, assembler: TaskAssembler, push: PushConfig | None
+    ) -> Task | Message:
         async with self._follow(assembler, _trace_headers(message)) as (follower, card):
             push = push if card.push_notifications else None
             message = _for_card(message, card)
@@ -157,7 +170,7 @@ class A2AClient:
             effect = await self._cancel_abandoned(assembler)
             if not deadline.expired():
                 raise
-            raise RemoteFailed(
+            raise _TimedOut(
                 f"{self._endpoint.origin} did not finish within {seconds:g} seconds{effect}",
                 remote_code="timed_out",
             ) from None
