@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.content import Part
+from acc.domain.value_objects.credentials import RemoteAuth
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
@@ -38,7 +39,9 @@ class RemoteEndpoint:
     not public. `timeout` applies to one message including its task. `retries` is the number of
     further attempts of a call that may not have arrived; a message keeps its id, so that the server
     can detect duplicates. `streaming` of None means: as the card declares. After `max_failures`
-    messages in a row that got no answer, messages fail at once for `recovery` seconds.
+    messages in a row that got no answer, messages fail at once for `recovery` seconds. `auth` are
+    credentials instead of a token. Credentials are sent over https or to loopback only, unless
+    `insecure`.
     """
 
     url: str
@@ -50,6 +53,8 @@ class RemoteEndpoint:
     streaming: bool | None = None
     max_failures: int = 5
     recovery: float = 30.0
+    auth: RemoteAuth | None = None
+    insecure: bool = False
 
     def __post_init__(self) -> None:
         check_remote_url(self.url)
@@ -61,6 +66,13 @@ class RemoteEndpoint:
             raise InvalidInput("timeout must be positive, and retries must be >= 0")
         if not isinstance(self.token, str) or not is_sendable(self.token):
             raise InvalidInput("token must be printable ASCII without spaces")
+        if self.token and self.auth is not None:
+            raise InvalidInput("token and auth exclude each other")
+        if self.auth is not None and not isinstance(self.auth, RemoteAuth):
+            raise InvalidInput(
+                "auth must be ApiKey, BasicAuth, ClientCredentials or SignedJwt, got "
+                f"{type(self.auth).__name__}"
+            )
 
     @property
     def origin(self) -> str:
