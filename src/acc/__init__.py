@@ -106,6 +106,12 @@ if TYPE_CHECKING:
         ConversationTurn as ConversationTurn,
         TurnSignal as TurnSignal,
     )
+    from acc.domain.value_objects.credentials import (
+        ApiKey as ApiKey,
+        BasicAuth as BasicAuth,
+        ClientCredentials as ClientCredentials,
+        SignedJwt as SignedJwt,
+    )
     from acc.domain.value_objects.run import (
         CallContext as CallContext,
         Grant as Grant,
@@ -190,6 +196,12 @@ _PUBLIC_NAMES = {
         "JudgeTurnResult",
     ),
     "acc.domain.value_objects.memory": ("ConversationTurn", "TurnSignal"),
+    "acc.domain.value_objects.credentials": (
+        "ApiKey",
+        "BasicAuth",
+        "ClientCredentials",
+        "SignedJwt",
+    ),
     "acc.domain.value_objects.run": ("CallContext", "Grant", "RunConfig", "RunStatus"),
     "acc.domain.value_objects.session": ("Session",),
     "acc.ports.outbound.memory_ports": ("MemoryPort", "MemoryView"),

@@ -26,8 +26,7 @@ from acc import (
     deny,
 )
 from acc.adapters.a2a.client.client import A2AClient
-from acc.bootstrap.a2a_client import make_remote
-from acc.bootstrap.settings import resolve_token
+from acc.bootstrap.a2a_client import make_credentials, make_remote
 from acc.domain.errors import TaskNotFound, Unauthenticated
 from acc.domain.value_objects.agent_card import AgentCard
 from acc.domain.value_objects.base import replace
@@ -59,7 +58,7 @@ def client_of(url: str, mode: tuple[str, str] | None = None, **fields: Any) -> A
     endpoint = RemoteEndpoint(url=url, allow=("127.0.0.1",), **fields)
     if mode is None:
         return make_remote(endpoint)
-    client = SingleInterfaceClient(endpoint, token=resolve_token(endpoint.token))
+    client = SingleInterfaceClient(endpoint, credentials=make_credentials(endpoint, ()))
     client.mode = mode
     return client
 

@@ -11,11 +11,13 @@ from acc.application.contracts.claims import outgoing_context
 from acc.application.contracts.remote_intents import call_remote_intent, contracts_on_card
 from acc.application.runtime.context import RunContext
 from acc.bootstrap.schemas import LazySchemaValidator
-from acc.bootstrap.settings import allowed_hosts, resolve_token
+from acc.bootstrap.settings import allowed_hosts, resolve_reference, resolve_token
 from acc.domain.value_objects.agent_card import CardReport
 from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.contract import IntentContract
+from acc.domain.value_objects.credentials import ApiKey, BasicAuth, ClientCredentials, SignedJwt
 from acc.domain.value_objects.endpoint import DownloadLimits, RemoteEndpoint
+from acc.ports.outbound.auth_ports import CredentialsPort
 from acc.ports.outbound.remote_ports import IntentCallerPort
 
 if TYPE_CHECKING:
@@ -32,11 +34,32 @@ def make_remote(endpoint: RemoteEndpoint, *, allow: Sequence[str] = ()) -> "A2AC
     """
     from acc.adapters.a2a.client.client import A2AClient
 
-    return A2AClient(
-        endpoint,
-        token=resolve_token(endpoint.token),
-        allow=(*allow, *allowed_hosts()),
-    )
+    allowed = (*allow, *allowed_hosts())
+    return A2AClient(endpoint, credentials=make_credentials(endpoint, allowed), allow=allowed)
+
+
+def make_credentials(endpoint: RemoteEndpoint, allow: Sequence[str]) -> CredentialsPort | None:
+    """Return the credentials of an endpoint, None if it has none."""
+    from acc.adapters.auth import credentials
+
+    match endpoint.auth:
+        case None:
+            token = resolve_token(endpoint.token)
+            return credentials.BearerCredentials(token) if token else None
+        case ApiKey() as auth:
+            return credentials.ApiKeyCredentials(auth, resolve_token(auth.value))
+        case BasicAuth() as auth:
+            return credentials.BasicCredentials(auth, resolve_reference(auth.password))
+        case SignedJwt() as auth:
+            return credentials.SignedJwtCredentials(auth, audience=endpoint.origin)
+        case ClientCredentials() as auth:
+            return credentials.OAuthClient(
+                auth,
+                resolve_reference(auth.client_secret),
+                origin=endpoint.origin,
+                allow=(*endpoint.allow, *allow),
+                insecure=endpoint.insecure,
+            )
 
 
 @dataclass(kw_only=True, eq=False)
@@ -50,6 +73,12 @@ class RemoteAgent(A2ARemoteAgent):
     If the remote task needs input, the run pauses with the same request, and the answer is sent to
     that task, whichever process resumes. A session uses one remote context. A message that may not
     have arrived is sent again with the same id, `retries` times.
+
+    `auth` presents other credentials than a token: `ClientCredentials`, `SignedJwt`, `ApiKey` or
+    `BasicAuth`. Credentials are sent over https or to loopback only, unless `insecure` is True.
+
+    After `max_failures` messages in a row that got no answer, messages fail at once, with the time
+    of the next attempt, for `recovery` seconds; then one message is the probe. 0 turns that off.
 
     `mode` selects how the task is followed: "stream", "poll", or "push" for a server that sends
     notifications to `receiver`. The default is what the card offers.
@@ -71,7 +100,7 @@ class RemoteAgent(A2ARemoteAgent):
         """
         claims = dict(context or {})
         if ctx is not None:
-            claims = {**outgoing_context(ctx, has_credentials=bool(self.token)), **claims}
+            claims = {**outgoing_context(ctx, has_credentials=bool(self.token or self.auth)), **claims}
         return await call_remote_intent(
             make_remote(self.endpoint) if ctx is None else self.port(ctx),
             intent,

@@ -57,11 +57,13 @@ AccError                     internal
 │   └── RateLimited          rate_limited          too many requests; names the wait
 ├── Unavailable              unavailable           a required service does not respond
 └── RemoteFailed             remote_failed         a call of a remote agent failed
+    ├── CircuitOpen          circuit_open          repeated failures; names the next attempt
     ├── InvalidResponse      answer_unreadable     the response cannot be read
     └── RemoteRejected       remote_rejected       the remote agent rejected the task
 """
 
 from collections.abc import Collection
+from datetime import UTC, datetime
 from math import ceil
 
 from acc.domain.text import replace_surrogates
@@ -561,3 +563,21 @@ class InvalidResponse(RemoteFailed):
 
 class EmbeddedModelWarning(UserWarning):
     """An agent without a model is answered by the embedded model, which is no language model."""
+
+
+class CircuitOpen(RemoteFailed):
+    """A call that was not made because earlier calls failed repeatedly.
+
+    `next_attempt` is the time of the next attempt in seconds since the epoch.
+    """
+
+    code = "circuit_open"
+
+    def __init__(self, name: str, *, next_attempt: float, now: float) -> None:
+        at = datetime.fromtimestamp(next_attempt, UTC).isoformat(timespec="seconds")
+        super().__init__(
+            f"{name} is not called because earlier calls failed repeatedly; the next attempt is "
+            f"possible at {at}, in {max(0, ceil(next_attempt - now))} s",
+            remote_code="circuit_open",
+        )
+        self.next_attempt = next_attempt

@@ -18,6 +18,7 @@ from remote_server import (
 )
 
 from acc.adapters.a2a.client.client import A2AClient
+from acc.adapters.auth.credentials import BearerCredentials
 from acc.domain.errors import (
     AddressRefused,
     InvalidInput,
@@ -57,7 +58,7 @@ async def test_unsendable_header_fails_without_retry_and_is_not_shown(
         if is_card:
             server.card = raw(b"", status="401 Unauthorized")
         endpoint = RemoteEndpoint(url=server.url, allow=("127.0.0.1",))
-        client = A2AClient(endpoint, token="s3cret\nb")
+        client = A2AClient(endpoint, credentials=BearerCredentials("s3cret\nb"))
         with pytest.raises(RemoteFailed, match="has a header that cannot be sent") as caught:
             await client.send(message())
         shown = "".join(format_exception(caught.value)) + caplog.text

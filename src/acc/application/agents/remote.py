@@ -42,6 +42,7 @@ from acc.domain.value_objects.approval import InputAnswer, InputRequest
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import Part, text_of, text_part
 from acc.domain.value_objects.contract import INTENTS_EXTENSION
+from acc.domain.value_objects.credentials import RemoteAuth
 from acc.domain.value_objects.endpoint import RemoteEndpoint
 from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.task import (
@@ -74,6 +75,10 @@ class RemoteAgent(StandardAgent[object, str]):
     trust: Sequence[str] = ()
     timeout: float = 600.0
     retries: int = 5
+    max_failures: int = 5
+    recovery: float = 30.0
+    auth: RemoteAuth | None = field(default=None, repr=False)
+    insecure: bool = False
     mode: Literal["stream", "poll", "push"] | None = None
     receiver: NotificationReceiverPort | None = field(default=None, repr=False)
     _endpoint: RemoteEndpoint = field(init=False, repr=False)
@@ -96,6 +101,10 @@ class RemoteAgent(StandardAgent[object, str]):
                 trust=self.trust,
                 timeout=self.timeout,
                 retries=self.retries,
+                max_failures=self.max_failures,
+                recovery=self.recovery,
+                auth=self.auth,
+                insecure=self.insecure,
                 streaming=False if self.mode == "poll" else None,
             )
         except InvalidInput as error:

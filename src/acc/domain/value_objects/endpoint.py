@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.content import Part
+from acc.domain.value_objects.credentials import RemoteAuth
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
@@ -37,7 +38,10 @@ class RemoteEndpoint:
     an environment variable. `allow` lists hosts and networks that may be called although they are
     not public. `timeout` applies to one message including its task. `retries` is the number of
     further attempts of a call that may not have arrived; a message keeps its id, so that the server
-    can detect duplicates. `streaming` of None means: as the card declares.
+    can detect duplicates. `streaming` of None means: as the card declares. After `max_failures`
+    messages in a row that got no answer, messages fail at once for `recovery` seconds. `auth` are
+    credentials instead of a token. Credentials are sent over https or to loopback only, unless
+    `insecure`.
     """
 
     url: str
@@ -47,15 +51,28 @@ class RemoteEndpoint:
     timeout: float = 600.0
     retries: int = 5
     streaming: bool | None = None
+    max_failures: int = 5
+    recovery: float = 30.0
+    auth: RemoteAuth | None = None
+    insecure: bool = False
 
     def __post_init__(self) -> None:
         check_remote_url(self.url)
+        if self.max_failures < 0 or not 0 < self.recovery < math.inf:
+            raise InvalidInput("max_failures must be >= 0, and recovery positive and finite")
         for name in ("allow", "trust"):
             object.__setattr__(self, name, _entries(name, getattr(self, name)))
         if not self.timeout > 0 or self.retries < 0:
             raise InvalidInput("timeout must be positive, and retries must be >= 0")
         if not isinstance(self.token, str) or not is_sendable(self.token):
             raise InvalidInput("token must be printable ASCII without spaces")
+        if self.token and self.auth is not None:
+            raise InvalidInput("token and auth exclude each other")
+        if self.auth is not None and not isinstance(self.auth, RemoteAuth):
+            raise InvalidInput(
+                "auth must be ApiKey, BasicAuth, ClientCredentials or SignedJwt, got "
+                f"{type(self.auth).__name__}"
+            )
 
     @property
     def origin(self) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from acc.domain.value_objects.agent_card import AgentCard
 from acc.domain.value_objects.principal import Principal
 
 
@@ -13,6 +14,23 @@ class TokenVerifierPort(Protocol):
         """Return the principal of a token, or None if the token is unknown or expired.
 
         The duration must not reveal anything about valid tokens.
+        """
+        ...
+
+
+class CredentialsPort(Protocol):
+    """The credentials that are presented to a remote agent."""
+
+    @property
+    def can_refresh(self) -> bool:
+        """Return True if rejected credentials can be replaced by new ones."""
+        ...
+
+    async def headers(self, card: AgentCard | None, *, refresh: bool = False) -> Mapping[str, str]:
+        """Return the headers of a request, after a refresh if the last ones were rejected.
+
+        Raises Unauthenticated if there are no credentials that fit the security schemes of the
+        card, which is None while the card itself is requested.
         """
         ...
 

@@ -16,6 +16,7 @@ from acc.adapters.a2a.client.follower import TaskAssembler, TaskFollower, cancel
 from acc.adapters.a2a.client.transport import (
     RETRYABLE_STATUS,
     CallFailed,
+    PresentCredentials,
     Transport,
     map_transport_errors,
     wire_for,
@@ -24,6 +25,7 @@ from acc.adapters.a2a.wire.card_codec import read_card
 from acc.adapters.http.client import NetworkOptions, guarded_client
 from acc.application.a2a.projection import INPUT_REQUEST, MEMORY_FOOTPRINT
 from acc.application.a2a.requests import SendRequest
+from acc.domain.circuit_breaker import CircuitBreaker
 from acc.domain.errors import (
     AccError,
     ExtensionRequired,
@@ -34,8 +36,9 @@ from acc.domain.errors import (
 from acc.domain.value_objects.agent_card import AgentCard, Interface
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.contract import INTENTS_EXTENSION
-from acc.domain.value_objects.endpoint import RemoteEndpoint, origin_of
+from acc.domain.value_objects.endpoint import RemoteEndpoint, is_loopback_url, origin_of
 from acc.domain.value_objects.task import ACTIVE, Message, PushConfig, Task
+from acc.ports.outbound.auth_ports import CredentialsPort
 from acc.ports.outbound.remote_ports import OnUpdate
 
 _WELL_KNOWN_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
@@ -48,6 +51,10 @@ _MAX_WAKE_EVENTS = 1024
 _SUPPORTED_EXTENSIONS = frozenset({INPUT_REQUEST, INTENTS_EXTENSION, MEMORY_FOOTPRINT})
 _TRACE_ID = re.compile(r"[0-9a-f]{32}")
 _TRACE_PARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+class _TimedOut(RemoteFailed):
+    """A message whose task did not finish in time."""
 
 
 class A2AClient:
@@ -63,16 +70,19 @@ class A2AClient:
         self,
         endpoint: RemoteEndpoint,
         *,
-        token: str = "",
+        credentials: CredentialsPort | None = None,
         allow: Sequence[str] = (),
         network: NetworkOptions | None = None,
     ) -> None:
         self._endpoint = endpoint
-        self._token = token
+        self._credentials = credentials
         self._allow = (*endpoint.allow, *allow)
         self._network = network
-        self._cards = CardSource(endpoint.url, token=token)
+        self._cards = CardSource(endpoint.url, credentials=credentials, insecure=endpoint.insecure)
         self._wake: dict[str, asyncio.Event] = {}
+        self.breaker = CircuitBreaker(
+            endpoint.origin, failures=endpoint.max_failures, reset=endpoint.recovery
+        )
 
     async def card(self) -> AgentCard:
         """Return the agent's card."""
@@ -95,7 +105,12 @@ class A2AClient:
         push: PushConfig | None = None,
     ) -> Task | Message:
         """Send a message and return the task once it ended or needs input, or the reply."""
-        assembler = TaskAssembler(on_update, known)
+        with self.breaker.call((CallFailed, _TimedOut)):
+            return await self._send(message, TaskAssembler(on_update, known), push)
+
+    async def _send(
+        self, message: Message, assembler: TaskAssembler, push: PushConfig | None
+    ) -> Task | Message:
         async with self._follow(assembler, _trace_headers(message)) as (follower, card):
             push = push if card.push_notifications else None
             message = _for_card(message, card)
@@ -157,7 +172,7 @@ class A2AClient:
             effect = await self._cancel_abandoned(assembler)
             if not deadline.expired():
                 raise
-            raise RemoteFailed(
+            raise _TimedOut(
                 f"{self._endpoint.origin} did not finish within {seconds:g} seconds{effect}",
                 remote_code="timed_out",
             ) from None
@@ -203,9 +218,8 @@ class A2AClient:
     ) -> list[Transport]:
         interfaces = choose_interfaces(card)
         all_headers = {**headers, **_extension_headers(card)}
-        if self._token:
+        if self._credentials is not None:
             trusted = {self._endpoint.origin, *map(origin_of, self._endpoint.trust)}
-            all_headers["Authorization"] = f"Bearer {self._token}"
             usable = [one for one in interfaces if origin_of(one.url) in trusted]
             if not usable:
                 origins = ", ".join(dict.fromkeys(origin_of(one.url) for one in interfaces))
@@ -215,8 +229,13 @@ class A2AClient:
                     "`trust`",
                     remote_code="untrusted_origin",
                 )
-            interfaces = usable
-        return [Transport(http, interface, headers=all_headers) for interface in interfaces]
+            interfaces = [one for one in usable if self._endpoint.insecure or is_encrypted(one.url)]
+            if not interfaces:
+                raise _insecure(origin_of(usable[0].url))
+        auth = None if self._credentials is None else PresentCredentials(self._credentials, card)
+        return [
+            Transport(http, interface, headers=all_headers, auth=auth) for interface in interfaces
+        ]
 
 
 def choose_interfaces(card: AgentCard) -> Sequence[Interface]:
@@ -260,10 +279,16 @@ class CardSource:
     """
 
     def __init__(
-        self, url: str, *, token: str = "", clock: Callable[[], float] = time.monotonic
+        self,
+        url: str,
+        *,
+        credentials: CredentialsPort | None = None,
+        insecure: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._urls = card_urls(url)
-        self._token = token
+        self._credentials = credentials
+        self._insecure = insecure
         self._clock = clock
         self._cached: tuple[AgentCard, FetchedCard] | None = None
         self._fresh_until = 0.0
@@ -323,10 +348,25 @@ class CardSource:
             headers["If-None-Match"] = known.etag
         response = await _get(http, url, headers)
         is_own_origin = origin_of(url) == origin_of(self._urls[0])
-        if response.status_code in (401, 403) and self._token and is_own_origin:
-            headers["Authorization"] = f"Bearer {self._token}"
+        if response.status_code in (401, 403) and self._credentials and is_own_origin:
+            if not (self._insecure or is_encrypted(url)):
+                raise _insecure(origin_of(url))
+            headers |= await self._credentials.headers(None)
             response = await _get(http, url, headers)
         return response
+
+
+def is_encrypted(url: str) -> bool:
+    """Return True if credentials can be sent to a URL: https, or this machine."""
+    return url.lower().startswith("https://") or is_loopback_url(url)
+
+
+def _insecure(origin: str) -> RemoteFailed:
+    return RemoteFailed(
+        f"credentials are not sent to {origin} without encryption; use https, or allow it with "
+        "insecure=True",
+        remote_code="insecure_url",
+    )
 
 
 def card_urls(url: str) -> tuple[str, ...]:

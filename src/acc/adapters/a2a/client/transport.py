@@ -20,9 +20,10 @@ from acc.adapters.http.client import MAX_STREAM_EXTENSION, STREAMING, event_sour
 from acc.adapters.http.retry import retry_after_seconds
 from acc.application.a2a.requests import Request
 from acc.domain.errors import RemoteFailed
-from acc.domain.value_objects.agent_card import HTTP_JSON, JSONRPC, Interface
+from acc.domain.value_objects.agent_card import HTTP_JSON, JSONRPC, AgentCard, Interface
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.endpoint import origin_of
+from acc.ports.outbound.auth_ports import CredentialsPort
 
 MAX_EVENT_BYTES = 16 * 1024 * 1024
 MAX_STREAM_BYTES = 256 * 1024 * 1024
@@ -66,11 +67,35 @@ def wire_for(interface: Interface) -> Wire | None:
     return _WIRES.get((interface.version.partition(".")[0], interface.binding.upper()))
 
 
+class PresentCredentials(httpx2.Auth):
+    """Adds credentials to each request; rejected ones are refreshed once, then sent again."""
+
+    def __init__(self, credentials: CredentialsPort, card: AgentCard) -> None:
+        self._credentials = credentials
+        self._card = card
+
+    async def async_auth_flow(
+        self, request: httpx2.Request
+    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """Send the request with credentials, twice if necessary."""
+        request.headers.update(await self._credentials.headers(self._card))
+        response = yield request
+        if response.status_code == 401 and self._credentials.can_refresh:
+            # The request had no effect. The token may have been revoked before it expired.
+            request.headers.update(await self._credentials.headers(self._card, refresh=True))
+            yield request
+
+
 class Transport:
     """One interface of a remote agent, called through a guarded HTTP client."""
 
     def __init__(
-        self, http: httpx2.AsyncClient, interface: Interface, *, headers: Mapping[str, str]
+        self,
+        http: httpx2.AsyncClient,
+        interface: Interface,
+        *,
+        headers: Mapping[str, str],
+        auth: PresentCredentials | None = None,
     ) -> None:
         wire = wire_for(interface)
         assert wire is not None  # noqa: S101 - callers choose supported interfaces
@@ -79,6 +104,7 @@ class Transport:
         self.is_rpc = interface.binding.upper() == JSONRPC
         self._origin = origin_of(interface.url)
         self._http = http
+        self._auth = auth
         self._ids = count(1)
         self._headers = {**headers, "A2A-Version": wire.version}
 
@@ -87,7 +113,7 @@ class Transport:
         call_id = next(self._ids)
         http_request = self._build_request(operation, request, call_id, timeout=timeout)
         with map_transport_errors(self._origin):
-            response = await self._http.send(http_request, follow_redirects=False)
+            response = await self._http.send(http_request, auth=self._auth, follow_redirects=False)
         body = response.content
         if not response.is_success:
             raise self._error_from_response(response, body, request)
@@ -127,7 +153,9 @@ class Transport:
     @asynccontextmanager
     async def _open(self, http_request: httpx2.Request) -> AsyncIterator[httpx2.Response]:
         with map_transport_errors(self._origin):
-            response = await self._http.send(http_request, stream=True, follow_redirects=False)
+            response = await self._http.send(
+                http_request, auth=self._auth, stream=True, follow_redirects=False
+            )
         try:
             yield response
         finally:

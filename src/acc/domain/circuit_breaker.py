@@ -1,0 +1,97 @@
+"""A circuit breaker: after repeated failures, calls fail at once until a probe succeeds."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+
+from acc.domain.errors import CircuitOpen, InvalidInput
+
+
+class CircuitState(StrEnum):
+    """State of a circuit breaker; half-open while one probe is under way."""
+
+    CLOSED = "closed"
+    OPEN = "open"
+    HALF_OPEN = "half_open"
+
+
+class CircuitBreaker:
+    """Counts consecutive failures of calls to one service.
+
+    After `failures` of them the circuit is open for `reset` seconds: calls raise CircuitOpen with
+    the time of the next attempt. Then one call is admitted as a probe. Its success closes the
+    circuit; its failure opens it again. With `failures` of 0 the circuit never opens.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        failures: int = 5,
+        reset: float = 30.0,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        if failures < 0 or not reset > 0:
+            raise InvalidInput(
+                f"a circuit breaker needs failures >= 0 and reset > 0, got {failures} and {reset}"
+            )
+        self.name = name
+        self._max_failures = failures
+        self._reset = reset
+        self._now = now
+        self._failures = 0
+        self._open_until = 0.0
+        self._probing = False
+
+    @property
+    def state(self) -> CircuitState:
+        """Return the current state."""
+        if self._probing:
+            return CircuitState.HALF_OPEN
+        return CircuitState.OPEN if self._open_until else CircuitState.CLOSED
+
+    @property
+    def next_attempt(self) -> float | None:
+        """Return when the next call is admitted, in seconds since the epoch; None if at once."""
+        return self._open_until or None
+
+    @contextmanager
+    def call(self, failures: tuple[type[BaseException], ...]) -> Iterator[None]:
+        """Admit a call, or raise CircuitOpen. Exceptions of these types count as failures.
+
+        Other exceptions show that the service responds. A cancelled call counts as neither.
+        """
+        is_probe = self._admit()
+        try:
+            yield
+        except failures:
+            self._record_failure()
+            raise
+        except Exception:
+            self._record_success()
+            raise
+        except BaseException:
+            if is_probe:
+                self._probing = False  # the next call is the probe
+            raise
+        else:
+            self._record_success()
+
+    def _admit(self) -> bool:
+        """Return True if the call is the probe."""
+        if not self._open_until:
+            return False
+        if self._probing or self._now() < self._open_until:
+            raise CircuitOpen(self.name, next_attempt=self._open_until, now=self._now())
+        self._probing = True
+        return True
+
+    def _record_failure(self) -> None:
+        self._failures += 1
+        if self._probing or (self._max_failures and self._failures >= self._max_failures):
+            self._open_until = self._now() + self._reset
+        self._probing = False
+
+    def _record_success(self) -> None:
+        self._failures, self._open_until, self._probing = 0, 0.0, False

@@ -1,0 +1,88 @@
+"""Credentials that are presented to remote agents."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from acc.domain.errors import InvalidInput
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiKey:
+    """An API key, or "env:NAME"; the card names the header, else it is `header`."""
+
+    value: str = field(repr=False)
+    header: str = "X-API-Key"
+
+    def __post_init__(self) -> None:
+        _check_secret("value", self.value)
+        if not self.header.replace("-", "").isalnum() or not self.header.isascii():
+            raise InvalidInput(f"header must be the name of a header, got {self.header!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BasicAuth:
+    """User and password of HTTP Basic; the password may be "env:NAME"."""
+
+    user: str
+    password: str = field(repr=False)
+
+    def __post_init__(self) -> None:
+        _check_secret("password", self.password)
+        if not self.user or ":" in self.user or not self.user.isprintable():
+            raise InvalidInput("user must be printable, not empty and without a colon")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientCredentials:
+    """OAuth2 client credentials; the secret may be "env:NAME".
+
+    `token_url` is the token endpoint; an empty one is taken from the card. Only a token endpoint of
+    this object gets the secret if the card names another origin than the agent's.
+    """
+
+    client_id: str
+    client_secret: str = field(repr=False)
+    token_url: str = ""
+    scopes: Sequence[str] = ()
+    audience: str = ""
+
+    def __post_init__(self) -> None:
+        _check_secret("client_secret", self.client_secret)
+        if not self.client_id:
+            raise InvalidInput("client_id must not be empty")
+        if isinstance(self.scopes, str):
+            raise InvalidInput(f'scopes must be a list, such as ("{self.scopes}",)')
+        object.__setattr__(self, "scopes", tuple(self.scopes))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedJwt:
+    """A JWT that the agent signs for each request, with its own id (`jti`).
+
+    `key` is a file with a private key. `issuer` and `subject` name the agent. The audience is the
+    origin of the remote agent unless it is given.
+    """
+
+    key: Path
+    issuer: str
+    subject: str = ""
+    audience: str = ""
+    scopes: Sequence[str] = ("agent.invoke", "agent.read")
+    lifetime: float = 60.0
+
+    def __post_init__(self) -> None:
+        if not self.issuer:
+            raise InvalidInput("issuer must not be empty")
+        if not 0 < self.lifetime <= 3600:
+            raise InvalidInput(f"lifetime must be between 0 and 3600 s, got {self.lifetime!r}")
+        object.__setattr__(self, "key", Path(self.key))
+        object.__setattr__(self, "scopes", tuple(self.scopes))
+
+
+RemoteAuth = ApiKey | BasicAuth | ClientCredentials | SignedJwt
+
+
+def _check_secret(name: str, value: object) -> None:
+    if not isinstance(value, str) or not value or not value.isprintable():
+        raise InvalidInput(f"{name} must be a printable string that is not empty")

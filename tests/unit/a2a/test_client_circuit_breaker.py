@@ -1,0 +1,36 @@
+"""A2AClient: the circuit breaker of a remote agent."""
+
+import asyncio
+import time
+
+import pytest
+from remote_server import close_connection, message, remote_server, stream, task
+
+from acc.domain.circuit_breaker import CircuitState
+from acc.domain.errors import CircuitOpen, RemoteFailed
+
+
+async def test_open_circuit_fails_without_dialling_and_a_probe_closes_it() -> None:
+    async with remote_server(close_connection) as server:
+        client = server.client(retries=0, max_failures=2, recovery=0.3)
+        for _ in range(2):
+            with pytest.raises(RemoteFailed):
+                await client.send(message())
+        calls = len(server.calls)
+        with pytest.raises(CircuitOpen) as caught:
+            await client.send(message())
+        assert len(server.calls) == calls
+        assert "next attempt" in str(caught.value)
+        server.handlers[:] = [stream({"task": task()})]
+        delay = caught.value.next_attempt - time.time()
+        await asyncio.sleep(max(0.0, delay))
+        await client.send(message())
+        assert client.breaker.state is CircuitState.CLOSED
+
+
+async def test_answers_with_errors_do_not_open_the_circuit() -> None:
+    async with remote_server(stream({"task": task("FAILED")})) as server:
+        client = server.client(retries=0, max_failures=1)
+        for _ in range(3):
+            await client.send(message())
+        assert client.breaker.state is CircuitState.CLOSED
