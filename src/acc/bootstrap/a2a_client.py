@@ -100,7 +100,10 @@ class RemoteAgent(A2ARemoteAgent):
         """
         claims = dict(context or {})
         if ctx is not None:
-            claims = {**outgoing_context(ctx, has_credentials=bool(self.token or self.auth)), **claims}
+            claims = {
+                **outgoing_context(ctx, has_credentials=bool(self.token or self.auth)),
+                **claims,
+            }
         return await call_remote_intent(
             make_remote(self.endpoint) if ctx is None else self.port(ctx),
             intent,
