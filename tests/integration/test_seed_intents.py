@@ -292,8 +292,16 @@ async def test_section_10_3_context_reaches_the_node_as_claims(
 def tokens() -> StaticTokens:
     return StaticTokens(
         [
-            TokenEntry(sha256=token_hash(TOKEN), caller="research_planner", permissions=["read"]),
-            TokenEntry(sha256=token_hash("payer"), caller="payer", permissions=["pay", "read"]),
+            TokenEntry(
+                sha256=token_hash(TOKEN),
+                caller="research_planner",
+                permissions=["agent.invoke", "agent.read", "read"],
+            ),
+            TokenEntry(
+                sha256=token_hash("payer"),
+                caller="payer",
+                permissions=["agent.invoke", "agent.read", "pay", "read"],
+            ),
         ]
     )
 

@@ -114,6 +114,7 @@ def make_server(agent: BaseAgent | TreeNode, options: ServeOptions | None = None
         check_url=(lambda url: check_url(url, options.allow)) if options.push else None,
         deduplicate=options.deduplicate,
         anonymous_listing=options.anonymous_listing,
+        limiter=options.limiter,
     )
     card = build_card(
         agent,
@@ -346,22 +347,34 @@ def serve_forever(
     host: str,
     port: int,
     on_ready: Callable[[ServeOptions], None],
+    certificate: Path | None = None,
+    private_key: Path | None = None,
 ) -> bool:
     """Serve until a signal is received; return True if the server started.
 
+    With a certificate chain and its private key, both PEM files, the server uses TLS.
     The options are made once the address is known, because port 0 selects a free port.
     """
-    from acc.adapters.a2a.server.uvicorn import bind, run
+    from acc.adapters.a2a.server.uvicorn import bind, run, tls_context
 
+    tls = None if certificate is None else tls_context(certificate, private_key)
     listener = bind(host, port)
     name = f"[{host}]" if ":" in host else host
     with ExitStack() as stack:
         stack.callback(listener.close)
-        options = make_options(f"http://{name}:{listener.getsockname()[1]}")
+        options = make_options(
+            f"{'http' if tls is None else 'https'}://{name}:{listener.getsockname()[1]}"
+        )
         asyncio.run(check_store(options.store))
         server = make_server(agent, options)
         stack.pop_all()
-    return run(server, listener, limits=options.connections, on_ready=lambda: on_ready(options))
+    return run(
+        server,
+        listener,
+        limits=options.connections,
+        tls=tls,
+        on_ready=lambda: on_ready(options),
+    )
 
 
 @asynccontextmanager

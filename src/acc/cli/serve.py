@@ -53,6 +53,12 @@ class AddressOptions:
         str,
         Parameter(help="The URL in the card, if it differs from the address."),
     ] = ""
+    tls_cert: Annotated[
+        Path | None, Parameter(help="A certificate chain (PEM); the server then uses https.")
+    ] = None
+    tls_key: Annotated[Path | None, Parameter(help="The private key (PEM) of the certificate.")] = (
+        None
+    )
     store: Annotated[
         str,
         Parameter(
@@ -259,6 +265,8 @@ def serve(
     signing = _select_signing(access)
     sign_card = None if access.sign_card is None else card_signer(access.sign_card)
     check_allow(access.allow)
+    if address.tls_key is not None and address.tls_cert is None:
+        raise InvalidInput("--tls-key requires the certificate: --tls-cert FILE")
     if address.public_url:
         _check_public_url(address.public_url)
     _check_host(address.host, is_protected=requires_auth or access.unprotected)
@@ -302,6 +310,8 @@ def serve(
         host=address.host,
         port=address.port,
         on_ready=lambda options: _print_summary(root.name, options),
+        certificate=address.tls_cert,
+        private_key=address.tls_key,
     )
     return 0 if started else 1
 

@@ -1,6 +1,7 @@
 """A2AClient: the circuit breaker of a remote agent."""
 
 import asyncio
+import logging
 import time
 
 import pytest
@@ -8,6 +9,9 @@ from remote_server import close_connection, message, remote_server, stream, task
 
 from acc.domain.circuit_breaker import CircuitState
 from acc.domain.errors import CircuitOpen, RemoteFailed
+from acc.domain.value_objects.base import replace
+
+COMPLETED = stream({"task": task("COMPLETED", {"artifactId": "a", "parts": [{"text": "done"}]})})
 
 
 async def test_open_circuit_fails_without_dialling_and_a_probe_closes_it() -> None:
@@ -21,7 +25,7 @@ async def test_open_circuit_fails_without_dialling_and_a_probe_closes_it() -> No
             await client.send(message())
         assert len(server.calls) == calls
         assert "next attempt" in str(caught.value)
-        server.handlers[:] = [stream({"task": task()})]
+        server.handlers[:] = [COMPLETED]
         delay = caught.value.next_attempt - time.time()
         await asyncio.sleep(max(0.0, delay))
         await client.send(message())
@@ -34,3 +38,15 @@ async def test_answers_with_errors_do_not_open_the_circuit() -> None:
         for _ in range(3):
             await client.send(message())
         assert client.breaker.state is CircuitState.CLOSED
+
+
+async def test_retries_are_logged_with_attempt_trace_and_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with remote_server(close_connection, COMPLETED) as server:
+        with caplog.at_level(logging.WARNING, "acc.retry"):
+            await server.client().send(replace(message(), metadata={"traceId": "a" * 32}))
+    (record,) = [record for record in caplog.records if record.name == "acc.retry"]
+    assert vars(record)["attempt"] == 1
+    assert vars(record)["trace_id"] == "a" * 32
+    assert "connection" in record.getMessage()

@@ -7,6 +7,7 @@ from remote_server import Call, message, raw, remote_server, stream, task
 from acc import ClientCredentials
 from acc.domain.errors import RemoteFailed, Unauthenticated
 
+ANSWER = {"artifactId": "a", "parts": [{"text": "done"}]}
 REJECTED = raw(b"", status="401 Unauthorized")
 
 
@@ -16,7 +17,7 @@ def tokens(calls: list[Call]) -> list[str]:
 
 async def test_rejected_token_is_renewed_once() -> None:
     async with identity_provider() as provider, remote_server(REJECTED) as server:
-        server.handlers[:] = [REJECTED, stream({"task": task()})]
+        server.handlers[:] = [REJECTED, stream({"task": task("COMPLETED", ANSWER)})]
         auth = ClientCredentials(
             client_id="c", client_secret="s3cret", token_url=f"{provider.url}/token"
         )
@@ -40,7 +41,7 @@ async def test_second_rejection_is_raised() -> None:
 
 
 async def test_token_is_not_sent_unencrypted() -> None:
-    async with remote_server(stream({"task": task()})) as server:
+    async with remote_server(stream({"task": task("COMPLETED", ANSWER)})) as server:
         url = "http://agent.example/rpc"
         interface = {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
         server.card = server.own_card(interface)

@@ -11,6 +11,7 @@ from server_harness import CommandAgent
 
 from acc.a2a import (
     JwtVerifier,
+    RateLimiter,
     StaticTokens,
     TokenEntry,
     TokenFile,
@@ -19,6 +20,7 @@ from acc.a2a import (
     token_hash,
 )
 from acc.adapters.auth.tokens import append_entry
+from acc.contracts import IntentAgent, intent
 
 MISSING_TASK = {"id": "none"}
 PUSH = {"taskId": "none", "id": "p", "url": "https://example.com/hook"}
@@ -187,3 +189,32 @@ async def test_intent_is_authorized_by_caller() -> None:
         allowed = await app.rpc("SendMessage", {"message": message}, provider.token())
         assert allowed.status_code == 200
     assert agent.log == ["metadata", "pay"]
+
+
+@intent
+def quote(text: str) -> dict[str, str]:
+    """Quote a text."""
+    return {"quote": text}
+
+
+async def test_intent_at_run_requires_scope_and_has_a_rate() -> None:
+    limiter = RateLimiter(per_intent={"quote": ["1/minute"]})
+    body = {"intent": "quote", "inputs": {"text": "払う"}}
+    async with identity_provider() as provider:
+        issuer = TrustedIssuer(issuer=provider.url, audience=AUDIENCE)
+        verifier = JwtVerifier([issuer], allow=("127.0.0.1",))
+        agent = IntentAgent(name="desk", intents=[quote])
+        async with served(create_app(agent, verifier=verifier, limiter=limiter)) as app:
+            responses = [
+                await app.http.post("/run", json=body, headers={"Authorization": f"Bearer {token}"})
+                for token in (
+                    provider.token(exp=1),
+                    provider.token(scope="agent.read"),
+                    provider.token(),
+                    provider.token(),
+                )
+            ]
+    assert [response.status_code for response in responses] == [401, 403, 200, 429]
+    assert "agent.invoke" in responses[1].headers["www-authenticate"]
+    assert responses[2].json()["quote"] == "払う"
+    assert int(responses[3].headers["retry-after"]) >= 1

@@ -1,6 +1,7 @@
 """The retry policy of calls to models and remote agents: backoff, jitter, Retry-After."""
 
 import asyncio
+import logging
 import math
 import random
 import time
@@ -12,7 +13,9 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_aft
 from tenacity.wait import wait_exponential
 
 from acc.application.runtime.deadlines import pause_deadlines
+from acc.domain.value_objects.endpoint import redact_secrets
 
+log = logging.getLogger("acc.retry")
 FIRST_WAIT_SECONDS = 0.5
 MAX_BACKOFF_SECONDS = 30.0
 
@@ -25,7 +28,8 @@ class RetryPolicy:
     A failure may pass if its exception has a true attribute `retryable`. If the exception has a
     `retry_after` in seconds, the next attempt waits at least that long. If `retry_after` exceeds
     `max_wait`, the exception is raised at once. `attempts` includes the first one. Deadlines of
-    callers are paused between attempts.
+    callers are paused between attempts. Each failed attempt is logged with its number, the trace
+    id and the error.
     """
 
     def __init__(
@@ -36,10 +40,12 @@ class RetryPolicy:
         first_wait: float = FIRST_WAIT_SECONDS,
         max_backoff: float = MAX_BACKOFF_SECONDS,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        trace_id: str = "",
     ) -> None:
         self.attempts = attempts
         self.max_wait = max_wait
         self._sleep = sleep
+        self._trace_id = trace_id
         self._backoff = wait_exponential(multiplier=first_wait, max=min(max_backoff, max_wait))
 
     async def call(self, operation: Callable[[], Awaitable[Result]]) -> Result:
@@ -49,6 +55,7 @@ class RetryPolicy:
             stop=stop_after_attempt(self.attempts),
             wait=self._wait,
             retry=retry_if_exception(self._may_pass),
+            before_sleep=self._log_attempt,
             reraise=True,
         )
 
@@ -70,6 +77,17 @@ class RetryPolicy:
         # Jitter: clients that failed together must not come back together.
         jitter = random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, protects nothing
         return max(getattr(error, "retry_after", None) or 0.0, self._backoff(state) * jitter)
+
+    def _log_attempt(self, state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome is not None else None
+        log.warning(
+            "attempt %d of %d failed, the next one is in %.1f s: %s",
+            state.attempt_number,
+            self.attempts,
+            state.upcoming_sleep,
+            redact_secrets(str(error)),
+            extra={"attempt": state.attempt_number, "trace_id": self._trace_id},
+        )
 
     async def _pause(self, seconds: float) -> None:
         with pause_deadlines():

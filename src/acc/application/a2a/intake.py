@@ -40,6 +40,7 @@ from acc.domain.value_objects.task import (
     TaskState,
     TaskStatus,
 )
+from acc.ports.outbound.limit_ports import RateLimiterPort
 from acc.ports.outbound.model_ports import input_types
 from acc.ports.outbound.storage_ports import SubmitResult, TaskStorePort
 
@@ -80,6 +81,7 @@ class MessageIntake:
         push_configs: PushConfigs,
         limits: ServerLimits,
         deduplicate: bool,
+        limiter: RateLimiterPort | None = None,
     ) -> None:
         self._runner = runner
         self._tasks = tasks
@@ -88,6 +90,7 @@ class MessageIntake:
         self._push_configs = push_configs
         self._limits = limits
         self._deduplicate = deduplicate
+        self._limiter = limiter
         self.admission = IntentAdmission(runner)
         self._input_modes = input_modes(runner.agent, runner.services)
         self._output_modes = output_modes(runner.agent)
@@ -106,6 +109,8 @@ class MessageIntake:
         message, contract = self.admission.admit(sender, request.message, is_active=is_active)
         intent = message.metadata.get("intent") if contract is None else contract.name
         check_call(self._runner.agent, intent, sender)
+        if self._limiter is not None and isinstance(intent, str) and intent:
+            await self._limiter.count_request(sender.account.user_id, intent)
         modes = self._input_modes if contract is None else (*self._input_modes, JSON)
         validate_message(message, self._limits, modes)
         modes = self._output_modes if contract is None else (JSON, *self._output_modes)

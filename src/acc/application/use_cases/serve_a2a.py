@@ -48,6 +48,7 @@ from acc.domain.value_objects.task import (
     TaskState,
     TaskStatus,
 )
+from acc.ports.outbound.limit_ports import RateLimiterPort
 from acc.ports.outbound.storage_ports import TaskStorePort, UnitOfWork
 
 #: Timestamps on the wire are rounded to milliseconds; a time filter must include the difference.
@@ -59,7 +60,7 @@ class ServeA2AUseCase:
 
     `check_url` rejects URLs that must not be called; without it push is not supported. With
     `deduplicate` a repeated message returns its task. With `anonymous_listing` anonymous callers
-    may list the tasks of all anonymous callers.
+    may list the tasks of all anonymous callers. `limiter` limits the calls of single intents.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class ServeA2AUseCase:
         check_url: CheckUrl | None = None,
         deduplicate: bool = True,
         anonymous_listing: bool = False,
+        limiter: RateLimiterPort | None = None,
     ) -> None:
         self.limits = limits or ServerLimits()
         self.runner = runner
@@ -96,6 +98,7 @@ class ServeA2AUseCase:
             push_configs=self._push_configs,
             limits=self.limits,
             deduplicate=deduplicate,
+            limiter=limiter,
         )
 
     @asynccontextmanager
@@ -219,6 +222,7 @@ class ServeA2AUseCase:
         UnknownIntent, InvalidInputs and PermissionDenied are raised before a task is stored. The
         error of the run is raised afterwards.
         """
+        principal.require(INVOKE_SCOPE)
         contract = self.intents.contract(payload.intent)
         caller = principal.within(tenant)
         message = self._intake.admission.message(payload, self.runner.services.ids.new())

@@ -207,6 +207,7 @@ class A2AClient:
                 assembler,
                 retries=self._endpoint.retries,
                 wait=self._wait_for_notification,
+                trace_id=headers.get("traceparent", "").partition("-")[2].partition("-")[0],
             )
             yield follower, card
 

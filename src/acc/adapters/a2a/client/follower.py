@@ -213,6 +213,7 @@ class TaskFollower:
         *,
         retries: int,
         wait: WaitForNotification,
+        trace_id: str = "",
     ) -> None:
         self._transports = list(transports)
         self._assembler = assembler
@@ -221,6 +222,7 @@ class TaskFollower:
             max_wait=MAX_RETRY_AFTER_SECONDS,
             first_wait=FIRST_RETRY_SECONDS,
             max_backoff=MAX_RETRY_SECONDS,
+            trace_id=trace_id,
         )
         self._wait = wait
         self._last_event_id = ""

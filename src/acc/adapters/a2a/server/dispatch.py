@@ -146,7 +146,9 @@ class RequestDispatcher:
             request.check_method("POST")
             principal = await self.authenticate(request)
             request.check_json()
-            body = await call_intent(self._serve, principal, await request.body())
+            content = await request.body()
+            await self._count_bytes(principal, request, content)
+            body = await call_intent(self._serve, principal, content)
         except Exception as error:  # noqa: BLE001 - process boundary
             log_internal_error(error)
             status, body = encode_run_error(error)

@@ -6,10 +6,12 @@ import gc
 import math
 import re
 import socket
+import ssl
 import sys
 import termios
 from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Any
 
 import httptools
@@ -259,16 +261,35 @@ def bind(host: str, port: int) -> socket.socket:
     return listener
 
 
+def tls_context(certificate: Path, private_key: Path | None) -> ssl.SSLContext:
+    """Return the TLS context of a server, or raise InvalidInput. TLS 1.2 is the minimum."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(certificate, private_key, password="")
+    except (OSError, ValueError) as error:
+        raise InvalidInput(
+            f"the certificate {certificate} cannot be used ({error}); it must be a PEM file, and "
+            "its private key a PEM file without a password"
+        ) from None
+    return context
+
+
 def run(
     app: Any,
     listener: socket.socket,
     *,
     limits: ConnectionLimits | None = None,
+    tls: ssl.SSLContext | None = None,
     on_ready: Callable[[], None] | None = None,
 ) -> bool:
     """Serve until a signal is received; return True if the server started."""
     limits = limits or ConnectionLimits()
-    server = _Server(_config(app, limits), on_ready=on_ready)
+    config = _config(app, limits)
+    if tls is not None:
+        config.load()
+        config.ssl = tls
+    server = _Server(config, on_ready=on_ready)
     # Imported modules live as long as the process. Requests create hardly any cycles; the default
     # threshold costs an eighth of the CPU time.
     gc.collect()
