@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from acc.adapters.memory.reader_model import ACTS
+from acc.adapters.memory.reader_weights import ACTS
 from acc.domain.language import sentences
 from acc.domain.value_objects.reading import Act
 

@@ -8,7 +8,7 @@ from training.reader.dataset import Example, Line, Writer, own_examples
 from training.reader.fit import FILLERS, Floats, Situation, fit_classifier, fit_links, situations
 
 from acc.adapters.memory.reader import EmbeddedReader
-from acc.adapters.memory.reader_model import LanguageWeights, ReaderWeights
+from acc.adapters.memory.reader_weights import LanguageWeights, ReaderWeights
 from acc.domain.value_objects.reading import Act, EarlierSentence, Reading
 
 

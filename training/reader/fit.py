@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix
 from training.reader.dataset import Example, Line, Writer, act_mask
 
 from acc.adapters.memory.reader_links import FEATURES, PAIR_ACTS, pair_features
-from acc.adapters.memory.reader_model import ACTS, ROWS, LanguageWeights, features
+from acc.adapters.memory.reader_weights import ACTS, ROWS, LanguageWeights, features
 from acc.domain.value_objects.reading import Act
 
 #: Inverse of the strength of the L2 penalty of the classifier.

@@ -16,7 +16,7 @@ os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
 from training.reader.dataset import Example, Writer, own_examples, read_public, read_writers
 from training.reader.fit import fit_classifier, fit_links, situations
 
-from acc.adapters.memory.reader_model import (
+from acc.adapters.memory.reader_weights import (
     LanguageWeights,
     ReaderWeights,
     encode_weights,

@@ -3,7 +3,7 @@ from collections.abc import Sequence
 import pytest
 
 from acc.adapters.memory.reader import EmbeddedReader
-from acc.adapters.memory.reader_model import (
+from acc.adapters.memory.reader_weights import (
     ACTS,
     ROWS,
     decode_weights,
