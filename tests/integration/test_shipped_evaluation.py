@@ -34,15 +34,15 @@ MEANS = {
         "last_memory_tokens": 330.5,
     },
     "acc": {
-        "outcome": 7.880984,
-        "relevance": 6.927204,
-        "answer_quality": 5.345888,
-        "instruction_following": 9.274842,
-        "coherence": 9.976,
-        "hallucination": 0.209833,
-        "drift": 0.073996,
-        "memory_tokens": 476.718,
-        "last_memory_tokens": 506.7,
+        "outcome": 7.884263,
+        "relevance": 6.965604,
+        "answer_quality": 5.312336,
+        "instruction_following": 9.272112,
+        "coherence": 9.987,
+        "hallucination": 0.222438,
+        "drift": 0.074274,
+        "memory_tokens": 476.152,
+        "last_memory_tokens": 508.1,
     },
     "oracle": {
         "outcome": 8.831523,
@@ -56,9 +56,9 @@ MEANS = {
         "last_memory_tokens": 603.1,
     },
 }
-CLAIMS = {"baseline": 1044, "retrieval": 922, "acc": 1002, "oracle": 900}
+CLAIMS = {"baseline": 1044, "retrieval": 922, "acc": 1033, "oracle": 900}
 #: Mean, low and high end of the paired difference between acc and baseline.
-ACC_MINUS_BASELINE_OUTCOME = (-0.334753, None, None)
+ACC_MINUS_BASELINE_OUTCOME = (-0.331474, None, None)
 
 
 @pytest.fixture(scope="module")

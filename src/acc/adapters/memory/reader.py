@@ -43,7 +43,7 @@ class EmbeddedReader:
         *,
         embedder: EmbedderPort | None = None,
         weights: ReaderWeights | None = None,
-        min_rule: float = 0.6,
+        min_rule: float = 0.7,
         min_reference: float = 0.5,
     ) -> None:
         self._weights = weights or load_weights()
