@@ -74,7 +74,10 @@ _EXCHANGE_SHARE = 0.2
 _PASSAGE_SHARE = 0.5
 _MAX_SENTENCES = 400
 _MAX_QUOTED_SENTENCES = 20
-_MAX_EARLIER = 96
+#: Sentences that a new one may refer to, and those of them that are notes or recalled.
+_MAX_EARLIER = 40
+_MAX_EARLIER_NOTES = 12
+_MAX_EARLIER_PASSAGES = 4
 _MAX_SUPERSEDED = 128
 _MAX_TRACED_LENGTH = 300
 _MAX_TRACED_REJECTIONS = 12
@@ -206,9 +209,7 @@ class AccMemory:
             if note.passage_id in passages
         }
 
-    def _earlier(
-        self, texts: Mapping[str, str], recalled: Sequence[Match]
-    ) -> list[EarlierSentence]:
+    def _earlier(self, texts: dict[str, str], recalled: Sequence[Match]) -> list[EarlierSentence]:
         """Return the sentences that a new one may refer to: rules, notes and recalled ones."""
         notes = {note.id: note for note in self._notes}
         found: dict[str, EarlierSentence] = {}
@@ -217,7 +218,7 @@ class AccMemory:
             found[rule.text] = EarlierSentence(
                 id=rule_id, text=rule.text, act=Act.SET, confidence=1.0
             )
-        for note_id, text in reversed(list(texts.items())):
+        for note_id, text in list(reversed(texts.items()))[:_MAX_EARLIER_NOTES]:
             note = notes[note_id]
             found.setdefault(
                 text,
@@ -229,10 +230,8 @@ class AccMemory:
                     confidence=note.score,
                 ),
             )
-        for match in recalled:
-            passage = match.passage
-            if passage.source is not Source.USER:
-                continue
+        passages = [m.passage for m in recalled if m.passage.source is Source.USER]
+        for passage in passages[:_MAX_EARLIER_PASSAGES]:
             for sentence in split_message(passage.text):
                 if sentence.origin is Origin.DIRECT:
                     found.setdefault(
