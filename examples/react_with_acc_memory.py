@@ -13,7 +13,7 @@ from acc import Agent, Event, EventKind, Runner
 from acc.testing import ScriptedModel, call
 
 TASK = (
-    "Our goal is to restore checkout before 18:00. Never restart the database. "
+    "Our goal is to restore checkout before 18:00. Never restart the database without asking me first. "
     "The incident lead is Mara Lindqvist. Find out what broke checkout."
 )
 
@@ -76,8 +76,10 @@ async def main() -> None:
     assert len(commits) == 2, "one commit for each message"
     for commit in commits:
         state = commit.detail["snapshot"]
-        assert [rule["text"] for rule in state["constraints"]] == ["Never restart the database."]
-        assert state["goal_orientation"] == "Our goal is to restore checkout before 18:00."
+        assert [rule["text"] for rule in state["ccs"]["constraints"]] == [
+            "Never restart the database without asking me first."
+        ]
+        assert state["ccs"]["goal_orientation"] == "Our goal is to restore checkout before 18:00."
         assert "Zoe Adler" not in commit.detail["ccs"]
     observed = [result.content for m in model.requests[-1].earlier for result in m.results]
     assert observed == [error_rate("checkout"), last_deploy("checkout")]

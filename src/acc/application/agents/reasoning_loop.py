@@ -14,7 +14,6 @@ from acc.application.agents.output import (
     INVALID_OUTPUT,
     PartialOutputs,
 )
-from acc.application.memory.messages import content_text
 from acc.application.runtime.agent_memory import TurnMemory
 from acc.application.runtime.context import UNSET, RunContext
 from acc.application.runtime.interrupts import RUN_LEVEL_ERRORS
@@ -273,9 +272,8 @@ class ReasoningLoop:
         if any(outcome.escalate for outcome in outcomes):
             ctx.escalated = True
             if ctx.transfer_to is None:  # after a transfer, the target provides the answer
-                content = outcomes[-1].result.content
-                ctx.text = event.text or (content if isinstance(content, str) else "")
-                ctx.escalation_text = content_text(content)
+                # Words of a tool must not become words of the agent in later turns.
+                ctx.text = event.text
             return True
         if ctx.transfer_to is None:
             return False

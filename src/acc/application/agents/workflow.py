@@ -40,7 +40,7 @@ class SequentialAgent(StandardAgent[AnyDepsT, AnyOutputT]):
             child = await ctx.run_agent(agent)
             ctx.adopt(child)
             if child.escalated:
-                ctx.escalated, ctx.escalation_text = True, child.escalation_text
+                ctx.escalated = True
                 return
 
 
@@ -64,17 +64,13 @@ class LoopAgent(StandardAgent[AnyDepsT, AnyOutputT]):
         """Repeat the sub-agents; the last answer counts. An escalation ends only this loop.
 
         The answer is that of the round that ended the loop. If nothing was said in it, it is the
-        result of the tool that ended it.
+        answer of the round before. The result of a tool is never the answer.
         """
         for _ in range(self.max_iterations or 0):
-            has_text = False
             for agent in self.sub_agents:
                 child = await ctx.run_agent(agent)
                 ctx.adopt(child)
-                has_text = has_text or bool(child.text)
                 if child.escalated:
-                    if not has_text and child.escalation_text:
-                        ctx.text, ctx.output = child.escalation_text, UNSET
                     return
 
 

@@ -70,6 +70,7 @@ _RECALL_LIMIT = 48
 _STATE_SHARE = 0.3
 _MAX_RULES_SHARE = 0.6
 _EXCHANGE_SHARE = 0.2
+_MIN_EVIDENCE_SHARE = 0.4
 #: The largest share of the room for evidence that one message may have.
 _PASSAGE_SHARE = 0.5
 _MAX_SENTENCES = 400
@@ -405,7 +406,9 @@ class AccMemory:
         if self._last_turn is None:
             return (), 0
         share = max(int(self._budget * _EXCHANGE_SHARE), MIN_BUDGET_TOKENS)
-        available = min(self._budget - used, share)
+        # Evidence gets what the exchange leaves, and at least a share of its own.
+        free = self._budget - used - int(self._budget * _MIN_EVIDENCE_SHARE)
+        available = min(self._budget - used, max(share, free))
         return fit_messages(self._last_turn.messages, available, self._count)
 
     def _evidence(

@@ -5,13 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from acc.domain.value_objects.base import replace
-from acc.domain.value_objects.content import ChatMessage, Part, ToolResult
+from acc.domain.value_objects.content import RUNTIME_AUTHOR, ChatMessage, Part, ToolResult
 
 #: Tokens of a file that a model receives, such as an image. Providers count them differently.
 FILE_TOKENS = 256
 #: Tokens that separate messages.
 MESSAGE_TOKENS = 4
 _MIN_LENGTH = 40
+_OMISSION_TOKENS = 24
 #: Bytes of a character in UTF-8.
 _MAX_BYTES = 4
 _ENCODER = msgspec.json.Encoder(enc_hook=str)
@@ -137,9 +138,8 @@ def fit_messages(
 ) -> tuple[tuple[ChatMessage, ...], int]:
     """Return messages shortened to a token budget, and their size.
 
-    Long messages are shortened first. No message is removed, so that calls and results stay
-    together, unless even short ones do not fit; then calls and results are left out, and only the
-    first and the last of the other messages remain.
+    Long messages are shortened first. If short ones do not fit either, the oldest calls are left
+    out together with their results, and a note of the runtime says how many.
     """
     shortened = tuple(messages)
     size = sum(count_tokens(message, count) for message in shortened)
@@ -149,12 +149,38 @@ def fit_messages(
         shortened = tuple(shorten_message(message, length) for message in messages)
         size = sum(count_tokens(message, count) for message in shortened)
     if size > budget and len(shortened) > 2:
-        plain = [message for message in shortened if message.role != "tool" and not message.calls]
-        shortened = (plain[0], plain[-1]) if len(plain) > 2 else tuple(plain)
+        shortened = _newest_exchanges(shortened, budget, count)
         size = sum(count_tokens(message, count) for message in shortened)
     if size > budget:
         return (), 0
     return shortened, size
+
+
+def _newest_exchanges(
+    messages: Sequence[ChatMessage], budget: int, count: CountTokens
+) -> tuple[ChatMessage, ...]:
+    """Return question and answer, and the newest calls with their results that fit."""
+    head = tuple(messages[:1]) if messages[0].role == "user" else ()
+    is_answer = messages[-1].role == "assistant" and not messages[-1].calls
+    tail = tuple(messages[-1:]) if is_answer else ()
+    units: list[list[ChatMessage]] = []
+    for message in messages[len(head) : len(messages) - len(tail)]:
+        if message.role == "tool" and units:
+            units[-1].append(message)
+        else:
+            units.append([message])
+    available = budget - sum(count_tokens(message, count) for message in (*head, *tail))
+    note: tuple[ChatMessage, ...] = ()
+    if available >= _OMISSION_TOKENS:
+        available -= _OMISSION_TOKENS
+        parts = (Part(text="[Earlier tool calls of this turn are not shown.]"),)
+        note = (ChatMessage(role="user", author=RUNTIME_AUTHOR, parts=parts),)
+    first = len(units)
+    while first and (size := sum(count_tokens(m, count) for m in units[first - 1])) <= available:
+        available -= size
+        first -= 1
+    shown = tuple(message for unit in units[first:] for message in unit)
+    return (*head, *(note if first else ()), *shown, *tail)
 
 
 def _text(text: str) -> Part:

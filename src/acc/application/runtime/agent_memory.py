@@ -204,7 +204,13 @@ class TurnMemory:
 async def commit_memories(run: Run) -> None:
     """Add a turn to all memories that took part in it."""
     # From the recorded events, as after a restart, so that both give the same memory.
-    events = [e for e in (*run.journal.events, *run.recorder.events) if e.kind in TURN_EVENTS]
+    # The recorder may also have closed the interrupted run before this one.
+    run_id = run.request.run_id
+    events = [
+        event
+        for event in (*run.journal.events, *run.recorder.events)
+        if event.kind in TURN_EVENTS and event.run_id == run_id
+    ]
     for name, memory in run.memories.items():
         try:
             await memory.commit(events)

@@ -60,7 +60,6 @@ class RunContext(Generic[ContextDepsT]):
         "call",
         "current_branch",
         "escalated",
-        "escalation_text",
         "history",
         "identity",
         "is_draft",
@@ -101,8 +100,6 @@ class RunContext(Generic[ContextDepsT]):
         #: Whether the text is recorded as a draft and not yet as a message.
         self.is_draft = False
         self.escalated = False
-        #: The result of the tool that escalated: the answer if the loop's last round has no other.
-        self.escalation_text = ""
         self.transfer_to: BaseAgent | None = None
         self.state: MutableMapping[str, JsonData] = branch.state
         #: Patterns of artifact names; a name must match one pattern of each tuple.
