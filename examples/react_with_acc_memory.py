@@ -13,7 +13,8 @@ from acc import Agent, Event, EventKind, Runner
 from acc.testing import ScriptedModel, call
 
 TASK = (
-    "Our goal is to restore checkout before 18:00. Never restart the database without asking me first. "
+    "Our goal is to restore checkout before 18:00. "
+    "Never restart the database without asking me first. "
     "The incident lead is Mara Lindqvist. Find out what broke checkout."
 )
 
