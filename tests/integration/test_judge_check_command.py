@@ -135,6 +135,7 @@ def test_control_characters_in_example_file_are_escaped(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     odd = {
+        "is new": "is 12 % full",
         "The disk is": r"\u001b]0;mine\u0007The disk is",
         "absent": r"[red]\u001b[31mabsent",
         'id = "a"': r'id = "a\u001b[2J"' + "\n" + r'language = "\u009b31m"',
@@ -148,7 +149,7 @@ def test_control_characters_in_example_file_are_escaped(
     assert acc(["judge", "check", "odd.toml"]) == 0
     out = capsys.readouterr().out
     assert not {"\x1b", "\x07", "\x9b"} & set(out)
-    assert "answer:  ␛]0;mine␇The disk is new." in out
+    assert "answer:  ␛]0;mine␇The disk is 12 % full." in out
     assert "kind: [red]␛[31mabsent" in out
     (tmp_path / "odd.toml").write_text(text, encoding="utf-8")
     assert acc(["judge", "check", "odd.toml"]) == 2
