@@ -405,13 +405,17 @@ async def test_run_streams_structured_output() -> None:
         output_key="city",
     )
     runner = Runner(agent)
-    deltas: list[str] = []
-    async for event in runner.stream(user_id="u", session_id="s", message="Describe Osaka."):
-        if event.kind is EventKind.DELTA:
-            deltas.append(event.text)
-    assert len(deltas) > 5
-    city = msgspec.convert(msgspec.json.decode("".join(deltas)), City)
-    assert city.size in ("small", "large")
+    events = [
+        event
+        async for event in runner.stream(user_id="u", session_id="s", message="Describe Osaka.")
+    ]
+    partial = [e.partial_output for e in events if e.kind is EventKind.PARTIAL_OUTPUT]
+    assert len(partial) > 5
+    assert [len(data) for data in partial] == sorted(len(data) for data in partial)
+    assert EventKind.DELTA not in {event.kind for event in events}
+    *_, answer = (event.text for event in events if event.kind is EventKind.MESSAGE)
+    city = msgspec.json.decode(answer, type=City)
+    assert (partial[-1]["name"], partial[-1]["size"]) == (city.name, city.size)
 
 
 async def test_agent_with_tools_answers_without_them() -> None:
