@@ -13,6 +13,7 @@ from acc.application.runtime.context import RunContext
 from acc.bootstrap.schemas import LazySchemaValidator
 from acc.bootstrap.settings import allowed_hosts, resolve_reference, resolve_token
 from acc.domain.value_objects.agent_card import CardReport
+from acc.domain.value_objects.base import JsonData
 from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.contract import IntentContract
 from acc.domain.value_objects.credentials import ApiKey, BasicAuth, ClientCredentials, SignedJwt
@@ -87,11 +88,11 @@ class RemoteAgent(A2ARemoteAgent):
     async def call(
         self,
         intent: str,
-        inputs: Mapping[str, Any],
+        inputs: Mapping[str, JsonData],
         *,
-        context: Mapping[str, Any] | None = None,
+        context: Mapping[str, JsonData] | None = None,
         ctx: RunContext | None = None,
-    ) -> dict[str, Any]:
+    ) -> dict[str, JsonData]:
         """Call an intent and return its outputs.
 
         Inputs that violate the contract on the card raise InvalidInputs, and nothing is sent.

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from acc.domain.errors import InvalidInput, StateConflict, StateNotGranted, StateNotStorable
+from acc.domain.value_objects.base import JsonData
 
 _MAX_DEPTH = 64
 _NUMBERS: tuple[tuple[type, Callable[[Any], Any]], ...] = (
@@ -401,8 +402,8 @@ def matches_patterns(patterns: Sequence[str], key: str) -> bool:
 
 
 def filter_memory(
-    memory: Mapping[str, Any], caller: str, rules: Mapping[str, Sequence[str]]
-) -> dict[str, Any]:
+    memory: Mapping[str, JsonData], caller: str, rules: Mapping[str, Sequence[str]]
+) -> dict[str, JsonData]:
     """Return the entries that a caller may read.
 
     `rules` has patterns of keys per caller, as in a `Grant`: `("*", "!payment.card_*")`. The rule

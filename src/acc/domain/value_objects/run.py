@@ -110,7 +110,7 @@ class CallContext(Value, frozen=True, kw_only=True):
             set_field(self, "permissions", _names("permissions", self.permissions))
 
     @property
-    def claims(self) -> Mapping[str, Any]:
+    def claims(self) -> Mapping[str, JsonData]:
         """Return the context that the sender of the request claims, such as `user_id`."""
         entry = self.metadata.get(INTENTS_EXTENSION)
         context = entry.get("context") if isinstance(entry, Mapping) else None
