@@ -45,7 +45,23 @@ def test_compare_prints_the_differences_of_two_runs(runs: tuple[Path, Path]) -> 
     rows = json.loads(acc("compare", *runs, "--json").stdout)
     tokens = next(r for r in rows if (r["agent"], r["metric"]) == ("acc", "memory_tokens"))
     assert tokens["difference"] > 0
-    assert tokens["clear"]
-    assert tokens["pairs"] == 40
+    assert (tokens["pairs"], tokens["scenarios"]) == (40, 1)
+    assert (tokens["low"], tokens["high"], tokens["clear"]) == (None, None, False)
+    assert "fewer than 6 scenarios" in tokens["reason"]
     oracle = next(r for r in rows if (r["agent"], r["metric"]) == ("oracle", "outcome"))
     assert (oracle["difference"], oracle["clear"]) == (0, False), "it does not use the budget"
+
+
+def test_compare_gives_intervals_over_six_scenarios(tmp_path: Path) -> None:
+    assert acc("scenarios", "new", "mine", cwd=tmp_path).returncode == 0
+    shipped = json.loads(acc("scenarios", "list", "--json").stdout)
+    scenarios = ",".join([*(scenario["id"] for scenario in shipped), "mine.toml"])
+    options = ("--scenario", scenarios, "--turns", "10", "--episodes", "1", "--agents", "acc")
+    for budget in ("64", "512"):
+        written = ("--budget", budget, "--out", budget, "--quiet")
+        assert acc("eval", *options, *written, cwd=tmp_path).returncode == 0
+    rows = json.loads(acc("compare", "64", "512", "--json", cwd=tmp_path).stdout)
+    tokens = next(row for row in rows if row["metric"] == "memory_tokens")
+    assert tokens["scenarios"] == 6
+    assert 0 < tokens["low"] < tokens["difference"] < tokens["high"]
+    assert (tokens["declared"], tokens["clear"]) == (False, False), "only declared metrics decide"
