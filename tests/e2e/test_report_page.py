@@ -111,7 +111,9 @@ def test_page_shows_charts_tables_and_configuration(page: Page, run_folder: Path
         name = (svg.get_attribute("id") or "").removeprefix("chart-")
         assert (run_folder / "charts" / f"{name}.svg").read_bytes().startswith(b"<svg")
     text = page.inner_text("main")
-    assert "claims nothing about any language model" in text
+    # The agent foe is Python code, which can use a language model.
+    assert "The built-in agents answered with the embedded model, which is not a" in text
+    assert "foe: your own code, judged like the others." in text
     assert "Not reported by foe." in text
     assert re.search(r"Against baseline, acc is (better|worse|without a clear difference)", text)
     failed = page.locator("#summary tbody tr", has_text="foe").locator("td.bad")
@@ -260,7 +262,9 @@ def test_page_without_javascript_has_charts_and_tables(browser: Browser, run_fol
 def test_run_with_one_agent_and_one_turn_has_a_page(page: Page, tmp_path: Path) -> None:
     run = record(tmp_path / "run", "baseline", turns=1)
     page.goto(reports.write_results(run).report.as_uri())
-    assert "Only baseline took part" in page.inner_text("main")
+    text = page.inner_text("main")
+    assert "Only baseline took part" in text
+    assert "claims nothing about any language model" in text
     expect(page.locator("#chart-drift-by-turn .nothing")).to_have_text("No values.")
     expect(page.locator("article.turn h3")).to_contain_text("Turn 1")
 
