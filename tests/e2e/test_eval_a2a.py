@@ -9,14 +9,16 @@ from command import acc, start
 
 def test_served_agent_gives_the_same_answers_as_the_built_in_agent(tmp_path: Path) -> None:
     (tmp_path / "remembering.py").write_text(
-        'from acc import Agent\n\ndesk = Agent(name="desk", memory="acc", model="embedded")\n',
+        "from acc import Agent\n\n"
+        'desk = Agent(name="desk", memory="transcript", model="embedded")\n',
         encoding="utf-8",
     )
     process = start("serve", "remembering:desk", "--port", "0", cwd=tmp_path)
     assert process.stdout is not None
     try:
         url = process.stdout.readline().split()[-1]
-        agents = f"acc,theirs=a2a:{url}"
+        # ACC memory shows the dates of a session, and the turns of a built-in agent have no date.
+        agents = f"baseline,theirs=a2a:{url}"
         options = ("--scenario", "it-operations", "--episodes", "2", "--workers", "1")
         done = acc("eval", *options, "--turns", "5", "--agents", agents, "--out", tmp_path / "run")
     finally:
