@@ -27,7 +27,9 @@ COMMANDS = [
     for page in PAGES
     for n, line in enumerate(COMMAND.findall(page.read_text(encoding="utf-8")), start=1)
 ]
-PUBLIC_MODULES = frozenset({"acc", "acc.a2a", "acc.testing", "acc.testing.providers"})
+PUBLIC_MODULES = frozenset(
+    {"acc", "acc.a2a", "acc.contracts", "acc.testing", "acc.testing.providers"}
+)
 
 
 @pytest.fixture(autouse=True)
