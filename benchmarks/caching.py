@@ -16,15 +16,15 @@ from typing import Literal
 
 import msgspec
 
-from acc import Agent, ModelRequest, ModelResponse, Runner, ToolCall, tool
+from acc import Agent, FunctionTool, ModelRequest, ModelResponse, Runner, ToolCall, tool
 from acc.bootstrap.memory import token_counter
 
 TURNS = 40
 CALLS_PER_TURN = 2
-#: Rows of a tool result, so that the full history costs about 570,000 units.
-RECORDS = 30
+#: Rows of a tool result. The result depends on this size, so both are measured.
+SIZES = (6, 30)
 CACHED_PRICE = 0.1
-#: Limits of the issue: of the full history's cost, and of the tokens that are cached.
+#: Limits: shares of the full history's cost, and of the tokens that are cached.
 MAX_TRANSCRIPT_SHARE = 1.0
 MAX_ACC_SHARE = 1 / 3
 MIN_CACHED_SHARE = 0.85
@@ -43,12 +43,17 @@ def sentence(rng: random.Random, words: int) -> str:
     return " ".join(rng.choice(WORDS) for _ in range(words)).capitalize() + "."
 
 
-@tool
-def search(query: str) -> dict[str, object]:
-    """Search the records of the warehouse by words and return the best matches."""
-    rng = seeded(query)
-    rows = [{"id": rng.randrange(10_000), "text": sentence(rng, 20)} for _ in range(RECORDS)]
-    return {"query": query, "rows": rows}
+def make_search(records: int) -> FunctionTool:
+    """Return a tool whose results have so many rows."""
+
+    @tool
+    def search(query: str) -> dict[str, object]:
+        """Search the records of the warehouse by words and return the best matches."""
+        rng = seeded(query)
+        rows = [{"id": rng.randrange(10_000), "text": sentence(rng, 20)} for _ in range(records)]
+        return {"query": query, "rows": rows}
+
+    return search
 
 
 class Agenda:
@@ -89,10 +94,16 @@ def cost(texts: Sequence[str]) -> tuple[float, float]:
     return total - cached * (1 - CACHED_PRICE), cached / total
 
 
-async def converse(memory: Literal["transcript", "acc"]) -> list[ModelRequest]:
+async def converse(memory: Literal["transcript", "acc"], records: int) -> list[ModelRequest]:
     model = Agenda()
     instruction = " ".join(sentence(seeded(n), 25) for n in range(12))
-    agent = Agent(name="clerk", model=model, instruction=instruction, tools=[search], memory=memory)
+    agent = Agent(
+        name="clerk",
+        model=model,
+        instruction=instruction,
+        tools=[make_search(records)],
+        memory=memory,
+    )
     runner = Runner(agent)
     rng = seeded(3)
     for _ in range(TURNS):
@@ -118,28 +129,39 @@ def full_history(requests: Sequence[ModelRequest]) -> list[str]:
     return texts
 
 
-async def main(as_json: bool) -> int:
-    transcript, acc = await converse("transcript"), await converse("acc")
+async def measure(records: int) -> tuple[dict[str, tuple[float, float]], list[str]]:
+    """Return cost and cached share of each memory, and the limits that are exceeded."""
+    transcript, acc = await converse("transcript", records), await converse("acc", records)
     rows = {
         "full history": cost(full_history(transcript)),
         "transcript": cost([render(request) for request in transcript]),
         "acc": cost([render(request) for request in acc]),
     }
     full = rows["full history"][0]
-    failures = []
-    for name, limit in (("transcript", MAX_TRANSCRIPT_SHARE), ("acc", MAX_ACC_SHARE)):
-        if rows[name][0] > full * limit:
-            failures.append(f"{name} costs {rows[name][0] / full:.2f} of the full history")
+    failures = [
+        f"{name} costs {rows[name][0] / full:.2f} of the full history, {records} rows per result"
+        for name, limit in (("transcript", MAX_TRANSCRIPT_SHARE), ("acc", MAX_ACC_SHARE))
+        if rows[name][0] > full * limit
+    ]
     if rows["transcript"][1] < MIN_CACHED_SHARE:
-        failures.append(f"only {rows['transcript'][1]:.0%} of the transcript is cached")
+        failures.append(f"only {rows['transcript'][1]:.0%} is cached, {records} rows per result")
+    return rows, failures
+
+
+async def main(as_json: bool) -> int:
+    results = {records: await measure(records) for records in SIZES}
+    failures = [failure for _, found in results.values() for failure in found]
     if as_json:
-        print(json.dumps({"rows": rows, "failures": failures}))
-    else:
-        print(f"{'':14}{'units':>10}{'of full':>9}{'cached':>8}")
+        tables = {str(records): rows for records, (rows, _) in results.items()}
+        print(json.dumps({"rows": tables, "failures": failures}))
+        return 1 if failures else 0
+    for records, (rows, _) in results.items():
+        full = rows["full history"][0]
+        print(f"{f'{records} rows':14}{'units':>10}{'of full':>9}{'cached':>8}")
         for name, (units, share) in rows.items():
             print(f"{name:14}{units:10,.0f}{units / full:9.2f}{share:8.0%}")
-        for failure in failures:
-            print(f"limit exceeded: {failure}")
+    for failure in failures:
+        print(f"limit exceeded: {failure}")
     return 1 if failures else 0
 
 

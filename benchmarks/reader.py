@@ -1,4 +1,4 @@
-"""Measure the embedded reader on two writers that were never used for training or tuning.
+"""Measure the embedded reader on two writers that were not used for training.
 
 Rules: share of rules that are read as rules, and of other sentences that are read as rules. Links:
 share of lifts, changes and corrections that are recognised, and whose earlier sentence is found.
