@@ -18,7 +18,8 @@ import pytest
 
 from acc import Agent, ModelFailed, ModelRequest, Runner, RunResult, tool
 from acc.adapters.models.local import LocalModel
-from acc.adapters.models.names import parse_local_name
+from acc.adapters.models.local_files import model_file
+from acc.application.models.names import parse_local_name
 from acc.bootstrap.agents import threads
 from acc.bootstrap.models import make_local_model
 from acc.bootstrap.settings import runtime_directory
@@ -342,7 +343,7 @@ async def test_missing_invalid_and_damaged_files_have_their_errors(tmp_path: Pat
     with pytest.raises(ModelFailed, match="is not a GGUF file"):
         await local(f"local:{other}").complete(ModelRequest.of("Hello."))
     cut = tmp_path / "cut.gguf"
-    with parse_local_name("local").file().open("rb") as whole:
+    with model_file(parse_local_name("local")).open("rb") as whole:
         cut.write_bytes(whole.read(5_000_000))
     with pytest.raises(ModelFailed, match="corrupted or incomplete"):
         await local(f"local:{cut}").complete(ModelRequest.of("Hello."))

@@ -23,8 +23,8 @@ from acc.application.runtime.type_variables import AnyDepsT, AnyOutputT
 from acc.bootstrap.mcp import LazyMcpConnections
 from acc.bootstrap.memory import RULES, compressor_name, make_memory, token_counter
 from acc.bootstrap.models import (
+    MODEL_NAMES,
     check_cache,
-    check_model_name,
     check_model_ready,
     make_model,
 )
@@ -119,7 +119,7 @@ class Runner(SessionRunner[AnyDepsT, AnyOutputT]):
 
 def check_names(agent: BaseAgent, *, own_models: Container[str] = ()) -> None:
     """Raise InvalidInput if an agent of the tree names an unknown model or memory."""
-    validate_names(agent, _Names(validate=check_model_name), own_models=own_models)
+    validate_names(agent, _Names(validate=MODEL_NAMES.check), own_models=own_models)
 
 
 def _check_models(models: object) -> None:
@@ -140,7 +140,7 @@ def check_models(agent: BaseAgent, *, accept_cached: bool = False) -> None:
     if cache is not None:
         check_cache(cache)
     only_names = cache is not None and accept_cached
-    validate_names(agent, _Names(validate=check_model_name if only_names else check_model_ready))
+    validate_names(agent, _Names(validate=MODEL_NAMES.check if only_names else check_model_ready))
 
 
 def check_has_models(agent: BaseAgent, *, flag: str) -> None:

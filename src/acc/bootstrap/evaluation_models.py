@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from acc.application.evaluation.configuration import JudgeOptions
+from acc.application.models.resolution import plain_name, price_for
 from acc.bootstrap import models
 from acc.domain.cost import FREE, ModelCall, Price
 from acc.domain.value_objects.evaluation import ClaimThreshold
@@ -26,8 +27,8 @@ class PooledModels:
 
     def display_name(self, name: str) -> str:
         """Return a model's name without settings, or "" for the embedded model."""
-        names = models.names_of(name)
-        return "" if names == ("embedded",) else " | ".join(map(models.plain_name, names))
+        names = models.MODEL_NAMES.alternatives(name)
+        return "" if names == ("embedded",) else " | ".join(map(plain_name, names))
 
     def base_models(self, name: str) -> tuple[LanguageModelPort, ...]:
         """Return the alternatives that a name lists."""
@@ -43,7 +44,7 @@ class PooledModels:
         """Return a model object with the price of `--price`, and its name."""
         if not isinstance(model, models.ProviderModel):
             return model, ""
-        price = models.price_for(model.model_name, self.prices)
+        price = price_for(model.model_name, self.prices)
         if price is None:
             return model, model.name
         from acc.adapters.models.wrappers import PricedModel
@@ -72,7 +73,7 @@ class EvaluationSources:
 
     def names(self, name: str) -> tuple[str, ...]:
         """Return the models that a name lists."""
-        return models.names_of(name)
+        return models.MODEL_NAMES.alternatives(name)
 
     def object_name(self, model: object) -> str:
         """Return the name of a provider's model object, or ""."""
@@ -80,20 +81,20 @@ class EvaluationSources:
 
     def provider_name(self, name: str) -> str:
         """Return the full name of a provider's model, or ""."""
-        choice = models.hosted_model_name(name)
+        choice = models.MODEL_NAMES.hosted(name)
         return "" if choice is None else choice.name
 
     def has_price(self, name: str, prices: Mapping[str, Price]) -> bool:
         """Return True if `prices` contains the price of a provider's model."""
-        choice = models.hosted_model_name(name)
-        return choice is not None and models.price_for(choice, prices) is not None
+        choice = models.MODEL_NAMES.hosted(name)
+        return choice is not None and price_for(choice, prices) is not None
 
     def cost(
         self, name: str, prices: Mapping[str, Price], *, input_tokens: int, output_tokens: int
     ) -> float | None:
         """Return the cost of a call in US dollars, or None if the price is unknown."""
-        choice = models.hosted_model_name(name)
-        price = FREE if choice is None else models.price_for(choice, prices)
+        choice = models.MODEL_NAMES.hosted(name)
+        price = FREE if choice is None else price_for(choice, prices)
         if price is not None:
             return price.cost(input_tokens, output_tokens)
         from importlib.util import find_spec
@@ -120,7 +121,7 @@ class EvaluationSources:
 
     def check_model_name(self, name: str) -> None:
         """Raise InvalidInput if no model has this name."""
-        models.check_model_name(name)
+        models.MODEL_NAMES.check(name)
 
     def check_model(self, name: str) -> None:
         """Raise InvalidInput if a model cannot be created."""

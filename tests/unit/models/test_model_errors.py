@@ -4,7 +4,7 @@ import pytest
 from pydantic_ai import exceptions as library
 
 from acc.adapters.models.errors import ModelErrors
-from acc.adapters.models.names import parse_model_name
+from acc.application.models.names import parse_model_name
 
 ERRORS = ModelErrors(parse_model_name("google-cloud:gemini"), "")
 

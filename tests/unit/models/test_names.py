@@ -10,7 +10,7 @@ import pytest
 
 from acc import Agent, InvalidInput, ProviderModel, Runner
 from acc.adapters.models.errors import ModelErrors
-from acc.adapters.models.names import (
+from acc.application.models.names import (
     ModelName,
     is_provider_name,
     parse_model_name,
@@ -18,7 +18,7 @@ from acc.adapters.models.names import (
 )
 from acc.bootstrap.agents import check_models
 from acc.bootstrap.models import (
-    check_model_name,
+    MODEL_NAMES,
     check_model_ready,
     make_local_model,
     make_model,
@@ -189,7 +189,7 @@ def test_key_variable_may_have_any_name_if_it_is_set(monkeypatch: pytest.MonkeyP
         == "k"
     )
     with pytest.raises(InvalidInput, match="no model 'opnai:m'"):
-        check_model_name("opnai:m?key=sk-abcdefghijkl")
+        MODEL_NAMES.check("opnai:m?key=sk-abcdefghijkl")
 
 
 @pytest.mark.parametrize("key", ["two words", "a\nb", "鍵です", "a\x00b", "“quoted”"])
@@ -307,10 +307,10 @@ def test_environment_chooses_the_agent_model(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.delenv("ACC_AGENT_MODEL", raising=False)
     assert agent_model() == "embedded"
     with pytest.raises(InvalidInput, match="ACC_AGENT_MODEL is not set to a model"):
-        check_model_name("env:ACC_AGENT_MODEL")
+        MODEL_NAMES.check("env:ACC_AGENT_MODEL")
     monkeypatch.setenv("ACC_AGENT_MODEL", "openai:a|embedded")
     assert agent_model() == "openai:a|embedded"
-    check_model_name("env:ACC_AGENT_MODEL")
+    MODEL_NAMES.check("env:ACC_AGENT_MODEL")
     with pytest.raises(InvalidInput, match="no model ''"):
         make_model("")
 

@@ -6,8 +6,8 @@ import pytest
 from pydantic_ai.messages import ModelResponse
 from pydantic_ai.usage import RequestUsage
 
-from acc.adapters.models.names import parse_model_name
 from acc.adapters.models.prices import call_cost, listed_cost, response_cost
+from acc.application.models.names import parse_model_name
 from acc.domain.value_objects.content import Usage
 
 

@@ -9,7 +9,7 @@ import httpx2
 from pydantic_ai import exceptions as library
 
 from acc.adapters.http.retry import retry_after_seconds
-from acc.adapters.models.names import ModelName
+from acc.application.models.names import ModelName
 from acc.domain.errors import ModelFailed
 from acc.domain.value_objects.endpoint import origin_of, redact_secrets
 

@@ -9,9 +9,9 @@ import httpx2
 
 from acc.adapters.models.local_server import ServerAddress, ServerLease
 from acc.adapters.models.messages import inline_root
-from acc.adapters.models.names import LocalModelName, ModelName
 from acc.adapters.models.provider import PydanticAiModel
 from acc.adapters.models.wrappers import close_model
+from acc.application.models.names import LocalModelName, ModelName
 from acc.domain.errors import ModelFailed
 from acc.domain.value_objects.base import replace
 from acc.ports.outbound.model_ports import ModelRequest, ModelResponse

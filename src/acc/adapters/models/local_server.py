@@ -31,7 +31,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from acc.adapters.models.names import ENGINE_PACKAGE, LocalModelName
+from acc.adapters.models.local_files import ENGINE_PACKAGE, model_file, server_id
+from acc.application.models.names import LocalModelName
 from acc.domain.errors import ModelFailed
 
 log = logging.getLogger("acc.run")
@@ -199,8 +200,8 @@ class ServerLease:
 
     def _join(self) -> ServerFiles:
         if self._files is None:
-            file = self._name.file()
-            files = ServerFiles(runtime_directory(self._runtime_base), self._name.server_id(file))
+            file = model_file(self._name)
+            files = ServerFiles(runtime_directory(self._runtime_base), server_id(self._name, file))
             self._release = weakref.finalize(self, os.close, files.join_users())
             self._files = files
         return self._files
@@ -208,7 +209,7 @@ class ServerLease:
 
 def _start(name: LocalModelName, files: ServerFiles, until: float) -> None:
     """Start a server and wait until it is ready, or until another one turns out to exist."""
-    file = name.file()
+    file = model_file(name)
     log.info("starting a local server for %s (%d MB)", file.name, file.stat().st_size >> 20)
     started = time.monotonic()
     settings = json.dumps(name.server_settings())

@@ -38,8 +38,8 @@ from pydantic_ai.native_tools import AbstractNativeTool, CodeExecutionTool, WebS
 from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.tools import ToolDefinition
 
-from acc.adapters.models.names import media_types
 from acc.adapters.models.request_json import to_json, to_text
+from acc.application.models.names import media_types
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import ChatMessage, Part, ToolCall, ToolResult
 from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, NativeTool, ToolSpec

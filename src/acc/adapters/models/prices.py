@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from acc.adapters.models.names import MOVABLE, ModelName
+from acc.application.models.names import MOVABLE, ModelName
 from acc.domain.value_objects.content import Usage
 
 if TYPE_CHECKING:

@@ -41,9 +41,9 @@ from acc.adapters.models.messages import (
     to_parameters,
     to_tool_call,
 )
-from acc.adapters.models.names import ModelName, media_types
 from acc.adapters.models.prices import response_cost
 from acc.adapters.models.request_json import without_surrogates
+from acc.application.models.names import ModelName, media_types
 from acc.domain.errors import ModelFailed
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import Usage

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from acc.application.agents.base import BaseAgent
 from acc.application.memory.registry import compressor_of, is_acc
+from acc.application.models.resolution import plain_name
 from acc.domain.cost import Accounts, CostCategory, ModelCall, Price, dollars, parse_price, spender
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.evaluation_run import (
@@ -244,8 +245,3 @@ def cost_limit_note(limit: float | None, unmetered: Sequence[str]) -> str:
     if limit is None or not unmetered:
         return ""
     return f"--max-cost does not include the cost of {', '.join(unmetered)}, which is not metered"
-
-
-def plain_name(name: str) -> str:
-    """Return a model's name without its settings."""
-    return name.partition("?")[0]

