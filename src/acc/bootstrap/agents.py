@@ -102,6 +102,11 @@ class Runner(SessionRunner[AnyDepsT, AnyOutputT]):
     ) -> None:
         if models is not None:
             _check_models(models)
+        if services is not None and not isinstance(services, Services):
+            raise InvalidInput(
+                f"services must be what make_services(...) returns, got {type(services).__name__}; "
+                "to choose a store or models use store= and models="
+            )
         if services is None and isinstance(agent, BaseAgent):
             check_names(agent, own_models=models or {})
         if isinstance(agent, BaseAgent) and "embedded" not in (models or {}):

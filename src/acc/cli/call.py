@@ -33,7 +33,7 @@ from acc.cli.session import WAITING
 from acc.domain.errors import AddressRefused, InvalidInput, StorageFailed, Unauthenticated
 from acc.domain.value_objects.approval import InputAnswer, InputRequest, RequestKind, approve, deny
 from acc.domain.value_objects.content import Part, text_of, text_part
-from acc.domain.value_objects.endpoint import RemoteEndpoint, loopback_allow_entries
+from acc.domain.value_objects.endpoint import RemoteEndpoint, add_scheme, loopback_allow_entries
 from acc.domain.value_objects.task import (
     INTERRUPTED,
     ArtifactUpdate,
@@ -49,7 +49,7 @@ _MAX_FILE_BYTES = 8 * 1024 * 1024
 _MAX_NAME_LENGTH = 100
 #: Letters of any script, digits, and little else: file names come from the remote server.
 _UNSAFE_NAME_CHARACTERS = re.compile(r"[^\w.\-]+")
-Url = Annotated[str, Parameter(help="URL of the agent, or of its card.")]
+Url = Annotated[str, Parameter(help="URL of the agent, or of its card; the scheme may be omitted.")]
 Allow = Annotated[
     tuple[str, ...],
     Parameter(
@@ -183,7 +183,7 @@ class CallOptions:
 
     def endpoint(self, url: str) -> RemoteEndpoint:
         """Return the endpoint of a URL with these options."""
-        url = url if "://" in url else f"https://{url}"
+        url = add_scheme(url)
         return RemoteEndpoint(
             url=url,
             token=f"env:{self.token_env}" if self.token_env else "",

@@ -17,7 +17,7 @@ from acc.cli.event_view import make_console, safe_text
 from acc.cli.output import print_json
 from acc.domain.errors import AddressRefused, Unauthenticated
 from acc.domain.value_objects.agent_card import AgentCard, CardReport
-from acc.domain.value_objects.endpoint import RemoteEndpoint, loopback_allow_entries
+from acc.domain.value_objects.endpoint import RemoteEndpoint, add_scheme, loopback_allow_entries
 
 _STYLES = {"error": "bold red", "warning": "yellow"}
 
@@ -42,7 +42,7 @@ def card(
 
     Example: acc card http://127.0.0.1:8000
     """
-    url = url if "://" in url else f"https://{url}"
+    url = add_scheme(url)
     endpoint = RemoteEndpoint(
         url=url,
         token=f"env:{token_env}" if token_env else "",

@@ -10,7 +10,14 @@ from cyclopts import Parameter
 
 from acc.bootstrap.agents import load_agent
 from acc.cli.approval import is_interactive, prompt_answers, read_line, to_json
-from acc.cli.event_view import EventPrinter, make_console, safe_text, show_events, show_memory
+from acc.cli.event_view import (
+    EventPrinter,
+    make_console,
+    safe_text,
+    show_events,
+    show_memory,
+)
+from acc.cli.event_view import show_prompts as print_prompts
 from acc.cli.output import print_error
 from acc.cli.session import EXIT_INPUT_REQUIRED, AgentReference, AgentSession, SessionOptions
 from acc.domain.errors import AccError, InvalidInput, NothingPending, SessionWaiting
@@ -43,6 +50,15 @@ def chat(
             show_default=False,
         ),
     ] = False,
+    show_prompts: Annotated[
+        bool,
+        Parameter(
+            help="Record the exact request of each model call, without secrets, and print it after "
+            "each turn with duration, tokens and cost.",
+            negative=(),
+            show_default=False,
+        ),
+    ] = False,
     session: SessionOptions = _SESSION,
 ) -> int:
     """Talk with an agent, turn by turn.
@@ -55,9 +71,14 @@ def chat(
     stdout = sys.stdout
     # Text that the agent's module prints is not output of the command.
     with asyncio.Runner() as loop, redirect_stdout(sys.stderr):
-        agent_session = AgentSession(load_agent(agent), agent, session, loop)
+        agent_session = AgentSession(
+            load_agent(agent), agent, session, loop, record_prompts=show_prompts
+        )
         try:
-            return _ChatCommand(agent_session, stdout, events=events, ccs=ccs).run()
+            command = _ChatCommand(
+                agent_session, stdout, events=events, ccs=ccs, prompts=show_prompts
+            )
+            return command.run()
         finally:
             agent_session.close()
 
@@ -65,12 +86,15 @@ def chat(
 class _ChatCommand:
     """Reads lines until the input ends or the person leaves."""
 
-    def __init__(self, session: AgentSession, stdout: TextIO, *, events: bool, ccs: bool) -> None:
+    def __init__(
+        self, session: AgentSession, stdout: TextIO, *, events: bool, ccs: bool, prompts: bool
+    ) -> None:
         self._session = session
         self._stdout = stdout
         self._console = make_console(stdout)
         self._interactive = is_interactive(stdout)
         self._ccs = ccs
+        self._prompts = prompts
         self._failed = False
         self._printer = EventPrinter(
             self._console, stream=session.options.should_stream(stdout), events=events
@@ -160,6 +184,8 @@ class _ChatCommand:
             self._report(turn.error)
         elif self._ccs:
             show_memory(self._console, turn.events, trace=False)
+        if self._prompts:
+            print_prompts(self._console, turn.events)
 
     def _report(self, error: AccError) -> None:
         self._failed = True

@@ -14,14 +14,14 @@ from rich.padding import Padding
 from rich.status import Status
 
 from acc.application.doctor.findings import CheckStatus
-from acc.application.doctor.server import Target, is_absolute_url
+from acc.application.doctor.server import Target
 from acc.application.use_cases.diagnose_server import CheckResult, Diagnosis
 from acc.bootstrap.a2a import make_doctor
 from acc.bootstrap.settings import resolve_token
 from acc.cli.event_view import make_console, one_line, safe_text
 from acc.cli.output import error_console, print_error, print_json
 from acc.domain.errors import AddressRefused, InvalidInput, RemoteFailed
-from acc.domain.value_objects.endpoint import is_loopback_url
+from acc.domain.value_objects.endpoint import add_scheme
 
 _MARKS = {
     CheckStatus.OK: ("✓", "green"),
@@ -99,7 +99,7 @@ def doctor(
     if not 0 < options.timeout < math.inf:
         raise InvalidInput(f"--timeout must be positive and finite, got {options.timeout}")
     target = Target(
-        url=_add_scheme(url),
+        url=add_scheme(url),
         token=_token(caller.token_env),
         second_token=_token(caller.second_token_env),
     )
@@ -114,14 +114,6 @@ def doctor(
     if diagnosis.has_failed:
         return 1
     return 2 if diagnosis.not_tested else 0
-
-
-def _add_scheme(url: str) -> str:
-    """Return a URL with a scheme: http for loopback hosts, else https."""
-    if "://" in url:
-        return url
-    is_loopback = is_absolute_url(f"http://{url}") and is_loopback_url(f"http://{url}")
-    return f"http://{url}" if is_loopback else f"https://{url}"
 
 
 def _token(variable: str) -> str:

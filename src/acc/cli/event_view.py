@@ -269,20 +269,25 @@ def show_prompts(console: Console, events: Sequence[Event]) -> None:
         console.print(title + safe_text(heading, style="dim"))
         for name in ("instruction", "memory"):
             if detail.get(name):
-                console.print(safe_text(f"  [{name}] {detail[name]}", style="dim"))
+                _show_quoted(console, name, detail[name], style="dim")
         for message in detail["messages"]:
             author = message.get("author", "")
-            label = (
-                message["role"]
-                if author in ("", message["role"])
-                else (f"{message['role']}, {author}")
-            )
+            role = message["role"]
+            label = role if author in ("", role) else f"{role}, {author}"
             for part in message["parts"]:
                 content = part.get("text") or msgspec.json.encode(part).decode()
-                console.print(safe_text(f"  [{label}] {content}"))
-        tools = ", ".join(tool["name"] for tool in detail.get("tools", ()))
-        if tools:
-            console.print(safe_text(f"  [tools] {tools}", style="dim"))
+                _show_quoted(console, label, content)
+        for tool in detail.get("tools", ()):
+            schema = msgspec.json.encode(tool.get("parameters", {})).decode()
+            text = f"{tool.get('description', '')}\n{schema}".strip()
+            _show_quoted(console, f"tool, {tool['name']}", text, style="dim")
+
+
+def _show_quoted(console: Console, label: str, content: str, style: str = "") -> None:
+    """Print content below its label; every line is quoted, so that none looks like a label."""
+    console.print(safe_text(f"  [{one_line(label)}]", style="dim"))
+    for line in content.splitlines():
+        console.print(safe_text(f"  | {line}", style))
 
 
 def _show_trace(console: Console, detail: Mapping[str, Any]) -> None:

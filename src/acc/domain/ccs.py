@@ -398,8 +398,10 @@ _REDUCTION_STAGES = (
 
 def fit_to_budget(state: CompressedCognitiveState, budget: int, count: CountTokens) -> FittedState:
     """Return the state reduced to at most `budget` tokens."""
-    if budget < MIN_BUDGET_TOKENS:
-        raise InvalidInput(f"budget must be at least {MIN_BUDGET_TOKENS} tokens, got {budget}")
+    if not isinstance(budget, int) or budget < MIN_BUDGET_TOKENS:
+        raise InvalidInput(
+            f"budget must be an integer of at least {MIN_BUDGET_TOKENS} tokens, got {budget!r}"
+        )
     reduction = _Reduction(state)
     tokens = count(reduction.text())
     # A lower bound of the size. The state is counted again only when the bound reaches the budget.

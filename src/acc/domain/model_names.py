@@ -91,11 +91,11 @@ def suggest_model(name: str) -> str:
 
 def _suggest(name: str) -> str:
     plain = name.strip().removeprefix("models/")
-    prefix, colon, _ = name.partition(":")
-    if (colon and prefix in _PROVIDERS) or plain.partition(":")[0] in BUILT_IN_MODELS:
+    prefix, _, model = name.partition(":")
+    if (prefix in _PROVIDERS and model.strip()) or plain.partition(":")[0] in BUILT_IN_MODELS:
         return name.strip()
     prefixed = _PREFIXED.fullmatch(plain)
-    prefix, model = prefixed.groups() if prefixed else (plain, "")
+    prefix, model = prefixed.groups() if prefixed else (plain.rstrip(":/ "), "")
     prefix = prefix.lower().replace("_", "-")
     providers = _PROVIDERS | _FOREIGN_PREFIXES
     if prefix in providers:

@@ -5,6 +5,7 @@ of acc.
 """
 
 import asyncio
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,30 @@ class Search:
 def untyped(a, b):  # type: ignore[no-untyped-def]
     """Add numbers."""
     return a + b
+
+
+def numbers(count: int) -> Any:
+    """Return numbers."""
+    yield from range(count)
+
+
+async def async_numbers(count: int) -> Any:
+    """Return numbers."""
+    for number in range(count):
+        yield number
+
+
+async def fetch(url: str) -> str:
+    """Fetch a page."""
+    return url
+
+
+def call_async_tool() -> None:
+    called = fetch("x")
+    try:
+        agent(tools=[called])
+    finally:
+        called.close()
 
 
 def variadic(*numbers: int) -> int:
@@ -222,7 +247,30 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: Runner(agent(model="env:NOT_SET")),
         "variable NOT_SET is not set to a model",
     ),
-    "misspelled memory": (lambda: Runner(agent(memory="akk")), "transcript, retrieval, acc"),
+    "misspelled memory": (lambda: agent(memory="akk"), "mean 'acc'.*transcript, retrieval, acc"),
+    "memory of evaluations": (lambda: agent(memory="oracle"), "only in evaluations"),
+    "product as model: claude": (lambda: agent(model="claude"), 'mean model="anthropic:MODEL"'),
+    "product as model: gemini": (lambda: agent(model="gemini"), 'mean model="google:MODEL"'),
+    "provider as model": (lambda: agent(model="ollama"), 'mean model="ollama:MODEL"'),
+    "provider without a model": (lambda: agent(model="openai:"), 'mean model="openai:MODEL"'),
+    "description that is a number": (lambda: agent(description=3), "description must be a text"),
+    "flag that is a text": (
+        lambda: agent(disallow_transfer_to_parent="yes"),
+        "must be True or False, got 'yes'",
+    ),
+    "settings as a dictionary": (
+        lambda: agent(model_settings={"temperature": 0}),
+        r"such as ModelSettings\(temperature=0\)",
+    ),
+    "temperature as a text": (
+        lambda: ANY.ModelSettings(temperature="0"),
+        "a number from 0 to 2, got '0'",
+    ),
+    "tool of another provider": (
+        lambda: agent(native_tools=["google_search"]),
+        '"web_search" or "code_execution"',
+    ),
+    "name of an output type": (lambda: agent(output_type="str"), "'str' is not a type"),
     "class of a memory": (lambda: agent(memory=AccMemory), 'a name such as "acc"'),
     "callback with too few parameters": (
         lambda: agent(before_model_callback=lambda ctx: None),
@@ -256,6 +304,35 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "called function as tool": (lambda: agent(tools=[double(3)]), "without calling it"),
     "one function as tools": (lambda: agent(tools=double), r"must be a list, such as \[function\]"),
     "tools as a dictionary": (lambda: agent(tools={"double": double}), "must be a list"),
+    "generator as tool": (lambda: agent(tools=[numbers]), "yields: return one result"),
+    "async generator as tool": (lambda: agent(tools=[async_numbers]), "'async_numbers' yields"),
+    "partial as tool": (
+        lambda: agent(tools=[functools.partial(double, 1)]),
+        "write a function with def that calls it",
+    ),
+    "method without its object": (lambda: agent(tools=[Search.find]), r"such as Search\(\)\.find"),
+    "function of Python": (lambda: agent(tools=[print]), "write a function whose parameters have"),
+    "tool decorator of a class": (lambda: ANY.tool(Search), r"Search\(\).method"),
+    "async tool that was called": (call_async_tool, "without calling it"),
+    "list in the list of tools": (lambda: agent(tools=[[double]]), r"pass the function itself"),
+    "description of a tool as a number": (
+        lambda: ANY.tool(description=3)(double),
+        "description must be a text, got 3",
+    ),
+    "timeout of a tool as a text": (
+        lambda: ANY.tool(timeout="5")(double),
+        "timeout must be a positive number, got '5'",
+    ),
+    "agent tool by position": (lambda: ANY.AgentTool(agent()), r"AgentTool\(agent=\.\.\."),
+    "agent tool of a text": (lambda: ANY.AgentTool(agent="a"), r"expected an agent such as"),
+    "unknown option of an agent tool": (
+        lambda: ANY.AgentTool(agent=agent(), confrm=True),
+        "'confrm': use confirm=",
+    ),
+    "command of an MCP server as a number": (
+        lambda: ANY.McpToolset(command=3),
+        r'must be a list, such as \["python", "server.py"\]',
+    ),
     "schema as tool": (lambda: agent(tools=[{"type": "function"}]), "pass a function with type"),
     "class as tool": (lambda: agent(tools=[Search]), r"Search\(\).method"),
     "object as tool": (lambda: agent(tools=[Search()]), r"pass a method of it"),
@@ -328,7 +405,43 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "missing attribute of a runner": (lambda: runner().run_async("hello"), "use .run"),
     "unknown limit": (lambda: ANY.RunConfig(max_turns=3), "use max_llm_calls="),
     "limit of zero": (lambda: RunConfig(max_llm_calls=0), "must be greater than 0, got 0"),
+    "limit as a text": (lambda: ANY.RunConfig(timeout="5"), "a number and greater than 0, got '5'"),
+    "limit as a fraction": (
+        lambda: ANY.RunConfig(max_llm_calls=2.5),
+        "an integer and greater than 0, got 2.5",
+    ),
+    "empty app name": (lambda: runner(app_name=""), 'a text such as "shop"'),
+    "app name as a number": (lambda: runner(app_name=3), "app_name must be a text"),
+    "size of the cache as a text": (
+        lambda: runner(max_cached_memories="5"),
+        "an integer of at least 1, got '5'",
+    ),
+    "services of another kind": (lambda: runner(services=3), "use store= and models="),
+    "budget of a memory as a text": (
+        lambda: ANY.acc_memory(budget="512"),
+        "an integer of at least 32 tokens",
+    ),
     # Runs
+    "part of a number": (lambda: ANY.Part(3), r"text of a part must be a str, got int"),
+    "bytes as the text of a part": (lambda: ANY.Part(b"x"), r"use raw=\.\.\. for bytes"),
+    "empty part": (lambda: ANY.Part(), r'exactly one of text.*Part\("hello"\)'),
+    "rewind without a turn": (lambda: runner().sessions.rewind(), r"rewind\(...\) needs turn="),
+    "rewind with a turn by position": (
+        lambda: runner().sessions.rewind("s", 2),
+        "got 2 without a keyword",
+    ),
+    "list of sessions by position": (lambda: runner().sessions.list("u"), "without a keyword"),
+    "fork with a wrong option": (
+        lambda: runner().sessions.fork(session="s"),
+        "'session': use session_id=",
+    ),
+    "state by position": (lambda: runner().state("u", "s"), "without a keyword"),
+    "approval of nothing": (lambda: ANY.approve(), r"approve\(...\) needs request="),
+    "message that is bytes": (lambda: runner().run_sync(b"hello"), 'a str such as "hello"'),
+    "config of a run as a dictionary": (
+        lambda: runner().run_sync("hello", config={"timeout": 3}),
+        "must be a RunConfig",
+    ),
     "empty message": (lambda: runner().run_sync(""), "the message is empty"),
     "message of another library": (
         lambda: runner().run_sync([{"role": "user", "content": "hello"}]),
@@ -370,6 +483,15 @@ def test_error_names_the_problem_and_the_fix(mistake: str, monkeypatch: pytest.M
     with pytest.raises((AccError, AttributeError), match=advice) as caught:
         make()
     assert "s3cret" not in str(caught.value)
+
+
+def test_text_of_a_part_may_be_given_without_its_name() -> None:
+    assert acc.Part("hello") == acc.Part(text="hello")
+
+
+def test_tools_may_be_methods_and_async_functions() -> None:
+    built = agent(tools=[Search().find, fetch])
+    assert sorted(built.own_tools) == ["fetch", "find"]
 
 
 def test_error_of_a_store_that_is_no_database_names_the_file(tmp_path: Path) -> None:

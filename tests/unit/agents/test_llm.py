@@ -55,8 +55,8 @@ async def test_named_model_is_created_once() -> None:
 
 
 async def test_unknown_model_error_lists_names() -> None:
-    with pytest.raises(InvalidInput, match="no model 'gpt': choose embedded"):
-        await turn(Agent(name="a", model="gpt"))
+    with pytest.raises(InvalidInput, match="no model 'mine': choose embedded"):
+        await turn(Agent(name="a", model="mine"))
 
 
 async def test_answer_is_written_to_output_key() -> None:

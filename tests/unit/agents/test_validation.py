@@ -22,8 +22,8 @@ from acc.testing import ScriptedModel
     ],
 )
 def test_runner_rejects_unknown_names_with_the_agent(fields: dict[str, str], reason: str) -> None:
-    inner = Agent(name="inner", **fields)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match=f"agent 'inner': .*{reason}"):
+        inner = Agent(name="inner", **fields)  # type: ignore[arg-type]
         Runner(SequentialAgent(name="root", sub_agents=[inner]))
 
 

@@ -245,7 +245,7 @@ def test_sub_agents_must_be_a_list(given: Any) -> None:
 
 
 @pytest.mark.parametrize("choice", [{"model": "nope-1"}, {"memory": "elephant"}])
-def test_unknown_model_or_memory_is_rejected_by_the_runner(choice: dict[str, str]) -> None:
+def test_unknown_model_or_memory_is_rejected(choice: dict[str, str]) -> None:
     with pytest.raises(InvalidInput, match="agent 'a': (?:no model|unknown memory)"):
         Runner(Agent(name="a", **choice))  # type: ignore[arg-type]
 

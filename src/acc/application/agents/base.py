@@ -278,6 +278,7 @@ class BaseAgent(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
 
     def _check_options(self) -> None:
         """Raise InvalidTree if an option that every agent has is invalid."""
+        require(isinstance(self.description, str), self, "description", "a text")
         grants = self.grants
         is_valid = isinstance(grants, Mapping) and all(
             isinstance(grant, Grant) for grant in grants.values()

@@ -32,6 +32,7 @@ from acc.application.agents.output import (
 )
 from acc.application.agents.reasoning_loop import ReasoningLoop
 from acc.application.memory.messages import READ_RESULT_TOOL
+from acc.application.memory.registry import check_agent_memory
 from acc.application.runtime.agent_memory import MemoryChoice
 from acc.application.runtime.context import RunContext
 from acc.application.runtime.json_types import to_builtins
@@ -40,7 +41,7 @@ from acc.application.tools.function_tool import as_tool
 from acc.application.tools.tool import TRANSFER_TOOL_NAME, AgentTool, BaseTool
 from acc.application.tools.toolset import Toolset, check_toolsets
 from acc.domain.call_options import accepts
-from acc.domain.errors import InvalidTree
+from acc.domain.errors import InvalidInput, InvalidTree
 from acc.domain.value_objects.base import JsonData
 from acc.ports.outbound.memory_ports import MemoryPort
 from acc.ports.outbound.model_ports import (
@@ -54,6 +55,12 @@ from acc.ports.outbound.model_ports import (
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
 
+_FLAGS = (
+    "disallow_transfer_to_sub_agents",
+    "disallow_transfer_to_parent",
+    "disallow_transfer_to_peers",
+    "returns_control",
+)
 _RESERVED_TOOL_NAMES = (TRANSFER_TOOL_NAME, READ_RESULT_TOOL)
 
 
@@ -169,6 +176,13 @@ class LlmAgent(StandardAgent[DepsT, OutputT]):
         self.native_tools = tuple(native)
         is_valid = self.include_contents in ("default", "none")
         require(is_valid, self, "include_contents", '"default" or "none"')
+        if isinstance(memory, str):
+            try:
+                check_agent_memory(memory)
+            except InvalidInput as error:
+                raise InvalidTree(f"agent {self.name!r}: {error}") from None
+        for option in _FLAGS:
+            require(isinstance(getattr(self, option), bool), self, option, "True or False")
         if memory is not None and (isinstance(memory, type) or not isinstance(memory, MemoryPort)):
             require(
                 isinstance(memory, str) or accepts(memory, 0),

@@ -11,8 +11,6 @@ from acc.ports.outbound.memory_ports import MemoryPort, RecallIndexPort
 from acc.ports.outbound.model_ports import TokenCounterPort
 
 _ACC = "acc"
-#: Low, because the names are short and differ much.
-_MIN_SIMILARITY = 0.3
 
 
 class MemoryParts(Protocol):
@@ -86,7 +84,9 @@ def check_agent_memory(name: str) -> None:
 
 
 def _unknown(name: str, known: tuple[str, ...]) -> InvalidInput:
-    similar = get_close_matches(name.lower(), known, 1, cutoff=_MIN_SIMILARITY)
+    similar = get_close_matches(name.lower(), known, 1) or [
+        one for one in known if (one[0], len(one)) == (name[:1].lower(), len(name))
+    ]
     meant = f"did you mean {similar[0]!r}? " if similar else ""
     return InvalidInput(
         f"unknown memory {redact_secrets(name)!r}: {meant}choose one of {', '.join(known)}, "

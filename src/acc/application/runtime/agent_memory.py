@@ -50,8 +50,10 @@ class MemoryCache:
     """
 
     def __init__(self, *, max_entries: int = MAX_CACHED_MEMORIES) -> None:
-        if max_entries < 1:
-            raise InvalidInput(f"max_cached_memories must be >= 1, got {max_entries}")
+        if not isinstance(max_entries, int) or max_entries < 1:
+            raise InvalidInput(
+                f"max_cached_memories must be an integer of at least 1, got {max_entries!r}"
+            )
         self._cache: OrderedDict[tuple[SessionKey, str], CachedMemory] = OrderedDict()
         self._max_entries = max_entries
         self._owned: dict[int, tuple[SessionKey, CachedMemory]] = {}

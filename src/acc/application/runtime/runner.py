@@ -112,6 +112,8 @@ class SessionRunner(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT
         plugins: Sequence[Plugin[AnyDepsT]] = (),
     ) -> None:
         check_is_agent(agent)
+        if not isinstance(app_name, str) or not app_name.strip():
+            raise InvalidInput(f'app_name must be a text such as "shop", got {app_name!r}')
         if agent.parent is not None:
             raise InvalidInput(
                 f"{agent.name!r} is a sub-agent of {agent.parent.name!r}; run the root of its tree"

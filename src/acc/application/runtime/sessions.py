@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from acc.application.runtime.call_guards import explains_options
 from acc.application.runtime.recorder import EventRecorder
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.content import text_part
@@ -28,16 +29,19 @@ class Sessions:
         self._runner = runner
         self._store = runner.services.sessions
 
+    @explains_options
     async def list(self, *, user_id: str = DEFAULT_USER_ID) -> tuple[Session, ...]:
         """Return the sessions of a user without their state, most recently used first."""
         return await self._store.sessions(self._runner.app_name, user_id)
 
+    @explains_options
     async def get(
         self, session_id: str = DEFAULT_SESSION_ID, *, user_id: str = DEFAULT_USER_ID
     ) -> Session | None:
         """Return a session with its state, or None if it does not exist."""
         return await self._store.read(self._runner.session_key(user_id, session_id))
 
+    @explains_options
     async def delete(
         self, session_id: str = DEFAULT_SESSION_ID, *, user_id: str = DEFAULT_USER_ID
     ) -> None:
@@ -51,6 +55,7 @@ class Sessions:
             self._runner.services.memory_cache.forget(key)
             await self._store.delete(key)
 
+    @explains_options
     async def fork(
         self,
         session_id: str = DEFAULT_SESSION_ID,
@@ -71,6 +76,7 @@ class Sessions:
         after = await self._end_of_turn(session, session.turns if turn is None else turn)
         return await self._store.fork(session.key, new_key, after=after)
 
+    @explains_options
     async def rewind(
         self,
         session_id: str = DEFAULT_SESSION_ID,

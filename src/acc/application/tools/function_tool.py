@@ -90,6 +90,21 @@ class FunctionTool(BaseTool, Generic[ParametersP, ResultT]):
         function = self.func
         if isinstance(function, str):
             raise InvalidTree(f'@tool needs a keyword for its name: write @tool(name="{function}")')
+        if isinstance(function, type):
+            raise InvalidTree(
+                f"the class {function.__name__} is not a tool: pass a function or a method of an "
+                f"object, such as {function.__name__}().method"
+            )
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise InvalidTree(
+                f"tool {getattr(function, '__name__', function)!r} yields: return one result, such "
+                "as a list, and report progress with `await ctx.progress(text)`"
+            )
+        if isinstance(function, functools.partial):
+            raise InvalidTree(
+                f"{function!r} cannot be a tool: write a function with def that calls it, with a "
+                "name, a docstring and type hints for the arguments that the model chooses"
+            )
         self.name = self.name or getattr(function, "__name__", "")
         if not self.name:
             raise InvalidTree(
@@ -172,7 +187,14 @@ class FunctionTool(BaseTool, Generic[ParametersP, ResultT]):
                 continue
             if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
                 raise InvalidTree(
-                    f"tool {self.name!r}: parameter {name!r} cannot be passed by name"
+                    f"tool {self.name!r}: parameter {name!r} cannot be passed by name; write a "
+                    "function whose parameters have names and type hints"
+                )
+            owner = getattr(self.func, "__qualname__", "").split(".")[-2:-1]
+            if name == "self" and name not in hints and owner and owner[0].isidentifier():
+                raise InvalidTree(
+                    f"{owner[0]}.{self.name} is a method without its object: pass the method of "
+                    f"an object, such as {owner[0]}().{self.name}"
                 )
             if name not in hints:
                 raise InvalidTree(f"tool {self.name!r}: parameter {name!r} needs a type hint")

@@ -6,11 +6,11 @@ Functions as tools are in `function_tool`, tools of MCP servers in `mcp`.
 import math
 from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic
+from typing import TYPE_CHECKING, Generic
 
 import msgspec
 
-from acc.application.agents.base import BaseAgent, Confirm, check_name
+from acc.application.agents.base import BaseAgent, Confirm, check_is_agent, check_name
 from acc.application.runtime.artifacts import Artifacts
 from acc.application.runtime.context import RunContext
 from acc.application.runtime.json_types import convert_object, encode_json, object_schema
@@ -20,6 +20,7 @@ from acc.application.runtime.type_variables import (
     ContextDepsT,
     GenericDefaults,
 )
+from acc.domain.call_options import check_call
 from acc.domain.errors import InvalidInput, InvalidTree
 from acc.domain.value_objects.approval import InputAnswer
 from acc.domain.value_objects.base import JsonData
@@ -297,7 +298,10 @@ class BaseTool(GenericDefaults, Generic[AnyDepsT]):
 
 
 def check_tool_options(tool: BaseTool) -> None:
-    """Raise InvalidTree if `confirm`, `retries` or a time limit of a tool is invalid."""
+    """Raise InvalidTree if an option of a tool has the wrong type or value."""
+    for option, text in (("description", tool.description), ("requires", tool.requires)):
+        if not isinstance(text, str):
+            raise InvalidTree(f"tool {tool.name!r}: {option} must be a text, got {text!r}")
     if not (isinstance(tool.confirm, bool | str) or callable(tool.confirm)):
         raise InvalidTree(
             f"tool {tool.name!r}: confirm must be a bool, a question or a function, "
@@ -343,7 +347,19 @@ class AgentTool(BaseTool):
     idempotent: bool = field(default=False, init=False)
     _input_schema: Mapping[str, JsonData] | None = field(default=None, init=False, repr=False)
 
+    if not TYPE_CHECKING:
+
+        def __new__(cls, *arguments: object, **options: object) -> "AgentTool":
+            """Raise InvalidTree for options that the class does not have."""
+            if arguments or options:  # copies are created without them
+                check_call(cls, arguments, options, error=InvalidTree)
+            return super().__new__(cls)
+
     def __post_init__(self) -> None:
+        try:
+            check_is_agent(self.agent)
+        except InvalidInput as error:
+            raise InvalidTree(f"AgentTool: {error}") from None
         declared = self.agent.input_schema
         if declared is not None and not isinstance(declared, Mapping):
             self._input_schema = object_schema(declared)

@@ -4,7 +4,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
+from acc.domain.call_options import checked
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.base import JsonData
 
@@ -95,6 +97,10 @@ def deny(request: str | InputRequest, reason: str = "", *, by: str = "") -> Inpu
     return InputAnswer(
         request_id=_request_id(request), verdict=ApprovalDecision.DENY, reason=reason, by=by
     )
+
+
+if not TYPE_CHECKING:  # the declared options are those above
+    approve, deny = checked(approve, {}), checked(deny, {})
 
 
 def _request_id(request: object) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from acc.domain.errors import InvalidInput
 from acc.domain.text import replace_surrogates
 from acc.domain.value_objects.base import JsonData, Value
 
@@ -33,13 +34,18 @@ class ToolResult(Value, frozen=True, kw_only=True):
 _UNSET_FIELDS = 5
 
 
-class Part(Value, frozen=True, kw_only=True):
+class _Text(Value, frozen=True, kw_only=False):
+    """The field of a part that may be given without its name: `Part("hello")`."""
+
+    text: str | None = None
+
+
+class Part(_Text, frozen=True, kw_only=True):
     """A piece of content: exactly one of text, data, raw bytes, URL, call or result.
 
     `is_null` marks data that is JSON null.
     """
 
-    text: str | None = None
     data: JsonData = None
     is_null: bool = False
     raw: bytes | None = None
@@ -56,7 +62,15 @@ class Part(Value, frozen=True, kw_only=True):
         if self.is_null and self.data is None:
             unset -= 1
         if unset != _UNSET_FIELDS:
-            raise ValueError("a part needs exactly one of text, data, raw, url, call and result")
+            raise InvalidInput(
+                "a part needs exactly one of text, data, raw, url, call and result, such as "
+                'Part("hello") or Part(raw=content, media_type="image/png")'
+            )
+        if self.text is not None and not isinstance(self.text, str):
+            raise InvalidInput(
+                f"the text of a part must be a str, got {type(self.text).__name__}: use raw=... "
+                "for bytes and data=... for JSON data"
+            )
 
     @staticmethod
     def from_text(text: str) -> "Part":

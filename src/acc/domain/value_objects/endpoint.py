@@ -25,6 +25,11 @@ _URL_CREDENTIALS = re.compile(r"(?<=//)[^/\s@]*@")
 _QUERY_SECRET = re.compile(
     r"([?&](?:api[-_]?key|key|pass(?:word|wd)?|secret|token)=)(?![A-Z][A-Z0-9_]*\b)[^&\s'\"]+"
 )
+# `password=…` and `"client_secret": "…"`; the name of an environment variable is not a secret.
+_ASSIGNED_SECRET = re.compile(
+    r"((?i:pass(?:word|wd|phrase)|secret|api[-_]?key|access[-_]?token|パスワード|暗証番号)"
+    r"[\\\"']{0,2}\s?[=:：]\s?[\\\"']{0,2})(?![A-Z][A-Z0-9_]*\b|env:)[^\s\"'\\&,;、。]{3,}"
+)
 _MIN_SECRET_LENGTH = 4
 _SCRIPT_SUFFIXES = frozenset({".cjs", ".jar", ".js", ".mjs", ".php", ".py", ".rb", ".sh", ".ts"})
 
@@ -103,6 +108,10 @@ class McpEndpoint:
     def __post_init__(self) -> None:
         if isinstance(self.command, str):
             raise InvalidInput('command must be a list, such as ["python", "server.py"]')
+        if not isinstance(self.command, Sequence):
+            raise InvalidInput(
+                f'command must be a list, such as ["python", "server.py"], got {self.command!r}'
+            )
         object.__setattr__(self, "command", tuple(self.command))
         object.__setattr__(self, "allow", _entries("allow", self.allow))
         object.__setattr__(self, "env", tuple(self.env))
@@ -181,6 +190,7 @@ def redact_secrets(text: str, known: Iterable[str] = ()) -> str:
         if "%" in text or "+" in text:
             text = re.sub("".join(map(_percent_encoded_pattern, secret)), "***", text)
     text = _QUERY_SECRET.sub(r"\1***", _URL_CREDENTIALS.sub("***@", text))
+    text = _ASSIGNED_SECRET.sub(r"\1***", text)
     return _API_KEY.sub("***", _CREDENTIAL.sub(r"\1\2***", text))
 
 
@@ -220,6 +230,17 @@ def is_loopback_url(url: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost" or host.endswith(".localhost")
+
+
+def add_scheme(url: str) -> str:
+    """Return a URL that a user typed with a scheme: http for loopback hosts, else https."""
+    if "://" in url:
+        return url
+    try:
+        is_loopback = is_loopback_url(f"http://{url}")
+    except ValueError:  # not a URL, which is reported later
+        is_loopback = False
+    return f"http://{url}" if is_loopback else f"https://{url}"
 
 
 def loopback_allow_entries(url: str) -> tuple[str, ...]:

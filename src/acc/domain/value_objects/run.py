@@ -56,9 +56,12 @@ class RunConfig:
                 continue
             minimum = 0 if item.name in _MAY_BE_ZERO else 1e-9
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not is_number or not value >= minimum:  # also false for nan
+            is_whole = item.name not in _MAY_BE_FRACTIONS
+            is_valid = is_number and (isinstance(value, int) or not is_whole)
+            if not is_valid or not value >= minimum:  # also false for nan
                 bound = "at least 0" if minimum == 0 else "greater than 0"
-                raise InvalidInput(f"RunConfig.{item.name} must be {bound}, got {value!r}")
+                kind = "" if is_valid else "an integer and " if is_whole else "a number and "
+                raise InvalidInput(f"RunConfig.{item.name} must be {kind}{bound}, got {value!r}")
         for name in ("raise_tool_errors", "record_prompts", "snapshots", "debug"):
             if not isinstance(getattr(self, name), bool):
                 raise InvalidInput(f"RunConfig.{name} must be a bool, got {getattr(self, name)!r}")
@@ -79,6 +82,8 @@ _CONFIG_HINTS = {
     "max_handoffs": "max_hops",
 }
 _MAY_BE_ZERO = frozenset({"max_hops", "max_tool_calls", "max_repairs", "max_tool_retries"})
+#: Seconds.
+_MAY_BE_FRACTIONS = frozenset({"timeout", "tool_timeout", "approval_ttl"})
 _OPTIONAL = frozenset({"token_budget", "timeout", "tool_timeout", "approval_ttl"})
 _NOT_NUMBERS = frozenset({"raise_tool_errors", "record_prompts", "snapshots", "debug", "stubs"})
 
