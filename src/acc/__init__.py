@@ -5,12 +5,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from acc.adapters.code.sandbox import SandboxedCodeExecutor as SandboxedCodeExecutor
     from acc.adapters.evaluation.rubric_judge import RubricJudge as RubricJudge
     from acc.application.agents.base import BaseAgent as BaseAgent
     from acc.application.agents.callbacks import Plugin as Plugin
     from acc.application.agents.graph import Edge as Edge, GraphAgent as GraphAgent
     from acc.application.agents.llm import Agent as Agent, LlmAgent as LlmAgent
     from acc.application.agents.output import PartialOutput as PartialOutput
+    from acc.application.agents.planner import (
+        NativeThinking as NativeThinking,
+        PlanFirst as PlanFirst,
+    )
     from acc.application.agents.router import RouterAgent as RouterAgent
     from acc.application.agents.workflow import (
         LoopAgent as LoopAgent,
@@ -83,6 +88,7 @@ if TYPE_CHECKING:
         deny as deny,
     )
     from acc.domain.value_objects.ccs import CompressedCognitiveState as CompressedCognitiveState
+    from acc.domain.value_objects.code import CodeEnd as CodeEnd, CodeResult as CodeResult
     from acc.domain.value_objects.content import (
         ChatMessage as ChatMessage,
         Part as Part,
@@ -119,6 +125,7 @@ if TYPE_CHECKING:
         RunStatus as RunStatus,
     )
     from acc.domain.value_objects.session import Session as Session
+    from acc.ports.outbound.code_ports import CodeExecutorPort as CodeExecutorPort
     from acc.ports.outbound.memory_ports import MemoryPort as MemoryPort, MemoryView as MemoryView
     from acc.ports.outbound.model_ports import (
         ModelRequest as ModelRequest,
@@ -130,12 +137,14 @@ if TYPE_CHECKING:
 #: The public names by the module that defines them. Type checkers use the block above, which
 #: tests/test_public_api.py compares with this table.
 _PUBLIC_NAMES = {
+    "acc.adapters.code.sandbox": ("SandboxedCodeExecutor",),
     "acc.adapters.evaluation.rubric_judge": ("RubricJudge",),
     "acc.application.agents.base": ("BaseAgent",),
     "acc.application.agents.callbacks": ("Plugin",),
     "acc.application.agents.graph": ("Edge", "GraphAgent"),
     "acc.application.agents.llm": ("Agent", "LlmAgent"),
     "acc.application.agents.output": ("PartialOutput",),
+    "acc.application.agents.planner": ("NativeThinking", "PlanFirst"),
     "acc.application.agents.router": ("RouterAgent",),
     "acc.application.agents.workflow": ("LoopAgent", "ParallelAgent", "SequentialAgent"),
     "acc.application.memory.acc": ("AccMemory",),
@@ -186,6 +195,7 @@ _PUBLIC_NAMES = {
         "deny",
     ),
     "acc.domain.value_objects.ccs": ("CompressedCognitiveState",),
+    "acc.domain.value_objects.code": ("CodeEnd", "CodeResult"),
     "acc.domain.value_objects.content": ("ChatMessage", "Part", "ToolCall", "ToolResult", "Usage"),
     "acc.domain.value_objects.evaluation": ("DriftAudit", "HallucinationAudit", "OutcomeScores"),
     "acc.domain.value_objects.event": ("Event", "EventKind"),
@@ -204,6 +214,7 @@ _PUBLIC_NAMES = {
     ),
     "acc.domain.value_objects.run": ("CallContext", "Grant", "RunConfig", "RunStatus"),
     "acc.domain.value_objects.session": ("Session",),
+    "acc.ports.outbound.code_ports": ("CodeExecutorPort",),
     "acc.ports.outbound.memory_ports": ("MemoryPort", "MemoryView"),
     "acc.ports.outbound.model_ports": (
         "ModelRequest",

@@ -285,7 +285,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a part of a function": (
         lambda: Agent(name="a", tools=[functools.partial(greet, "x")]),
-        "'x'\\) has no __name__",
+        "'x'\\) cannot be a tool",
     ),
     "a tool whose default does not fit": (
         lambda: tool(modest),
@@ -311,7 +311,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "a tool without a name": (lambda: tool(lambda: 1), "a lambda .* a tool"),
     "a tool that hides its type hints": (
         lambda: FunctionTool(functools.partial(greet, "x"), name="greet_x"),
-        "tool 'greet_x': expected a function",
+        "'x'\\) cannot be a tool",
     ),
 }
 

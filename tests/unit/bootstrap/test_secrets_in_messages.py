@@ -1,6 +1,6 @@
 """Credentials in names and URLs appear in no message, drawing or card."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -11,16 +11,16 @@ from acc.domain.value_objects.endpoint import redact_secrets
 
 
 @pytest.mark.parametrize(
-    "agent",
+    "options",
     [
-        Agent(name="a", model="http://user:pass-word@127.0.0.1:1/v1"),
-        Agent(name="a", memory=MemoryName("redis://user:pass-word@host/0")),
+        {"model": "http://user:pass-word@127.0.0.1:1/v1"},
+        {"memory": MemoryName("redis://user:pass-word@host/0")},
     ],
     ids=["model", "memory"],
 )
-def test_unknown_name_is_reported_without_its_password(agent: Agent) -> None:
+def test_unknown_name_is_reported_without_its_password(options: Any) -> None:
     with pytest.raises(InvalidInput) as caught:
-        Runner(agent)
+        Runner(Agent(name="a", **options))
     assert "pass-word" not in str(caught.value)
 
 

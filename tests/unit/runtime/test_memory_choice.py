@@ -197,5 +197,7 @@ async def test_runner_limits_the_number_of_cached_memories(limit: int, created: 
 
 async def test_cache_without_memories_is_rejected() -> None:
     agent = Agent(name="a", model=ScriptedModel("yes"))
-    with pytest.raises(InvalidInput, match="max_cached_memories must be an integer of at least 1, got 0"):
+    with pytest.raises(
+        InvalidInput, match="max_cached_memories must be an integer of at least 1, got 0"
+    ):
         Runner(agent, max_cached_memories=0)

@@ -132,7 +132,9 @@ class SandboxedCodeExecutor:
         if status == -signal.SIGXCPU:
             ended.reason = CodeEnd.CPU_LIMIT
         reason = ended.reason or (CodeEnd.KILLED if status is None or status < 0 else None)
-        stdout, stderr = (bytes(out[: self._output_bytes]).decode(errors="replace") for out in outputs)
+        stdout, stderr = (
+            bytes(out[: self._output_bytes]).decode(errors="replace") for out in outputs
+        )
         found = {} if reason is CodeEnd.FILE_LIMIT else _read_files(work, given, self._file_bytes)
         return CodeResult(
             ended=reason or CodeEnd.EXITED,

@@ -15,6 +15,7 @@ import resource
 import struct
 import sys
 import traceback
+from pathlib import Path
 from types import CodeType
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -130,7 +131,7 @@ def _restrict_files(readable: list[str], work: str) -> None:
         except OSError:
             continue  # does not exist on this system
         access = _WORK_ACCESS if path == work else _READ_FILE | _READ_DIRECTORY
-        if not os.path.isdir(path):
+        if not Path(path).is_dir():
             access = _READ_FILE
         rule = struct.pack("=Qi", access, opened)
         _check(_libc.syscall(_ADD_RULE, ruleset, _RULE_PATH_BENEATH, rule, 0), f"rule for {path}")
@@ -178,7 +179,9 @@ def _lock_in(settings: dict[str, int], readable: list[str], work: str, parent: i
     if os.getppid() != parent:
         raise SystemExit("the process that started the code is gone")
     for name, value in settings.items():
-        resource.setrlimit(getattr(resource, name), (value, value))
+        # The signal of the soft CPU limit says which limit it was; the hard one cannot be caught.
+        hard = value + 1 if name == "RLIMIT_CPU" else value
+        resource.setrlimit(getattr(resource, name), (value, hard))
     _check(_libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0), "privileges")
     _restrict_files(readable, work)
     _restrict_calls()
@@ -189,7 +192,7 @@ def _execute(code: CodeType) -> None:
         exec(code, {"__name__": "__main__", "__builtins__": __builtins__})  # noqa: S102 - the purpose
     except SystemExit:
         raise
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001 - a process boundary
         shown = error.__traceback__ and error.__traceback__.tb_next
         traceback.print_exception(type(error), error, shown)
         sys.exit(1)

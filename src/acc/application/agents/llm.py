@@ -30,6 +30,7 @@ from acc.application.agents.output import (
     OutputType,
     make_output_type,
 )
+from acc.application.agents.planner import PLAN_TOOL_NAME, NativeThinking, PlanFirst, Planner
 from acc.application.agents.reasoning_loop import ReasoningLoop
 from acc.application.memory.messages import READ_RESULT_TOOL
 from acc.application.memory.registry import check_agent_memory
@@ -37,12 +38,14 @@ from acc.application.runtime.agent_memory import MemoryChoice
 from acc.application.runtime.context import RunContext
 from acc.application.runtime.json_types import to_builtins
 from acc.application.runtime.type_variables import DepsT, OneOrMore, OutputT
+from acc.application.tools.code import CodeTool
 from acc.application.tools.function_tool import as_tool
 from acc.application.tools.tool import TRANSFER_TOOL_NAME, AgentTool, BaseTool
 from acc.application.tools.toolset import Toolset, check_toolsets
 from acc.domain.call_options import accepts
 from acc.domain.errors import InvalidInput, InvalidTree
 from acc.domain.value_objects.base import JsonData
+from acc.ports.outbound.code_ports import CodeExecutorPort
 from acc.ports.outbound.memory_ports import MemoryPort
 from acc.ports.outbound.model_ports import (
     NATIVE_TOOLS,
@@ -61,7 +64,7 @@ _FLAGS = (
     "disallow_transfer_to_peers",
     "returns_control",
 )
-_RESERVED_TOOL_NAMES = (TRANSFER_TOOL_NAME, READ_RESULT_TOOL)
+_RESERVED_TOOL_NAMES = (TRANSFER_TOOL_NAME, READ_RESULT_TOOL, PLAN_TOOL_NAME)
 
 
 def _unset() -> Any:
@@ -82,6 +85,8 @@ class LlmAgent(StandardAgent[DepsT, OutputT]):
     contain placeholders such as `{email}`, or be a function of the context. The answer is written
     to the state key `output_key`. `memory` is transcript, retrieval, acc, None, or a function that
     creates a MemoryPort. `native_tools` are tools that the provider of the model executes itself.
+    `planner` is `PlanFirst()`, which requires a plan before tools are used, or `NativeThinking()`.
+    `code_executor` gives the agent the tool `run_python`, such as `SandboxedCodeExecutor()`.
 
     The agent can transfer to sub-agents, its parent and its peers unless this is disallowed. After
     a transfer the new agent keeps the conversation; an agent with `returns_control` returns its
@@ -118,6 +123,8 @@ class LlmAgent(StandardAgent[DepsT, OutputT]):
     include_contents: Literal["default", "none"] = "default"
     model_settings: ModelSettings | None = None
     native_tools: Sequence[NativeTool] = ()
+    planner: Planner | None = None
+    code_executor: CodeExecutorPort | None = None
     _own_tools: dict[str, BaseTool] = field(init=False, repr=False)
     _own_specs: tuple[ToolSpec, ...] = field(init=False, repr=False, default=())
     _toolsets: tuple[Toolset, ...] = field(init=False, repr=False, default=())
@@ -129,9 +136,10 @@ class LlmAgent(StandardAgent[DepsT, OutputT]):
         self._toolsets = tuple(item for item in self.tools if isinstance(item, Toolset))
         check_toolsets(self.name, self._toolsets)
         self._own_tools = {}
-        for item in self.tools:
-            if isinstance(item, Toolset):
-                continue
+        given: list[Any] = [item for item in self.tools if not isinstance(item, Toolset)]
+        if self.code_executor is not None:
+            given.append(CodeTool(self.code_executor))
+        for item in given:
             tool = as_tool(item)
             if tool.name in self._own_tools or tool.name in _RESERVED_TOOL_NAMES:
                 raise InvalidTree(f"agent {self.name!r} has two tools named {tool.name!r}")
@@ -179,6 +187,21 @@ class LlmAgent(StandardAgent[DepsT, OutputT]):
         if isinstance(memory, str):
             try:
                 check_agent_memory(memory)
+            except InvalidInput as error:
+                raise InvalidTree(f"agent {self.name!r}: {error}") from None
+        planner, executor = self.planner, self.code_executor
+        is_valid = planner is None or isinstance(planner, PlanFirst | NativeThinking)
+        require(is_valid, self, "planner", "PlanFirst() or NativeThinking()")
+        is_valid = executor is None or isinstance(executor, CodeExecutorPort)
+        require(
+            is_valid and not isinstance(executor, type),
+            self,
+            "code_executor",
+            "an object with `async execute(code, *, files)`, such as SandboxedCodeExecutor()",
+        )
+        if isinstance(planner, NativeThinking):
+            try:
+                self.model_settings = planner.settings(self.model_settings)
             except InvalidInput as error:
                 raise InvalidTree(f"agent {self.name!r}: {error}") from None
         for option in _FLAGS:

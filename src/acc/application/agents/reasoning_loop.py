@@ -14,6 +14,7 @@ from acc.application.agents.output import (
     INVALID_OUTPUT,
     PartialOutputs,
 )
+from acc.application.agents.planner import PlanFirst, PlanTool, count_plans
 from acc.application.runtime.agent_memory import TurnMemory
 from acc.application.runtime.context import UNSET, RunContext
 from acc.application.runtime.interrupts import RUN_LEVEL_ERRORS
@@ -62,6 +63,10 @@ class ReasoningLoop:
             transfer = TransferTool(ctx, targets)
             self._tools = {**self._tools, TRANSFER_TOOL_NAME: transfer}
             self._specs = (*self._specs, transfer.spec)
+        self._plan: PlanTool | None = None
+        if isinstance(agent.planner, PlanFirst):
+            self._plan = PlanTool(agent.planner)
+            self._tools = {**self._tools, self._plan.name: self._plan}
         self._dynamic_tools: DynamicTools | None = None
         if agent.toolsets:
             self._dynamic_tools = DynamicTools(ctx, agent.toolsets, frozenset(self._tools))
@@ -138,10 +143,16 @@ class ReasoningLoop:
         instruction = await self._render(self._agent.instruction)
         if general := await self._render(self._ctx.run.request.root.global_instruction):
             instruction = f"{general}\n\n{instruction}" if instruction else general
+        if self._plan is not None and isinstance(self._agent.planner, PlanFirst):
+            advice = self._agent.planner.instruction
+            instruction = f"{instruction}\n\n{advice}" if instruction else advice
         dynamic = self._dynamic_tools
         earlier = () if view is None else view.messages
         messages = (*earlier, *self._turn_messages())
         specs = self._specs if dynamic is None else self._specs + dynamic.specs
+        if self._plan is not None:
+            # Tools are offered only when there is a plan.
+            specs = (self._plan.spec, *specs) if self._has_plan() else (self._plan.spec,)
         numbers = shortened_results(messages)
         if numbers:
             reader = ReadResultTool(numbers)
@@ -157,6 +168,13 @@ class ReasoningLoop:
             settings=self._agent.model_settings,
             native_tools=tuple(self._agent.native_tools),
         )
+
+    def _has_plan(self) -> bool:
+        """Return True if tools may be used: there is a plan in this turn, or none is needed."""
+        if self._plan is None:
+            return True
+        self._plan.plans = count_plans(self._window.messages)
+        return self._plan.plans > 0
 
     async def _render(self, instruction: Instruction[Any]) -> str:
         if isinstance(instruction, str) and "{" not in instruction and "}" not in instruction:
@@ -252,6 +270,9 @@ class ReasoningLoop:
                 await self._dynamic_tools.refresh_for_replay()
             available = (*tools, *self._dynamic_tools.names)
             tools = {**tools, **self._dynamic_tools.by_name(names)}
+        if self._plan is not None and not self._has_plan():
+            tools = {self._plan.name: self._plan}
+            available = tools
         executor = ToolExecutor(
             ctx,
             tools,

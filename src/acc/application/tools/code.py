@@ -1,0 +1,75 @@
+"""The tool with which a model executes code."""
+
+import math
+from collections.abc import Mapping
+from mimetypes import guess_type
+
+import msgspec
+
+from acc.application.tools.tool import BaseTool, ToolContext
+from acc.domain.errors import ModelRetry
+from acc.domain.value_objects.base import JsonData
+from acc.ports.outbound.code_ports import CodeExecutorPort
+from acc.ports.outbound.model_ports import ToolSpec
+
+CODE_TOOL_NAME = "run_python"
+
+
+class _Arguments(msgspec.Struct, forbid_unknown_fields=True):
+    code: str
+    files: list[str] = []
+
+
+class CodeTool(BaseTool):
+    """Executes code with the executor of an agent; new files become artifacts of the session."""
+
+    name = CODE_TOOL_NAME
+    description = (
+        "Execute a Python program and return what it prints. Only the standard library is "
+        "available, and no network. `files` are artifacts to place in the working directory. Files "
+        "that the program writes there are saved as artifacts."
+    )
+    timeout: float | None = math.inf  # the executor has its own limit
+
+    def __init__(self, executor: CodeExecutorPort) -> None:
+        self._executor = executor
+
+    @property
+    def spec(self) -> ToolSpec:
+        """Return the name, description and schema that the model receives."""
+        names = {"type": "array", "items": {"type": "string"}, "default": []}
+        return ToolSpec(
+            name=self.name,
+            description=self.description,
+            parameters={
+                "type": "object",
+                "properties": {"code": {"type": "string"}, "files": names},
+                "required": ["code"],
+            },
+        )
+
+    def validate(self, arguments: Mapping[str, JsonData]) -> dict[str, JsonData]:
+        """Return the arguments, or raise msgspec.ValidationError."""
+        given = msgspec.convert(arguments, _Arguments)
+        return {"code": given.code, "files": given.files}
+
+    async def invoke(self, arguments: Mapping[str, JsonData], ctx: ToolContext) -> object:
+        """Execute the code and save its files."""
+        files: dict[str, bytes] = {}
+        for name in arguments["files"]:
+            artifact = await ctx.artifacts.load(name)
+            if artifact is None:
+                known = ", ".join(await ctx.artifacts.names()) or "none"
+                raise ModelRetry(f"there is no artifact {name!r}; artifacts: {known}")
+            files[name] = artifact.data
+        result = await self._executor.execute(arguments["code"], files=files)
+        for name, content in result.files.items():
+            media_type = guess_type(name)[0] or "application/octet-stream"
+            ctx.save_artifact(name, content, media_type=media_type)
+        return {
+            "ended": result.ended.value,
+            "exit_status": result.exit_status,
+            "stdout": result.stdout,
+            "stderr": result.stderr,
+            "files": sorted(result.files),
+        }
