@@ -1,4 +1,4 @@
-"""A coordinator, agents as tools and shared state: the structure of the ADK sample `travel-concierge`.
+"""Coordinator, agents as tools, shared state: as in the ADK sample `travel-concierge`.
 
 A callback of the root loads a profile into the state, and a tool stores what the user says. The
 instructions read those keys. `docs/adk.md` lists what changes in a port.
@@ -28,12 +28,7 @@ class Trip:
 
 
 def memorize(key: str, value: str, tool_context: ToolContext) -> dict[str, str]:
-    """Store one piece of information.
-
-    Args:
-        key: The name of the information.
-        value: The information.
-    """
+    """Store one piece of information under its name."""
     tool_context.state[key] = value
     return {"status": f"stored {key}"}
 

@@ -1,8 +1,10 @@
 """Keys that callbacks and tools may write are possibly present."""
 
 import json
+import runpy
 from collections.abc import Callable, Mapping, MutableMapping
 from functools import partial
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -34,6 +36,13 @@ def by_constant(ctx: RunContext) -> None:
     ctx.state[TOWN_KEY] = "Kyoto"
 
 
+DEFAULTS = {"city": "Kyoto"}
+
+
+def by_constant_mapping(ctx: RunContext) -> None:
+    ctx.state.update(DEFAULTS)
+
+
 def by_module_constant(ctx: RunContext) -> None:
     ctx.state[constants.CITY] = "Kyoto"
 
@@ -63,6 +72,7 @@ def make_callback(key: str) -> Callable[[RunContext], None]:
         literal,
         update_literal,
         by_constant,
+        by_constant_mapping,
         by_module_constant,
         by_helper,
         partial(_fill_key, "city"),
@@ -127,3 +137,9 @@ def test_tool_without_docstring_is_a_warning() -> None:
     assert [(f.severity, f.agents) for f in findings] == [(Severity.WARNING, ("a",))]
     assert "'add' has no docstring" in findings[0].text
     assert "docstring to 'add'" in findings[0].fix
+
+
+@pytest.mark.parametrize("name", ["adk_answer_auditor", "adk_trip_assistant"])
+def test_ports_of_adk_samples_have_no_missing_keys(name: str) -> None:
+    path = Path(__file__).parents[3] / "examples" / f"{name}.py"
+    assert state_findings(runpy.run_path(str(path))["root_agent"]) == ()

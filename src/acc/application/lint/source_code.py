@@ -2,7 +2,7 @@
 
 import dis
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
@@ -81,6 +81,8 @@ class _Reader:
     def _add_value(self, value: object, depth: int) -> None:
         if isinstance(value, str):
             self.texts.add(value)
+        elif isinstance(value, Mapping):  # such as default values of the state
+            self.texts.update(key for key in value if isinstance(key, str))
         elif isinstance(value, FunctionType) and depth < _MAX_DEPTH and _is_of_user(value):
             self.read(value, depth=depth + 1)
 
