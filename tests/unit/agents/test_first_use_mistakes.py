@@ -410,8 +410,8 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: ANY.RunConfig(max_llm_calls=2.5),
         "an integer and greater than 0, got 2.5",
     ),
-    "empty app name": (lambda: runner(app_name=""), 'a text such as "shop"'),
-    "app name as a number": (lambda: runner(app_name=3), "app_name must be a text"),
+    "empty app name": (lambda: runner(app_name=""), "app_name must be a non-empty str"),
+    "app name as a number": (lambda: runner(app_name=3), "app_name must be a non-empty str, got 3"),
     "size of the cache as a text": (
         lambda: runner(max_cached_memories="5"),
         "an integer of at least 1, got '5'",

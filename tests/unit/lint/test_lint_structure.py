@@ -23,6 +23,7 @@ from acc import (
     Edge,
     GraphAgent,
     LoopAgent,
+    MemoryName,
     RouterAgent,
     RunContext,
     SequentialAgent,
@@ -43,8 +44,10 @@ def test_single_agent_has_no_findings() -> None:
 
 
 @pytest.mark.parametrize("memory", ["elephant", "oracle", "acc:", "記憶"])
-def test_unknown_memory_is_a_problem(memory: str) -> None:
-    root = sequence(agent("first"), agent("second", memory=memory))
+def test_unknown_memory_that_was_set_later_is_a_problem(memory: str) -> None:
+    second = agent("second")
+    second.memory = MemoryName(memory)
+    root = sequence(agent("first"), second)
     assert findings(root, "memories") == [("problem", ("second",), f"unknown memory {memory!r}")]
     (finding,) = rule(root, "memories").findings
     assert finding.fix == "choose one of transcript, retrieval, acc, or acc:MODEL"

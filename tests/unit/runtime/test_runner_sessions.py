@@ -46,17 +46,19 @@ ECHO = scripted_agent(
 BAD_IDS = ["", "  ", "a\x00b", "a\nb", "x" * 257, "\u200b", "\ud800", None, 7, b"s1", ["s1"]]
 
 
-@pytest.mark.parametrize("place", ["user_id", "session_id", "app_name"])
+@pytest.mark.parametrize("bad", BAD_IDS, ids=repr)
+def test_invalid_app_name_is_rejected_by_the_runner(storage: Storage, bad: Any) -> None:
+    with pytest.raises(InvalidInput, match="app_name"):
+        Runner(ECHO, app_name=bad, services=storage.harness(ECHO).runner.services)
+
+
+@pytest.mark.parametrize("place", ["user_id", "session_id"])
 @pytest.mark.parametrize("bad", BAD_IDS, ids=repr)
 async def test_invalid_id_is_rejected_by_every_method(
     storage: Storage, bad: Any, place: str
 ) -> None:
-    ids: dict[str, Any] = {"user_id": "ann", "session_id": "s1"}
+    ids: dict[str, Any] = {"user_id": "ann", "session_id": "s1", place: bad}
     runner = storage.harness(ECHO).runner
-    if place == "app_name":
-        runner = Runner(ECHO, app_name=bad, services=runner.services)
-    else:
-        ids[place] = bad
     with pytest.raises(InvalidInput, match=place):
         await runner.run(**ids, message="hi")
     with pytest.raises(InvalidInput, match=place):

@@ -112,14 +112,13 @@ class SessionRunner(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT
         plugins: Sequence[Plugin[AnyDepsT]] = (),
     ) -> None:
         check_is_agent(agent)
-        if not isinstance(app_name, str) or not app_name.strip():
-            raise InvalidInput(f'app_name must be a text such as "shop", got {app_name!r}')
         if agent.parent is not None:
             raise InvalidInput(
                 f"{agent.name!r} is a sub-agent of {agent.parent.name!r}; run the root of its tree"
             )
         check_run_options(agent, config, None)
         super().__init__(app_name=app_name, services=services)
+        self.session_key(DEFAULT_USER_ID, DEFAULT_SESSION_ID)  # checks the name of the app
         self.agent = agent
         self.config = config or RunConfig()
         self._deps = deps
