@@ -27,6 +27,7 @@ _FAILURES = {
 }
 _FAILURE_CODES = {
     "interrupted": "This turn was interrupted before an answer.",
+    "forked": "The session was copied before this turn ended; it does not continue in the copy.",
     "budget_exceeded": "This turn exceeded its budget before an answer.",
 }
 
@@ -126,9 +127,9 @@ def _ending(events: Sequence[Event]) -> ChatMessage:
     end = events[-1]
     answers = [e for e in events if e.kind is EventKind.MESSAGE and e.author != "user"]
     if end.status is not RunStatus.COMPLETED:
-        text = _FAILURES.get(end.status) if end.status is not None else None
         code = str(end.detail.get("code", "failed"))
-        text = text or _FAILURE_CODES.get(code, f"This turn failed without an answer ({code}).")
+        text = _FAILURE_CODES.get(code) or _FAILURES.get(end.status or RunStatus.FAILED)
+        text = text or f"This turn failed without an answer ({code})."
         return ChatMessage(role="assistant", author=end.author, parts=text_part(f"({text})"))
     last = answers[-1] if answers else end
     parts = last.parts if last.text == end.text and last.parts else text_part(end.text)
