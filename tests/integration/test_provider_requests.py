@@ -28,6 +28,8 @@ from acc.testing.provider_apis import SIGNATURE
 from acc.testing.providers import ProviderRequest, ProviderServer, Reply, fail, say
 
 PROMPT = ModelRequest.of("q")
+#: Providers whose tool results can contain images.
+IMAGES_IN_TOOL_RESULTS = ("anthropic", "google", "openai-responses", "openai")
 LOOK = ToolSpec(name="look", description="Look.", parameters={"type": "object", "properties": {}})
 
 
@@ -296,12 +298,41 @@ async def test_files_are_sent_if_the_provider_reads_them_and_named_otherwise(
     await model.complete(ModelRequest.of("q", following=(FILES,)))
     await model.aclose()
     sent = server.requests[0].text
-    for text in ("iVBORw==", "期限", "[a file a.zip, application/zip]"):
+    for text in ("iVBORw==", "期限", "[a file a.zip, application/zip, which this model does not accept]"):
         assert text in sent
     assert ("JVBERg==" in sent) is (provider not in ("openai-compatible", "ollama"))
     reads_audio = provider in ("openai-chat", "google")
     assert ("UklGRg==" in sent) is reads_audio
-    assert ("[a file a.wav, audio/wav]" in sent) is not reads_audio
+    assert ("[a file a.wav, audio/wav, which" in sent) is not reads_audio
+
+
+@EVERY_PROVIDER
+async def test_files_of_tools_are_in_the_result_or_marked_as_output_of_the_tool(
+    provider: str, server: ProviderServer
+) -> None:
+    call = ToolCall(id="c1", name="chart")
+    files = (
+        Part(raw=b"\x89PNG", media_type="image/png"),
+        Part(raw=b"PK", media_type="application/zip", filename="a.zip"),
+    )
+    result = ToolResult(call_id="c1", name="chart", content="drawn", files=files)
+    following = (
+        ChatMessage(role="assistant", author="a", parts=(Part(call=call),)),
+        ChatMessage(role="tool", author="chart", parts=(Part(result=result),)),
+    )
+    model = model_of(provider, server)
+    await model.complete(ModelRequest.of("draw it", following=following))
+    await model.aclose()
+    sent = server.requests[0].text
+    assert "[a file a.zip, application/zip, which this model does not accept]" in sent
+    # In a message of the user role, the image stands between tags that name tool and call.
+    before, image, _ = sent.partition("iVBORw==")
+    assert image
+    if provider in IMAGES_IN_TOOL_RESULTS:
+        assert "<tool_result" not in sent
+    else:
+        assert "<tool_result" in before
+        assert before.rindex("<tool_result") > before.rindex("draw it")
 
 
 async def test_thinking_setting_reaches_a_compatible_server_as_effort(
