@@ -298,7 +298,11 @@ async def test_files_are_sent_if_the_provider_reads_them_and_named_otherwise(
     await model.complete(ModelRequest.of("q", following=(FILES,)))
     await model.aclose()
     sent = server.requests[0].text
-    for text in ("iVBORw==", "期限", "[a file a.zip, application/zip, which this model does not accept]"):
+    for text in (
+        "iVBORw==",
+        "期限",
+        "[a file a.zip, application/zip, which this model does not accept]",
+    ):
         assert text in sent
     assert ("JVBERg==" in sent) is (provider not in ("openai-compatible", "ollama"))
     reads_audio = provider in ("openai-chat", "google")
