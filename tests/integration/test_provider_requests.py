@@ -404,3 +404,32 @@ def test_client_libraries_are_not_imported_before_the_first_request() -> None:
         check=True,
     )
     assert run.stdout.strip() == "[]"
+
+
+@STREAMED_OR_NOT
+async def test_file_of_an_earlier_turn_that_cannot_be_downloaded_is_named(
+    stream: bool, server: ProviderServer
+) -> None:
+    image = Part(url="http://127.0.0.1:9/gone.png", media_type="image/png")
+    shown = ChatMessage(role="user", author="user", parts=(*text_part("see"), image))
+    failed = ChatMessage(role="assistant", author="a", parts=text_part("(failed)"))
+    model = model_of("google", server)
+    with pytest.raises(ModelFailed):
+        await response_of(model, ModelRequest(messages=(shown,)), stream=stream)
+    later = ModelRequest.of("and now?", earlier=(shown, failed))
+    assert (await response_of(model, later, stream=stream)).text
+    await model.aclose()
+    (sent,) = server.requests
+    assert "[image/png http://127.0.0.1:9/gone.png: it could not be loaded]" in sent.text
+
+
+async def test_file_of_an_earlier_turn_that_the_provider_rejects_is_named(
+    server: ProviderServer,
+) -> None:
+    shown = replace(FILES, parts=FILES.parts[:2])
+    server.script = [fail(400, "Could not process image"), say("fine")]
+    model = model_of("anthropic", server)
+    answer = await model.complete(ModelRequest.of("and now?", earlier=(shown,)))
+    await model.aclose()
+    assert answer.text == "fine"
+    assert "iVBORw==" not in server.requests[1].text

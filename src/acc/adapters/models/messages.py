@@ -231,6 +231,31 @@ def _tool_return(result: ToolResult, accepted: tuple[str, ...]) -> ToolReturnPar
     return ToolReturnPart(result.name, content, result.call_id, outcome=outcome)
 
 
+def without_files(request: ModelRequest) -> ModelRequest:
+    """Return a request with names in place of files, except in the message to answer.
+
+    It is the same object if there are none.
+    """
+    query = request.query_index
+    messages = tuple(
+        message if index == query else replace(message, parts=tuple(map(_name_file, message.parts)))
+        for index, message in enumerate(request.messages)
+    )
+    return request if messages == request.messages else replace(request, messages=messages)
+
+
+def _name_file(part: Part) -> Part:
+    if part.result is not None and part.result.files:
+        files = tuple(map(_name_file, part.result.files))
+        return Part(result=replace(part.result, files=files))
+    if part.raw is None and part.url is None:
+        return part
+    if part.raw is not None and part.media_type.startswith("text/"):
+        return part
+    name, media_type = part.filename or part.url or "without a name", part.media_type or "file"
+    return Part(text=f"[{media_type} {name}: it could not be loaded]")
+
+
 def _user_content(part: Part, accepted: tuple[str, ...]) -> UserContent:
     media_type = part.media_type.partition(";")[0].strip().lower()
     if not media_type.startswith(accepted):
