@@ -403,8 +403,8 @@ async def test_user_is_told_of_a_call_that_a_killed_process_started(
     harness = crash.harness(agent)
     result = await harness.say("are you there?")
     expected = "crashing was started and its outcome is unknown; do not assume that it failed"
-    told = [event for event in result.events if event.kind is EventKind.PROGRESS]
-    assert [(event.text, event.detail["tool"]) for event in told] == [(expected, "crashing")]
+    notices = [event for event in result.events if event.kind is EventKind.PROGRESS]
+    assert [(event.text, event.detail["tool"]) for event in notices] == [(expected, "crashing")]
     results = [r.content for m in model.requests[-1].earlier for r in m.results]
     assert results == [{"error": expected}]
     after = await harness.say("and now?")
@@ -422,5 +422,5 @@ async def test_user_is_told_of_a_started_call_when_the_run_is_resumed(
     agent = scripted_agent(ScriptedModel(call("crashing"), "unused", "hello"), crashing)
     await storage.harness(agent).say("go")
     done = await crash.harness(agent).answer()
-    (told,) = [event.text for event in done.events if event.kind is EventKind.PROGRESS]
-    assert told == "crashing was started and its outcome is unknown; do not assume that it failed"
+    (notice,) = [event.text for event in done.events if event.kind is EventKind.PROGRESS]
+    assert notice == "crashing was started and its outcome is unknown; do not assume that it failed"

@@ -203,7 +203,7 @@ async def with_unknown_outcomes(
         return opening
     run_id = opening[0].run_id
     events = await services.sessions.events(request.key, run_id=run_id, kinds=TURN_EVENTS)
-    told = [
+    notices = [
         request.event(
             EventKind.PROGRESS,
             at=services.clock.now(),
@@ -212,7 +212,7 @@ async def with_unknown_outcomes(
         )
         for call in interrupted_calls(events)
     ]
-    return (*opening, *told)
+    return (*opening, *notices)
 
 
 def resumed_call(detail: Mapping[str, Any], context: CallContext | None) -> CallContext:
