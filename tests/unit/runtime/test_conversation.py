@@ -389,7 +389,7 @@ async def test_answers_of_other_agents_are_attributed_in_later_turns(storage: St
     assert all(m.author != RUNTIME_AUTHOR for m in models[1].requests[1].earlier)
 
 
-async def test_user_is_told_of_a_call_that_a_killed_process_started(
+async def test_user_is_informed_of_a_call_that_a_killed_process_started(
     storage: Storage, crash: Crash
 ) -> None:
     def crashing() -> str:
@@ -411,7 +411,7 @@ async def test_user_is_told_of_a_call_that_a_killed_process_started(
     assert all(event.kind is not EventKind.PROGRESS for event in after.events)
 
 
-async def test_user_is_told_of_a_started_call_when_the_run_is_resumed(
+async def test_user_is_informed_of_a_started_call_when_the_run_is_resumed(
     storage: Storage, crash: Crash
 ) -> None:
     def crashing() -> str:
