@@ -118,7 +118,7 @@ async def test_rewind_needs_the_lease(stores: Stores) -> None:
 
 async def test_fork_copies_events_state_and_files_up_to_a_number(stores: Stores) -> None:
     await store_turns(stores)
-    session = await stores.sessions.fork(KEY, TARGET, after=8)
+    session = await stores.sessions.fork(KEY, TARGET, after=8, agent="root")
     assert (session.key, session.turns, session.seq) == (TARGET, 2, 8)
     assert session.state == {"app:p": 1, "user:u": 2, "a": 2, "c": 2}
     assert await stores.sessions.read(TARGET) == session
@@ -130,7 +130,7 @@ async def test_fork_copies_events_state_and_files_up_to_a_number(stores: Stores)
 
 async def test_fork_and_source_are_independent(stores: Stores) -> None:
     await store_turns(stores)
-    await stores.sessions.fork(KEY, TARGET, after=12)
+    await stores.sessions.fork(KEY, TARGET, after=12, agent="root")
     await stores.sessions.open(TARGET, holder="b")
     await stores.sessions.append(TARGET, turn(4, {"a": "copy"}), holder="b")
     await stores.artifacts.save(TARGET, "notes", b"copy", "text/plain")
@@ -141,10 +141,31 @@ async def test_fork_and_source_are_independent(stores: Stores) -> None:
     assert await stores.artifacts.versions(TARGET, "notes") == (1, 2, 3, 4)
 
 
+@pytest.mark.parametrize("status", [None, RunStatus.INPUT_REQUIRED])
+async def test_fork_cancels_a_run_that_has_not_ended(
+    stores: Stores, status: RunStatus | None
+) -> None:
+    await store_turns(stores)
+    events = [event(0, EventKind.MESSAGE, author="user", run_id="r4", detail={"turn": 4})]
+    if status is not None:
+        events.append(event(0, EventKind.ENDED, run_id="r4", status=status))
+    source = await stores.sessions.append(KEY, events, holder="a")
+    session = await stores.sessions.fork(KEY, TARGET, after=source[-1].seq, agent="root")
+    assert (session.run_id, session.status) == ("r4", RunStatus.CANCELED)
+    assert await stores.sessions.read(TARGET) == session
+    *copied, ended = await stores.sessions.events(TARGET)
+    assert copied[-1] == source[-1]
+    assert (ended.seq, ended.run_id, ended.author) == (session.seq, "r4", "root")
+    assert (ended.status, ended.detail) == (RunStatus.CANCELED, {"code": "forked"})
+    unchanged = await stores.sessions.read(KEY)
+    assert unchanged is not None
+    assert unchanged.status is (status or RunStatus.WORKING)
+
+
 async def test_fork_of_a_rewound_session_has_the_same_numbers(stores: Stores) -> None:
     await store_turns(stores)
     await stores.sessions.rewind(KEY, marker(4), after=4, holder="a")
-    session = await stores.sessions.fork(KEY, TARGET, after=13)
+    session = await stores.sessions.fork(KEY, TARGET, after=13, agent="root")
     assert [e.seq for e in await stores.sessions.events(TARGET)] == [1, 2, 3, 4, 13]
     assert (session.seq, session.turns) == (13, 1)
 
@@ -153,12 +174,12 @@ async def test_fork_of_an_unknown_session_or_to_an_existing_one_is_rejected(
     stores: Stores,
 ) -> None:
     with pytest.raises(InvalidInput, match="does not exist"):
-        await stores.sessions.fork(KEY, TARGET, after=1)
+        await stores.sessions.fork(KEY, TARGET, after=1, agent="root")
     await store_turns(stores)
     with pytest.raises(InvalidInput, match="already exists"):
-        await stores.sessions.fork(KEY, KEY, after=1)
+        await stores.sessions.fork(KEY, KEY, after=1, agent="root")
     with pytest.raises(InvalidInput, match="same user"):
-        await stores.sessions.fork(KEY, key("copy", user_id="bo"), after=1)
+        await stores.sessions.fork(KEY, key("copy", user_id="bo"), after=1, agent="root")
     assert await stores.sessions.read(TARGET) is None
 
 

@@ -77,7 +77,7 @@ def test_run_killed_after_its_approval_can_be_resumed(tmp_path: Path) -> None:
     assert "--abandon" in waiting.stdout
     done = acc("run", "shop:slow_refund", *session, "--resume", cwd=HERE)
     assert done.returncode == 0, done.stderr
-    assert "result is unknown" in done.stdout
+    assert "outcome is unknown" in done.stdout
 
 
 def test_verbose_logs_json_lines_without_message_content() -> None:

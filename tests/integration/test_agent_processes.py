@@ -138,7 +138,7 @@ async def test_approved_tool_is_not_called_again_after_a_kill(processes: AgentPr
     assert processes.run("send", "hello") == [{"error": "session_waiting"}]
     (done,) = processes.run("resume")
     assert (done["status"], processes.payments) == ("completed", ["5"])
-    assert "its result is unknown" in done["text"]
+    assert "its outcome is unknown" in done["text"]
     (after,) = processes.run("send", "hello")
     assert (after["text"], after["state"]) == ("you said hello", {"count": 2})
     await stored_ends(processes.store)

@@ -162,7 +162,10 @@ async def test_timeout_cancels_call_at_server(tmp_path: Path) -> None:
     source = McpToolset(command=[*SHOP, "--log", str(log)], timeout={"slow": 1.0})
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
         run_result = await run_once(runner)
-        assert "did not finish within 1 seconds" in tool_results(run_result)[0].content["error"]
+        assert (
+            "did not finish within its limit of 1 seconds"
+            in tool_results(run_result)[0].content["error"]
+        )
         assert run_result.text == "went on"
         progress = [event.text for event in run_result.events if event.kind is EventKind.PROGRESS]
         assert progress == ["半分まで来ました"]

@@ -28,6 +28,8 @@ from acc.testing.provider_apis import SIGNATURE
 from acc.testing.providers import ProviderRequest, ProviderServer, Reply, fail, say
 
 PROMPT = ModelRequest.of("q")
+#: Providers whose tool results can contain images.
+IMAGES_IN_TOOL_RESULTS = ("anthropic", "google", "openai-responses", "openai")
 LOOK = ToolSpec(name="look", description="Look.", parameters={"type": "object", "properties": {}})
 
 
@@ -296,12 +298,45 @@ async def test_files_are_sent_if_the_provider_reads_them_and_named_otherwise(
     await model.complete(ModelRequest.of("q", following=(FILES,)))
     await model.aclose()
     sent = server.requests[0].text
-    for text in ("iVBORw==", "期限", "[a file a.zip, application/zip]"):
+    for text in (
+        "iVBORw==",
+        "期限",
+        "[a file a.zip, application/zip, which this model does not accept]",
+    ):
         assert text in sent
     assert ("JVBERg==" in sent) is (provider not in ("openai-compatible", "ollama"))
     reads_audio = provider in ("openai-chat", "google")
     assert ("UklGRg==" in sent) is reads_audio
-    assert ("[a file a.wav, audio/wav]" in sent) is not reads_audio
+    assert ("[a file a.wav, audio/wav, which" in sent) is not reads_audio
+
+
+@EVERY_PROVIDER
+async def test_files_of_tools_are_in_the_result_or_marked_as_output_of_the_tool(
+    provider: str, server: ProviderServer
+) -> None:
+    call = ToolCall(id="c1", name="chart")
+    files = (
+        Part(raw=b"\x89PNG", media_type="image/png"),
+        Part(raw=b"PK", media_type="application/zip", filename="a.zip"),
+    )
+    result = ToolResult(call_id="c1", name="chart", content="drawn", files=files)
+    following = (
+        ChatMessage(role="assistant", author="a", parts=(Part(call=call),)),
+        ChatMessage(role="tool", author="chart", parts=(Part(result=result),)),
+    )
+    model = model_of(provider, server)
+    await model.complete(ModelRequest.of("draw it", following=following))
+    await model.aclose()
+    sent = server.requests[0].text
+    assert "[a file a.zip, application/zip, which this model does not accept]" in sent
+    # In a message of the user role, the image stands between tags that name tool and call.
+    before, image, _ = sent.partition("iVBORw==")
+    assert image
+    if provider in IMAGES_IN_TOOL_RESULTS:
+        assert "<tool_result" not in sent
+    else:
+        assert "<tool_result" in before
+        assert before.rindex("<tool_result") > before.rindex("draw it")
 
 
 async def test_thinking_setting_reaches_a_compatible_server_as_effort(
@@ -369,3 +404,32 @@ def test_client_libraries_are_not_imported_before_the_first_request() -> None:
         check=True,
     )
     assert run.stdout.strip() == "[]"
+
+
+@STREAMED_OR_NOT
+async def test_file_of_an_earlier_turn_that_cannot_be_downloaded_is_named(
+    stream: bool, server: ProviderServer
+) -> None:
+    image = Part(url="http://127.0.0.1:9/gone.png", media_type="image/png")
+    shown = ChatMessage(role="user", author="user", parts=(*text_part("see"), image))
+    failed = ChatMessage(role="assistant", author="a", parts=text_part("(failed)"))
+    model = model_of("google", server)
+    with pytest.raises(ModelFailed):
+        await response_of(model, ModelRequest(messages=(shown,)), stream=stream)
+    later = ModelRequest.of("and now?", earlier=(shown, failed))
+    assert (await response_of(model, later, stream=stream)).text
+    await model.aclose()
+    (sent,) = server.requests
+    assert "[image/png http://127.0.0.1:9/gone.png: it could not be loaded]" in sent.text
+
+
+async def test_file_of_an_earlier_turn_that_the_provider_rejects_is_named(
+    server: ProviderServer,
+) -> None:
+    shown = replace(FILES, parts=FILES.parts[:2])
+    server.script = [fail(400, "Could not process image"), say("fine")]
+    model = model_of("anthropic", server)
+    answer = await model.complete(ModelRequest.of("and now?", earlier=(shown,)))
+    await model.aclose()
+    assert answer.text == "fine"
+    assert "iVBORw==" not in server.requests[1].text

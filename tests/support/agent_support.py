@@ -22,6 +22,7 @@ from acc import (
     tool,
 )
 from acc.adapters.storage.in_memory import InMemorySessionStore
+from acc.domain.value_objects.content import RUNTIME_AUTHOR
 from acc.domain.value_objects.session import SessionKey
 from acc.testing import ScriptedModel, call
 
@@ -112,8 +113,9 @@ def texts_of_other_agents(request: ModelRequest) -> list[str]:
 
 
 def history(request: ModelRequest) -> list[tuple[str, str]]:
-    """Return role and text of the messages of earlier turns."""
-    return [(message.role, message.text) for message in request.earlier]
+    """Return role and text of the messages of earlier turns, without notes of the runtime."""
+    messages = [m for m in request.earlier if (m.role, m.author) != ("user", RUNTIME_AUTHOR)]
+    return [(message.role, message.text) for message in messages]
 
 
 def payment_tool() -> tuple[FunctionTool, list[int]]:

@@ -89,6 +89,20 @@ def suggest_model(name: str) -> str:
     return suggestion + question + settings if suggestion and suggestion != head else ""
 
 
+def has_thinking_conflict(name: str, *, temperature: float | None, thinking: str | None) -> bool:
+    """Return True if a model of Anthropic would think with a temperature, which it rejects.
+
+    Settings in the name, after `?`, count where none is given. A temperature of 1 is accepted.
+    """
+    head, _, query = name.partition("?")
+    if _PROVIDERS.get(head.partition(":")[0]) != "anthropic":
+        return False
+    named = dict(pair.split("=", 1) for pair in query.split("&") if "=" in pair)
+    thinks = (thinking or named.get("thinking") or "off") != "off"
+    chosen = named.get("temperature") if temperature is None else str(temperature)
+    return thinks and chosen is not None and chosen not in ("1", "1.0")
+
+
 def _suggest(name: str) -> str:
     plain = name.strip().removeprefix("models/")
     prefix, _, model = name.partition(":")

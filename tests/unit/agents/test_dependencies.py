@@ -229,3 +229,27 @@ async def test_tool_of_a_resumed_run_sees_the_messages_of_the_turn() -> None:
     while result.requests:
         result = await runner.resume(**WHO, answers=approve(result.requests[0].id))
     assert seen == [["user"], ["user", "assistant", "tool"]]
+
+
+async def test_run_without_deps_is_rejected_also_for_types_without_isinstance() -> None:
+    class Keyed(Protocol):
+        key: str
+
+    class Settings(TypedDict):
+        key: str
+
+    async def first(ctx: ToolContext[Keyed]) -> str:
+        """Return the key."""
+        return ctx.deps.key
+
+    model = ScriptedModel("x", repeat=True)
+    agents: list[Agent[Any, str]] = [
+        Agent(name="a", model=model, tools=[first]),
+        Agent[Settings, str](name="a", model=model),
+        Agent[Keyed, str](name="a", model=model),
+    ]
+    for agent in agents:
+        with pytest.raises(InvalidInput, match="the run has none. Pass deps="):
+            await Runner(agent).run(**WHO, message="go")
+    assert model.requests == []
+    assert (await Runner(Agent[Any, str](name="a", model=model)).run(**WHO, message="go")).text

@@ -79,3 +79,32 @@ async def test_embedded_model_rejects_native_tools() -> None:
 def test_unknown_native_tool_is_rejected_when_the_agent_is_built(native_tools: Any) -> None:
     with pytest.raises(InvalidTree, match='native_tools must be a list of "web_search" or "code_'):
         Agent(name="a", native_tools=native_tools)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("anthropic:claude-sonnet-4-5", ModelSettings(temperature=0, thinking="on")),
+        ("anthropic:claude-sonnet-4-5?thinking=low", ModelSettings(temperature=0.5)),
+        ("anthropic:claude-sonnet-4-5?thinking=on&temperature=0", None),
+    ],
+)
+def test_anthropic_thinking_with_a_temperature_is_rejected_when_the_agent_is_built(
+    name: str, settings: ModelSettings | None
+) -> None:
+    with pytest.raises(InvalidTree, match="do not accept a temperature while they think"):
+        Agent(name="a", model=name, model_settings=settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("anthropic:claude-sonnet-4-5", ModelSettings(temperature=1, thinking="on")),
+        ("anthropic:claude-sonnet-4-5?thinking=on", ModelSettings(temperature=0, thinking="off")),
+        ("openai:gpt-5.2", ModelSettings(temperature=0, thinking="on")),
+    ],
+)
+def test_settings_that_a_provider_may_accept_are_not_rejected(
+    name: str, settings: ModelSettings
+) -> None:
+    assert Agent(name="a", model=name, model_settings=settings).model == name

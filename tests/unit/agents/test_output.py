@@ -253,6 +253,19 @@ async def test_structured_answer_is_not_streamed_as_text() -> None:
     assert events[0].partial_output is None
 
 
+async def test_last_partial_output_has_the_attempt_that_was_accepted() -> None:
+    scripted = model('{"city": 3}', '{"city": "New York"}')
+    found = await partials(Agent(name="a", model=scripted, output_type=Weather))
+    assert found[-1].result is not None
+    assert [partial.attempt for partial in found] == [1, 1, 2, 2, 2, 2]
+
+
+async def test_attempts_of_text_are_counted() -> None:
+    found = await partials(Agent(name="a", model=model("  ", "hello")))
+    assert (found[-1].attempt, found[-1].output) == (2, "hello")
+    assert found[-2].attempt == 2
+
+
 async def test_partial_outputs_are_typed_and_the_last_has_the_result() -> None:
     agent = Agent(
         name="a",

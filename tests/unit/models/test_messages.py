@@ -28,7 +28,15 @@ from acc.adapters.models.messages import (
     to_parameters,
 )
 from acc.domain.model_names import KEY_VARIABLES
-from acc.domain.value_objects.content import ChatMessage, ChatRole, Part, ToolCall, ToolResult
+from acc.domain.value_objects.content import (
+    CORRECTION_AUTHOR,
+    RUNTIME_AUTHOR,
+    ChatMessage,
+    ChatRole,
+    Part,
+    ToolCall,
+    ToolResult,
+)
 from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, ToolSpec
 
 PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
@@ -134,9 +142,9 @@ def contents(prompt: ModelRequest, provider: str = "openai-compatible") -> list[
     return found
 
 
-def test_memory_and_query_are_one_message_and_memory_cannot_close_its_tag() -> None:
+def test_memory_and_query_are_texts_of_one_message_and_memory_cannot_close_its_tag() -> None:
     prompt = ModelRequest.of("Hi", memory="a </memory> b", instruction="Be brief.")
-    assert contents(prompt) == [["<memory>\na <\\/memory> b\n</memory>\n\nHi"]]
+    assert contents(prompt) == [[["<memory>\na <\\/memory> b\n</memory>", "Hi"]]]
     parameters = to_parameters(prompt, native=False, native_with_tools=False)
     assert parameters.instruction_parts is not None
     (instruction,) = parameters.instruction_parts
@@ -170,7 +178,7 @@ def test_earlier_turns_and_corrections_keep_their_roles() -> None:
         PydanticRequest,
     ]
     assert contents(prompt) == [
-        ["<memory>\nThe lead is Bo.\n</memory>\n\nfirst"],
+        [["<memory>\nThe lead is Bo.\n</memory>", "first"]],
         ["answer"],
         ["Hi"],
         ["I looked.", "nonsense"],
@@ -181,9 +189,21 @@ def test_earlier_turns_and_corrections_keep_their_roles() -> None:
 def test_conversation_begins_and_ends_with_a_request() -> None:
     answered = ModelRequest(messages=(message("assistant", Part(text="answer")),))
     assert contents(answered) == [
-        ["(The beginning of the conversation is not shown.)"],
+        ["<runtime>\nThe beginning of the conversation is not shown.\n</runtime>"],
         ["answer"],
-        ["Continue."],
+        ["<runtime>\nContinue.\n</runtime>"],
+    ]
+
+
+@pytest.mark.parametrize("author", [RUNTIME_AUTHOR, CORRECTION_AUTHOR])
+def test_notes_of_the_runtime_are_marked_and_apart_from_words_of_the_user(author: str) -> None:
+    note = ChatMessage(role="user", author=author, parts=(Part(text="3 calls </runtime> hidden"),))
+    prompt = ModelRequest.of("Hi", memory="The lead is Bo.", following=(note,))
+    ((texts,),) = contents(prompt)
+    assert texts == [
+        "<memory>\nThe lead is Bo.\n</memory>",
+        "Hi",
+        "<runtime>\n3 calls <\\/runtime> hidden\n</runtime>",
     ]
 
 
@@ -229,7 +249,8 @@ def test_files_are_sent_by_media_type_and_otherwise_named() -> None:
     assert not isinstance(user.content, str)
     image, *rest = user.content
     assert isinstance(image, BinaryContent) and image.data == b"\x89PNG"
-    named = ["期限は30分", "[a file b.txt, text/plain]", "[a file a.wav, audio/wav]"]
+    why = ", which this model does not accept]"
+    named = ["期限は30分", f"[a file b.txt, text/plain{why}", f"[a file a.wav, audio/wav{why}"]
     assert rest == [*named, "[1]", "https://x"]
     (found,) = to_messages(prompt, "google", {})
     assert isinstance(found.parts[0], UserPromptPart)

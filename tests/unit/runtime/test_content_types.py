@@ -75,6 +75,28 @@ async def test_image_of_tool_is_part_of_its_result_now_and_later() -> None:
         assert (result.content, result.files) == ("the plan", (IMAGE,))
 
 
+async def test_file_of_tool_that_the_model_does_not_accept_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @tool
+    def draw() -> list[object]:
+        """Draw a plan."""
+        return ["the plan", IMAGE]
+
+    @tool
+    def wait() -> str:
+        """Wait."""
+        return "waited"
+
+    model = TextModel(call("draw"), call("wait"), "drawn", "later")
+    runner = Runner(Agent(name="a", model=model, tools=[draw, wait]))
+    with caplog.at_level("WARNING", logger="acc.run"):
+        await runner.run(**WHO, message="draw")
+        await runner.run(**WHO, message="again?")
+    (record,) = [r.getMessage() for r in caplog.records if "draw" in r.getMessage()]
+    assert "returned a file of type image/png, which the model does not accept" in record
+
+
 async def test_published_file_is_shown_to_later_agents_and_in_later_turns() -> None:
     @tool
     async def publish(ctx: ToolContext) -> str:

@@ -13,6 +13,7 @@ from acc import (
     BaseAgent,
     BudgetExceeded,
     ChatMessage,
+    EventKind,
     InputAnswer,
     LoopAgent,
     ModelFailed,
@@ -27,6 +28,7 @@ from acc import (
     exit_loop,
     tool,
 )
+from acc.domain.value_objects.content import RUNTIME_AUTHOR
 from acc.testing import ScriptedModel, call
 
 SECRET = "the key is hunter2"
@@ -372,3 +374,53 @@ async def test_call_that_nobody_approved_was_not_started() -> None:
     await runner.run(**WHO, message="and now?")
     (result,) = [r for message in model.requests[-1].messages for r in message.results]
     assert "was not started: nobody approved it" in str(result.content)
+
+
+async def test_answers_of_other_agents_are_attributed_in_later_turns(storage: Storage) -> None:
+    models = [ScriptedModel("draft", "draft 2"), ScriptedModel("final", "final 2")]
+    steps = [remembering(m, name=n) for n, m in zip(("writer", "editor"), models, strict=True)]
+    harness = storage.harness(SequentialAgent(name="s", sub_agents=steps))
+    await harness.say("Write.")
+    await harness.say("Again.")
+    *_, answer, note = models[0].requests[1].earlier
+    assert (answer.role, answer.author, answer.text) == ("assistant", "editor", "final")
+    assert (note.role, note.author) == ("user", RUNTIME_AUTHOR)
+    assert note.text == "The previous messages are from other agents: editor. You are writer."
+    assert all(m.author != RUNTIME_AUTHOR for m in models[1].requests[1].earlier)
+
+
+async def test_user_is_informed_of_a_call_that_a_killed_process_started(
+    storage: Storage, crash: Crash
+) -> None:
+    def crashing() -> str:
+        """Crash."""
+        crash.now()
+        return "done"
+
+    model = ScriptedModel(call("crashing"), "unused", "hello", "again")
+    agent = remembering(model, crashing)
+    await storage.harness(agent).say("go")
+    harness = crash.harness(agent)
+    result = await harness.say("are you there?")
+    expected = "crashing was started and its outcome is unknown; do not assume that it failed"
+    notices = [event for event in result.events if event.kind is EventKind.PROGRESS]
+    assert [(event.text, event.detail["tool"]) for event in notices] == [(expected, "crashing")]
+    results = [r.content for m in model.requests[-1].earlier for r in m.results]
+    assert results == [{"error": expected}]
+    after = await harness.say("and now?")
+    assert all(event.kind is not EventKind.PROGRESS for event in after.events)
+
+
+async def test_user_is_informed_of_a_started_call_when_the_run_is_resumed(
+    storage: Storage, crash: Crash
+) -> None:
+    def crashing() -> str:
+        """Crash."""
+        crash.now()
+        return "done"
+
+    agent = scripted_agent(ScriptedModel(call("crashing"), "unused", "hello"), crashing)
+    await storage.harness(agent).say("go")
+    done = await crash.harness(agent).answer()
+    (notice,) = [event.text for event in done.events if event.kind is EventKind.PROGRESS]
+    assert notice == "crashing was started and its outcome is unknown; do not assume that it failed"

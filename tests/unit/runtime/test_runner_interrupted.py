@@ -95,7 +95,7 @@ async def test_approved_tool_interrupted_by_crash_is_not_repeated(
     done = await harness.answer()
     assert (done.text, paid) == ("I do not know whether it was paid", [5])
     shown = [p.result for m in model.requests[-1].messages for p in m.parts if p.result is not None]
-    assert "its result is unknown" in shown[0].content["error"]
+    assert "its outcome is unknown" in shown[0].content["error"]
     assert done.usage.tool_calls == 1
     check_record(await harness.events())
 

@@ -180,7 +180,9 @@ async def test_hanging_tool_times_out_with_error_result(storage: Storage, kind: 
 
     harness = storage.harness(scripted_agent(model, tools[kind], fine), tool_timeout=0.5)
     assert (await harness.say("go")).text == "I see"
-    assert results(model)[0].content == {"error": f"{kind} did not finish within 0.5 seconds"}
+    error = results(model)[0].content["error"]
+    assert f"tool {kind} did not finish within its limit of 0.5 seconds" in error
+    assert "RunConfig(tool_timeout=...)" in error
     release.set()
     await asyncio.get_running_loop().run_in_executor(None, tools["done"], 20)
     assert await harness.state() == {}
@@ -200,7 +202,9 @@ async def test_tool_timeout_overrides_run_configuration(storage: Storage) -> Non
 
     model = ScriptedModel(call("slow"), "I see")
     await storage.harness(scripted_agent(model, slow), tool_timeout=None).say("go")
-    assert "within 0.01 seconds" in results(model)[0].content["error"]
+    error = results(model)[0].content["error"]
+    assert "within its limit of 0.01 seconds" in error
+    assert "timeout of the tool" in error
 
 
 def recursive_list() -> Any:

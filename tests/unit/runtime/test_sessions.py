@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from runner_harness import Storage
+from runner_harness import PaymentTool, Storage
 
 from acc import (
     Agent,
@@ -214,15 +214,58 @@ async def test_rewind_cancels_a_pending_request_of_a_dropped_turn(storage: Stora
     assert [e.kind for e in await harness.events()][-1] is EventKind.REWOUND
 
 
-async def test_fork_of_a_paused_session_can_be_answered_on_its_own(storage: Storage) -> None:
-    harness = storage.harness(payer())
-    await harness.say("hello")
+async def test_fork_does_not_carry_over_a_pending_approval(storage: Storage) -> None:
+    payment = PaymentTool()
+    model = ScriptedModel(call("pay", amount=5), "paid", "hello")
+    agent = Agent(name="a", model=model, tools=[payment.tool()])
+    harness = storage.harness(agent)
     paused = await harness.say("pay")
     fork = await harness.runner.sessions.fork("s1", new_session_id="s2", user_id=USER)
-    assert fork.status is RunStatus.INPUT_REQUIRED
-    done = await harness.answer(approve(paused.requests[0].id), session="s2")
-    assert done.text == "paid"
-    assert len(await harness.pending()) == 1
+    assert fork.status is RunStatus.CANCELED
+    with pytest.raises(NothingPending):
+        await harness.answer(approve(paused.requests[0].id), session="s2")
+    await harness.approve_all(paused.requests)
+    with pytest.raises(NothingPending):
+        await harness.answer(approve(paused.requests[0].id), session="s2")
+    assert payment.paid == [5]
+    await harness.say("what happened?", session="s2")
+    earlier = model.requests[-1].earlier
+    assert "was not started: nobody approved it" in str(earlier[-2].results[0].content)
+    assert "was copied" in earlier[-1].text
+
+
+async def test_fork_during_an_approved_call_does_not_repeat_it(storage: Storage) -> None:
+    paid: list[int] = []
+
+    @tool(confirm=True)
+    async def pay(amount: int) -> str:
+        """Pay an amount."""
+        paid.append(amount)
+        if len(paid) == 1:
+            await harness.runner.sessions.fork("s1", new_session_id="s2", user_id=USER)
+        return "paid"
+
+    agent = Agent(name="a", model=ScriptedModel(call("pay", amount=5), "ok"), tools=[pay])
+    harness = storage.harness(agent)
+    await harness.approve_all((await harness.say("pay")).requests)
+    with pytest.raises(NothingPending):
+        await harness.answer(session="s2")
+    assert paid == [5]
+
+
+async def test_rewind_of_a_paused_session_to_its_last_turn_still_executes_once(
+    storage: Storage,
+) -> None:
+    payment = PaymentTool()
+    model = ScriptedModel(call("pay", amount=5), "paid")
+    harness = storage.harness(Agent(name="a", model=model, tools=[payment.tool()]))
+    paused = await harness.say("pay")
+    session = await harness.runner.sessions.rewind("s1", turn=1, user_id=USER)
+    assert session.status is RunStatus.INPUT_REQUIRED
+    await harness.approve_all(paused.requests)
+    with pytest.raises(NothingPending):
+        await harness.approve_all(paused.requests)
+    assert payment.paid == [5]
 
 
 async def test_delete_cancels_a_pending_request(storage: Storage) -> None:

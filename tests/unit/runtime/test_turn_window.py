@@ -6,9 +6,20 @@ from typing import Literal
 import pytest
 from agent_support import WHO
 
-from acc import Agent, BudgetExceeded, EventKind, ModelRequest, RunConfig, Runner, RunResult, tool
+from acc import (
+    Agent,
+    BudgetExceeded,
+    EventKind,
+    MemoryName,
+    ModelRequest,
+    RunConfig,
+    Runner,
+    RunResult,
+    tool,
+)
 from acc.application.memory.messages import count_tokens
 from acc.bootstrap.memory import token_counter
+from acc.domain.value_objects.content import RUNTIME_AUTHOR
 from acc.testing import ScriptedModel, call
 
 LONG = 20_000
@@ -115,3 +126,56 @@ async def test_prompt_without_room_for_results_is_an_error() -> None:
     runner = Runner(agent, config=RunConfig(max_prompt_tokens=10))
     with pytest.raises(BudgetExceeded, match="max_prompt_tokens"):
         await runner.run(**WHO, message="a message of more than ten tokens, which cannot fit here")
+
+
+async def test_result_that_was_left_out_can_be_read_with_the_tool() -> None:
+    def read(prompt: ModelRequest) -> object:
+        assert "read_tool_result" in [spec.name for spec in prompt.tools]
+        (note,) = [m for m in prompt.messages if m.author == RUNTIME_AUTHOR]
+        found = re.search(r"returns their results: (\d+)", note.text)
+        assert found is not None
+        return call("read_tool_result", number=int(found[1]))
+
+    steps = [call("step", number=n) for n in range(100)]
+    model = ScriptedModel(*steps, read, "done")  # type: ignore[arg-type]
+    result = await run_calls(model, limit=1_500)
+    assert max(map(prompt_tokens, model.requests)) <= 1_500
+    (read_event,) = [
+        e for e in result.events if e.result is not None and e.result.name == "read_tool_result"
+    ]
+    assert read_event.result is not None
+    assert read_event.result.content == {"text": '{"number":0}', "next_offset": None}
+
+
+@pytest.mark.parametrize("memory", ["transcript", "retrieval", "acc"])
+async def test_memory_larger_than_the_limit_does_not_block_the_session(memory: str) -> None:
+    model = ScriptedModel("answer " * 150, repeat=True)
+    agent = Agent(name="a", model=model, memory=MemoryName(memory))
+    runner = Runner(agent, config=RunConfig(max_prompt_tokens=1_000))
+    for number in range(24):
+        await runner.run(**WHO, message=f"message {number} " + "word " * 60)
+    assert max(map(prompt_tokens, model.requests)) <= 1_000
+    if memory == "transcript":  # the others select by relevance
+        assert "message 22" in str(model.requests[-1].earlier)
+
+
+async def test_turns_leave_a_memory_larger_than_the_limit_in_chunks() -> None:
+    model = ScriptedModel("answer " * 20, repeat=True)
+    agent = Agent(name="a", model=model, memory="transcript")
+    runner = Runner(agent, config=RunConfig(max_prompt_tokens=1_600))
+    for number in range(60):
+        await runner.run(**WHO, message=f"message {number} " + "word " * 20)
+    starts = [request.earlier[0].text.split()[1] for request in model.requests[1:]]
+    assert len(set(starts)) <= 60 // 8 + 1
+    assert starts[-1] != "0"
+
+
+async def test_one_exchange_larger_than_the_limit_is_shortened() -> None:
+    model = ScriptedModel("answer " * 3_000, "short")
+    runner = Runner(
+        Agent(name="a", model=model, memory="transcript"), config=RunConfig(max_prompt_tokens=1_000)
+    )
+    await runner.run(**WHO, message="tell me all")
+    assert (await runner.run(**WHO, message="shorter")).text == "short"
+    assert prompt_tokens(model.requests[-1]) <= 1_000
+    assert "characters left out" in model.requests[-1].earlier[-1].text

@@ -171,6 +171,6 @@ async def test_tool_that_continued_before_a_crash_is_not_called_again() -> None:
     store.is_crashed = False
     done = await runner("done").resume(**WHO)
     assert results(done) == [
-        {"error": "send was started earlier and its result is unknown"},
+        {"error": "send was started and its outcome is unknown; do not assume that it failed"},
     ]
     assert effects == ["Mio"]

@@ -227,7 +227,7 @@ async def test_approved_calls_not_started_before_crash_are_executed() -> None:
     store.is_crashed = False
     result = await runner.resume(**WHO)
     assert (result.text, paid) == ("done", [1, 2, 3])
-    unknown = {"error": "pay was started earlier and its result is unknown"}
+    unknown = {"error": "pay was started and its outcome is unknown; do not assume that it failed"}
     assert sorted(map(str, results(result))) == ["paid 2", "paid 3", str(unknown)]
 
 
@@ -249,7 +249,7 @@ async def test_started_call_of_removed_tool_has_unknown_result() -> None:
     store.is_crashed = False
     later = Runner(Agent(name="a", model=model, memory=None), store=stores)
     result = await later.resume(**WHO)
-    assert "was started earlier" in results(result)[0]["error"]
+    assert "its outcome is unknown" in results(result)[0]["error"]
     assert (result.text, result.usage.tool_calls) == ("done", 1)
 
 

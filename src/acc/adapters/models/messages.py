@@ -41,7 +41,14 @@ from pydantic_ai.tools import ToolDefinition
 from acc.adapters.models.request_json import to_json, to_text
 from acc.application.models.names import media_types
 from acc.domain.value_objects.base import replace
-from acc.domain.value_objects.content import ChatMessage, Part, ToolCall, ToolResult
+from acc.domain.value_objects.content import (
+    CORRECTION_AUTHOR,
+    RUNTIME_AUTHOR,
+    ChatMessage,
+    Part,
+    ToolCall,
+    ToolResult,
+)
 from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, NativeTool, ToolSpec
 
 # A memory quotes what people said: it must not gain the authority of an instruction.
@@ -52,9 +59,11 @@ _ABOUT_MEMORY = (
 #: Some providers reject empty texts.
 _EMPTY = "(nothing)"
 #: Requests of the runtime, where a provider requires a message of the user.
-_CONTINUE = "Continue."
+_CONTINUE = "<runtime>\nContinue.\n</runtime>"
 _NOT_AVAILABLE = "Not available: another agent used this tool."
-_BEGINNING = "(The beginning of the conversation is not shown.)"
+_BEGINNING = "<runtime>\nThe beginning of the conversation is not shown.\n</runtime>"
+#: Authors whose messages have the role `user` but are not words of the user.
+_RUNTIME_AUTHORS = (RUNTIME_AUTHOR, CORRECTION_AUTHOR)
 _NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}}
 _URL_TYPES = {"image": ImageUrl, "audio": AudioUrl, "video": VideoUrl}
 _DEFINITIONS = "#/$defs/"
@@ -138,17 +147,18 @@ def to_messages(
 
 
 def _append(messages: list[ModelMessage], part: ModelRequestPart) -> None:
-    """Add a part to the last request; texts of users are joined.
+    """Add a part to the last request.
 
-    The templates of many models require that user and assistant alternate.
+    The memory, notes of the runtime and messages of the user become separate texts of one message,
+    because the templates of many models require that user and assistant alternate.
     """
     if not messages or not isinstance(messages[-1], PydanticRequest):
         messages.append(PydanticRequest([part]))
         return
     last = messages[-1]
-    text, before = _user_text(part), _user_text(last.parts[-1])
-    if text is not None and before is not None:
-        last.parts = [*last.parts[:-1], UserPromptPart(f"{before}\n\n{text}")]
+    before = last.parts[-1]
+    if isinstance(part, UserPromptPart) and isinstance(before, UserPromptPart):
+        last.parts = [*last.parts[:-1], UserPromptPart([*_items(before), *_items(part)])]
     else:
         last.parts = [*last.parts, part]
 
@@ -171,14 +181,17 @@ def _append_files(
     content = [_user_content(part, accepted) for part in message.parts if part.text is None]
     files = [item for item in content if not isinstance(item, str)]
     if files:
-        label = f"Files of the answer of {message.author}:"
+        label = _runtime_text(f"Files of the answer of {message.author}:")
         _append(messages, UserPromptPart([label, *files]))
 
 
-def _user_text(part: ModelRequestPart) -> str | None:
-    if isinstance(part, UserPromptPart) and isinstance(part.content, str):
-        return part.content
-    return None
+def _items(part: UserPromptPart) -> Sequence[UserContent]:
+    return [part.content] if isinstance(part.content, str) else part.content
+
+
+def _runtime_text(text: str) -> str:
+    """Return a note of the runtime in tags, so that it does not look like words of the user."""
+    return "<runtime>\n" + text.replace("</runtime", "<\\/runtime") + "\n</runtime>"
 
 
 def _request_parts(message: ChatMessage, accepted: tuple[str, ...]) -> list[ModelRequestPart]:
@@ -191,6 +204,8 @@ def _request_parts(message: ChatMessage, accepted: tuple[str, ...]) -> list[Mode
     texts = [item for item in content if isinstance(item, str)]
     if len(texts) == len(content):
         text = "".join(texts)
+        if message.author in _RUNTIME_AUTHORS:
+            text = _runtime_text(text)
         return [*found, UserPromptPart(text if text.strip() else _EMPTY)]
     shown = [item for item in content if not isinstance(item, str) or item.strip()]
     return [*found, UserPromptPart(shown)]
@@ -216,10 +231,35 @@ def _tool_return(result: ToolResult, accepted: tuple[str, ...]) -> ToolReturnPar
     return ToolReturnPart(result.name, content, result.call_id, outcome=outcome)
 
 
+def without_files(request: ModelRequest) -> ModelRequest:
+    """Return a request with names in place of files, except in the message to answer.
+
+    It is the same object if there are none.
+    """
+    query = request.query_index
+    messages = tuple(
+        message if index == query else replace(message, parts=tuple(map(_name_file, message.parts)))
+        for index, message in enumerate(request.messages)
+    )
+    return request if messages == request.messages else replace(request, messages=messages)
+
+
+def _name_file(part: Part) -> Part:
+    if part.result is not None and part.result.files:
+        files = tuple(map(_name_file, part.result.files))
+        return Part(result=replace(part.result, files=files))
+    if part.raw is None and part.url is None:
+        return part
+    if part.raw is not None and part.media_type.startswith("text/"):
+        return part
+    name, media_type = part.filename or part.url or "without a name", part.media_type or "file"
+    return Part(text=f"[{media_type} {name}: it could not be loaded]")
+
+
 def _user_content(part: Part, accepted: tuple[str, ...]) -> UserContent:
     media_type = part.media_type.partition(";")[0].strip().lower()
     if not media_type.startswith(accepted):
-        return describe(part)
+        return describe(part, note=", which this model does not accept")
     if part.raw is not None:
         return BinaryContent(part.raw, media_type=media_type)
     if part.url is not None:
@@ -229,8 +269,8 @@ def _user_content(part: Part, accepted: tuple[str, ...]) -> UserContent:
     return describe(part)
 
 
-def describe(part: Part) -> str:
-    """Return a part as text; a file that is not text is named."""
+def describe(part: Part, *, note: str = "") -> str:
+    """Return a part as text; a file that is not text is named, with a note."""
     if part.text is not None:
         return part.text
     if part.raw is None:
@@ -241,7 +281,7 @@ def describe(part: Part) -> str:
         except UnicodeDecodeError:
             pass
     name, media_type = part.filename or "without a name", part.media_type or "unknown type"
-    return f"[a file {name}, {media_type}]"
+    return f"[a file {name}, {media_type}{note}]"
 
 
 def _memory_text(request: ModelRequest) -> str:

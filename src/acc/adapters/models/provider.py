@@ -40,6 +40,7 @@ from acc.adapters.models.messages import (
     to_messages,
     to_parameters,
     to_tool_call,
+    without_files,
 )
 from acc.adapters.models.prices import response_cost
 from acc.adapters.models.request_json import without_surrogates
@@ -129,13 +130,14 @@ class PydanticAiModel:
     async def complete(self, prompt: ModelRequest) -> ModelResponse:
         """Return the response to a request."""
         model, names = self._model(), self._names(prompt)
+        request = names.request
         while True:
-            call = self._call(model, names.request)
+            call = self._call(model, request)
             try:
                 response = await model.request(call.messages, call.settings, call.parameters)
                 break
             except _CALL_ERRORS as error:
-                self._adapt(error, call)
+                request = self._adapt(error, call, request)
         return names.restore(self._read(response, names.request))
 
     async def stream(self, prompt: ModelRequest) -> AsyncIterator[str | ModelResponse]:
@@ -144,8 +146,9 @@ class PydanticAiModel:
         A stream without its proper end is an error, however much of it arrived.
         """
         model, names = self._model(), self._names(prompt)
+        request = names.request
         while True:
-            call, shown = self._call(model, names.request), False
+            call, shown = self._call(model, request), False
             try:
                 async with model_request_stream(
                     model,
@@ -164,7 +167,7 @@ class PydanticAiModel:
             except _CALL_ERRORS as error:
                 if shown:
                     raise self._errors.from_exception(error) from None
-                self._adapt(error, call)
+                request = self._adapt(error, call, request)
         if _lacks_finish_reason(model, response):
             raise self._errors.create("cut_off")
         yield names.restore(self._read(response, names.request))
@@ -247,10 +250,11 @@ class PydanticAiModel:
                 reason="not_possible",
             )
 
-    def _adapt(self, error: Exception, call: "_Call") -> None:
-        """Remove what the provider rejected so that the call can be repeated.
+    def _adapt(self, error: Exception, call: "_Call", request: ModelRequest) -> ModelRequest:
+        """Return the request without what was rejected, so that the call can be repeated.
 
-        Raise the error if nothing can be removed.
+        Raise the error if nothing can be removed. A file outside the message to answer that cannot
+        be downloaded or read would otherwise block the session.
         """
         if call.has_previous and _BOUND_ELSEWHERE in str(getattr(error, "body", "")):
             self._returns_previous = False
@@ -258,7 +262,15 @@ class PydanticAiModel:
                 "%s rejected its earlier responses; they are no longer sent", self.name.name
             )
         elif not self._settings.drop_rejected(call.sent, error):
-            raise self._errors.from_exception(error) from None
+            smaller = without_files(request) if _may_reject_files(error) else request
+            if smaller is request:
+                raise self._errors.from_exception(error) from None
+            log.warning(
+                "%s could not load a file of an earlier message; their names are sent",
+                self.name.name,
+            )
+            return smaller
+        return request
 
     def _read(self, response: PydanticResponse, request: ModelRequest) -> ModelResponse:
         if response.state != "complete" or response.finish_reason is None:
@@ -441,6 +453,13 @@ def _ignored_settings(model: Model, sent: Mapping[str, Any]) -> set[str]:
     if is_reasoning or profile.get("anthropic_disallows_sampling_settings", False):
         ignored |= {"temperature", "top_p"}
     return ignored & _OPTIONAL_SETTINGS.keys()
+
+
+def _may_reject_files(error: Exception) -> bool:
+    """Return True if a file may be the cause: a failed download, or a rejected request."""
+    if isinstance(error, ModelHTTPError):
+        return error.status_code in _REJECTED_STATUSES
+    return isinstance(error, httpx2.HTTPError | OSError | ValueError | UserError)
 
 
 def _error_fields(body: object) -> Mapping[str, Any]:

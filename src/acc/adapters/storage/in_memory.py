@@ -8,6 +8,7 @@ from typing import Any
 from acc.adapters.storage.invariants import (
     check_fork,
     encode,
+    fork_events,
     lease_lost,
     opening_events,
     session_busy,
@@ -156,14 +157,15 @@ class InMemorySessionStore:
             self._artifacts.delete_versions(key, session_files(dropped))
         return rebuilt.session(key)
 
-    async def fork(self, key: SessionKey, target: SessionKey, *, after: int) -> Session:
-        """Copy a session without the events with a number above `after` to a new session."""
+    async def fork(self, key: SessionKey, target: SessionKey, *, after: int, agent: str) -> Session:
+        """Copy the events up to `after` to a new session; a run that has not ended is canceled."""
         record = self._records.get(key)
         is_taken = target in self._records
         check_fork(key, target, has_source=record is not None, has_target=is_taken)
         assert record is not None  # noqa: S101 - checked above
-        events = record.events[: record.index_after(after)]
-        copied = self._records[target] = self._rebuild(target, events, self._clock.now())
+        events, now = record.events[: record.index_after(after)], self._clock.now()
+        events += fork_events(events, at=now, agent=agent)
+        copied = self._records[target] = self._rebuild(target, events, now)
         if self._artifacts is not None:
             self._artifacts.copy_versions(key, target, session_files(events))
         return copied.session(target)

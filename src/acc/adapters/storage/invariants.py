@@ -77,6 +77,31 @@ def opening_events(session: Session, message: Event, agent: str) -> tuple[Event,
     return (ended, replace(message, seq=seq + 1, detail=detail))
 
 
+def fork_events(events: Sequence[Event], *, at: float, agent: str) -> tuple[Event, ...]:
+    """Return the events that end the last of the copied runs, none if it has ended.
+
+    A run that waits for input or still runs belongs to the source alone: its approvals must not
+    count twice.
+    """
+    last = next((e for e in reversed(events) if starts_run(e) or e.kind is EventKind.ENDED), None)
+    if last is None or last.status not in (None, RunStatus.INPUT_REQUIRED):
+        return ()
+    ended = Event(
+        kind=EventKind.ENDED,
+        run_id=last.run_id,
+        author=agent,
+        seq=events[-1].seq + 1,
+        at=at,
+        request_id=last.request_id,
+        trace_id=last.trace_id,
+        caller=last.caller,
+        parts=text_part("the session was copied before this turn ended"),
+        status=RunStatus.CANCELED,
+        detail={"code": "forked"},
+    )
+    return (ended,)
+
+
 def session_busy(key: SessionKey, holder: str | None) -> SessionBusy:
     """Return the error for a session whose lease another run holds."""
     return SessionBusy(

@@ -12,6 +12,7 @@ from acc.adapters.storage.invariants import (
     check_fork,
     encode,
     encode_readable,
+    fork_events,
     lease_lost,
     opening_events,
     session_busy,
@@ -254,8 +255,8 @@ class SqliteSessionStore:
 
         return await self.database.write(rewind)
 
-    async def fork(self, key: SessionKey, target: SessionKey, *, after: int) -> Session:
-        """Copy a session without the events with a number above `after` to a new session."""
+    async def fork(self, key: SessionKey, target: SessionKey, *, after: int, agent: str) -> Session:
+        """Copy the events up to `after` to a new session; a run that has not ended is canceled."""
         now = self._clock.now()
 
         def fork(connection: sqlite3.Connection) -> Session:
@@ -278,6 +279,9 @@ class SqliteSessionStore:
                 " WHERE scope = ? AND name = ? AND version = ?",
                 [(*scopes, *file) for file in session_files(events)],
             )
+            for ended in fork_events(events, at=now, agent=agent):
+                connection.execute(_ADD_EVENT, (row_id, ended.seq, *_encode_event(ended)))
+                events += (ended,)
             seq = events[-1].seq if events else 0
             _set_history(connection, target, row_id, events, seq=seq, now=now)
             row = connection.execute(_READ, target).fetchone()

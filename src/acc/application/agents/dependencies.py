@@ -1,7 +1,7 @@
 """Check that a run gets the dependencies that its agents and tools declare."""
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from acc.application.agents.base import BaseAgent
 from acc.domain.errors import InvalidInput, InvalidTree
@@ -13,19 +13,20 @@ RequiredDeps = Sequence[tuple[str, type[Any]]]
 def required_deps(root: BaseAgent) -> RequiredDeps:
     """Return the classes of dependencies that agents and functions of a tree declare.
 
-    InvalidTree if two of them exclude each other. Types that `isinstance` does not support, such
-    as protocols, are left to type checkers.
+    InvalidTree if two of them exclude each other. Of types that `isinstance` does not support,
+    such as protocols, only the presence of dependencies is checked.
     """
     found: dict[type[Any], str] = {}
     for agent in root.walk_all():
         declared: Any = getattr(agent, "deps_type", None)
-        if _is_checkable(declared):
+        if _is_class(declared):
             found.setdefault(declared, f"agent {agent.name!r}")
         for tool in getattr(agent, "own_tools", {}).values():
             needed: Any = getattr(tool, "deps_type", None)
-            if not _is_checkable(needed):
+            if not _is_class(needed):
                 continue
-            if _is_checkable(declared) and not issubclass(declared, needed):
+            both = _is_checkable(declared) and _is_checkable(needed)
+            if both and not issubclass(declared, needed):
                 raise InvalidTree(
                     f"agent {agent.name!r} has deps of type {declared.__name__}, but its tool "
                     f"{tool.name!r} needs {needed.__name__}"
@@ -37,7 +38,7 @@ def required_deps(root: BaseAgent) -> RequiredDeps:
 def check_deps(required: RequiredDeps, deps: object) -> None:
     """Raise InvalidInput if the dependencies of a run are missing or have another type."""
     for owner, needed in required:
-        if not isinstance(deps, needed):
+        if deps is None or (_is_checkable(needed) and not isinstance(deps, needed)):
             given = "the run has none" if deps is None else f"got {type(deps).__name__}"
             raise InvalidInput(
                 f"{owner} needs deps of type {needed.__name__}; {given}. Pass deps=... to run, "
@@ -60,7 +61,10 @@ def declared_types(agent_class: type[Any], base: type[Any]) -> tuple[Any, ...]:
     return ()
 
 
+def _is_class(of: object) -> TypeGuard[type[Any]]:
+    return isinstance(of, type) and of not in (object, type(None), Any)
+
+
 def _is_checkable(of: object) -> bool:
-    if not isinstance(of, type) or of in (object, type(None)) or getattr(of, "_is_protocol", False):
-        return False
-    return not hasattr(of, "__total__")  # a TypedDict
+    is_typed_dict = hasattr(of, "__total__")
+    return _is_class(of) and not getattr(of, "_is_protocol", False) and not is_typed_dict

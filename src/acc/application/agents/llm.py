@@ -44,6 +44,7 @@ from acc.application.tools.tool import TRANSFER_TOOL_NAME, AgentTool, BaseTool
 from acc.application.tools.toolset import Toolset, check_toolsets
 from acc.domain.call_options import accepts
 from acc.domain.errors import InvalidInput, InvalidTree
+from acc.domain.model_names import has_thinking_conflict
 from acc.domain.value_objects.base import JsonData
 from acc.ports.outbound.code_ports import CodeExecutorPort
 from acc.ports.outbound.memory_ports import MemoryPort
@@ -177,6 +178,14 @@ class LlmAgent(StandardAgent[DepsT, OutputT]):
             "model_settings",
             "ModelSettings(...), such as ModelSettings(temperature=0)",
         )
+        settings = self.model_settings or ModelSettings()
+        if isinstance(self.model, str) and has_thinking_conflict(
+            self.model, temperature=settings.temperature, thinking=settings.thinking
+        ):
+            raise InvalidTree(
+                f"agent {self.name!r}: models of Anthropic do not accept a temperature while they "
+                "think; remove temperature, or set thinking to off"
+            )
         native = self.native_tools
         is_valid = isinstance(native, list | tuple) and all(name in NATIVE_TOOLS for name in native)
         choices = " or ".join(f'"{name}"' for name in NATIVE_TOOLS)

@@ -113,6 +113,8 @@ class OutputAssembler(Generic[AnyOutputT]):
         self._root = root
         self._author = ""
         self._text = ""
+        #: The number of the attempt of each agent that answers.
+        self._attempts: dict[str, int] = {}
 
     def update(self, item: Event | RunResult[AnyOutputT]) -> PartialOutput[AnyOutputT] | None:
         """Return the next partial output, or None if an event does not change it.
@@ -120,7 +122,7 @@ class OutputAssembler(Generic[AnyOutputT]):
         Branches and agents that are used as tools do not answer, so they are left out.
         """
         if isinstance(item, RunResult):
-            return _final(item)
+            return self._final(item)
         if item.branch or self._root.find(item.author) is None:
             return None
         if item.kind is EventKind.DELTA:
@@ -128,7 +130,10 @@ class OutputAssembler(Generic[AnyOutputT]):
                 self._author, self._text = item.author, ""
             self._text += item.text
             return self._partial(item, self._text, self._text)
+        if item.kind is EventKind.FAULT:
+            self._attempts[item.author] = self._attempts.get(item.author, 1) + 1
         if item.kind is EventKind.PARTIAL_OUTPUT:
+            self._attempts[item.author] = item.detail["attempt"]
             return self._partial(item, item.partial_output, UNSET)
         if item.kind in (EventKind.MESSAGE, EventKind.TOOL_CALLS, EventKind.FAULT):
             self._text = ""
@@ -144,17 +149,20 @@ class OutputAssembler(Generic[AnyOutputT]):
             author=event.author,
             data=data,
             output=None if value is UNSET else value,
-            attempt=event.detail.get("attempt", 1),
+            attempt=self._attempts.get(event.author, 1),
         )
 
-
-def _final(result: RunResult[AnyOutputT]) -> PartialOutput[AnyOutputT]:
-    author = result.answered_by
-    try:
-        output = result.output
-    except OutputUnavailable:  # the result has the reason
-        return PartialOutput(author=author, data=result.text or None, result=result)
-    return PartialOutput(author=author, data=to_builtins(output), output=output, result=result)
+    def _final(self, result: RunResult[AnyOutputT]) -> PartialOutput[AnyOutputT]:
+        author = result.answered_by
+        attempt = self._attempts.get(author, 1)
+        data: JsonData = result.text or None
+        output: AnyOutputT | None = None
+        with suppress(OutputUnavailable):  # the result has the reason
+            output = result.output
+            data = to_builtins(output)
+        return PartialOutput(
+            author=author, data=data, output=output, attempt=attempt, result=result
+        )
 
 
 class PartialOutputs:

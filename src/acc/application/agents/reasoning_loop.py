@@ -1,6 +1,6 @@
 """The reasoning loop of an LlmAgent: its model calls and tool calls in one run."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from acc.application.agents.callbacks import (
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 _FINAL_ANSWERS = (EventKind.MESSAGE, EventKind.DRAFT)
 _MODEL_RESPONSES = (*_FINAL_ANSWERS, EventKind.TOOL_CALLS, EventKind.FAULT)
 _MAX_INVALID_ANSWER_LENGTH = 2_000
+#: The author of answers that were not recorded by an agent.
+_UNNAMED_AUTHOR = "assistant"
 
 
 class ReasoningLoop:
@@ -105,14 +107,7 @@ class ReasoningLoop:
             return await ctx.emit(recorded.kind)
         if self._dynamic_tools is not None:
             await self._dynamic_tools.refresh()
-        prompt = await self._build_prompt(view)
-        tokens = 0 if view is None else view.tokens
-        shortened = self._window.fit(prompt, memory_tokens=tokens, where=ctx.path)
-        if shortened is not None:
-            if self._memory is not None and shortened:
-                self._memory.commit_results(shortened, self._agent.name)
-                view = await self._memory.view()
-            prompt = await self._build_prompt(view)
+        prompt = await self._build_fitting_prompt(view)
         response, usage = await self._call_model(prompt)
         error, output = self._check_response(response)
         if error:
@@ -139,6 +134,28 @@ class ReasoningLoop:
         except INVALID_OUTPUT:
             return UNSET  # the type has changed, or the text is that of a callback
 
+    async def _build_fitting_prompt(self, view: MemoryView | None) -> ModelRequest:
+        """Return a request within `max_prompt_tokens`: shorten the memory, then tool results."""
+        memory, window = self._memory, self._window
+        prompt = await self._build_prompt(view)
+        if memory is None or view is None:
+            if window.fit(prompt, memory_tokens=0, where=self._ctx.path) is None:
+                return prompt
+            return await self._build_prompt(view)
+        budget = window.memory_budget(prompt, memory_tokens=view.tokens)
+        if budget is not None and view.tokens > budget:
+            view = memory.reduce_view(budget)
+            prompt = await self._build_prompt(view)
+        shortened = window.fit(prompt, memory_tokens=view.tokens, where=self._ctx.path)
+        if shortened is None:
+            return prompt
+        if shortened:
+            memory.commit_results(shortened, self._agent.name)
+            view = await memory.view()
+            if view is not None and budget is not None and view.tokens > budget:
+                view = memory.reduce_view(budget)
+        return await self._build_prompt(view)
+
     async def _build_prompt(self, view: MemoryView | None) -> ModelRequest:
         instruction = await self._render(self._agent.instruction)
         if general := await self._render(self._ctx.run.request.root.global_instruction):
@@ -147,13 +164,13 @@ class ReasoningLoop:
             advice = self._agent.planner.instruction
             instruction = f"{instruction}\n\n{advice}" if instruction else advice
         dynamic = self._dynamic_tools
-        earlier = () if view is None else view.messages
+        earlier = () if view is None else _with_authors(view.messages, self._agent.name)
         messages = (*earlier, *self._turn_messages())
         specs = self._specs if dynamic is None else self._specs + dynamic.specs
         if self._plan is not None:
             # Tools are offered only when there is a plan.
             specs = (self._plan.spec, *specs) if self._has_plan() else (self._plan.spec,)
-        numbers = shortened_results(messages)
+        numbers = shortened_results(messages) | self._window.unseen_results
         if numbers:
             reader = ReadResultTool(numbers)
             self._tools = {**self._tools, reader.name: reader}
@@ -324,14 +341,41 @@ def _is_transfer(part: Part) -> bool:
     return item is not None and item.name == TRANSFER_TOOL_NAME
 
 
+def _with_authors(messages: tuple[ChatMessage, ...], own: str) -> tuple[ChatMessage, ...]:
+    """Return messages of earlier turns with notes that name the other agents among them.
+
+    The note of a turn follows its last message, so that the start of the prompt stays the same.
+    """
+    ignored = ("", own, _UNNAMED_AUTHOR, RUNTIME_AUTHOR)
+    if all(m.role != "assistant" or m.author in ignored for m in messages):
+        return messages
+    found: list[ChatMessage] = []
+    authors: dict[str, None] = {}
+    for message in messages:
+        if message.role == "user" and authors:
+            found.append(_authors_note(authors, own))
+            authors = {}
+        if message.role == "assistant" and message.author not in ignored:
+            authors[message.author] = None
+        found.append(message)
+    if authors:
+        found.append(_authors_note(authors, own))
+    return tuple(found)
+
+
+def _authors_note(authors: Iterable[str], own: str) -> ChatMessage:
+    names = ", ".join(authors)
+    note = f"The previous messages are from other agents: {names}. You are {own}."
+    return ChatMessage(role="user", author=RUNTIME_AUTHOR, parts=text_part(note))
+
+
 def _conversation(ctx: RunContext) -> tuple[ChatMessage, ...]:
     """Return the messages of other agents in this turn, and a note that names their authors."""
     thread = tuple(ctx.current_branch.thread)
     if not thread:
         return ()
-    authors = ", ".join(dict.fromkeys(m.author for m in thread if m.role == "assistant"))
-    note = f"The previous messages are from other agents: {authors}. You are {ctx.agent.name}."
-    return (*thread, ChatMessage(role="user", author=RUNTIME_AUTHOR, parts=text_part(note)))
+    authors = dict.fromkeys(m.author for m in thread if m.role == "assistant")
+    return (*thread, _authors_note(authors, ctx.agent.name))
 
 
 def _as_response(callback: str, value: object) -> ModelResponse | None:

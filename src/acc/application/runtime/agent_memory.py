@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NewType, TypeAlias
 
+from acc.application.memory.messages import count_tokens, fit_messages
 from acc.application.runtime.context import RunContext
 from acc.application.runtime.conversation import TURN_EVENTS, conversation_turn
 from acc.application.runtime.run import MemoryScope, Run, memory_scope
 from acc.domain.errors import InvalidInput
+from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.memory import Source, TurnSignal
 from acc.domain.value_objects.run import RunStatus
@@ -30,6 +32,8 @@ MemoryChoice: TypeAlias = (
     Literal["transcript", "retrieval", "acc"] | MemoryName | MemoryPort | Callable[[], MemoryPort]
 )
 _EVENTS_PER_PAGE = 500
+#: Turns that leave a view together if it is too large for the prompt.
+_TURNS_PER_CHUNK = 8
 #: Default number of memories in a process.
 MAX_CACHED_MEMORIES = 512
 
@@ -159,6 +163,29 @@ class TurnMemory:
             turn_id=self._signal.turn_id, text=text, author=author, source=Source.TOOL, step=step
         )
         self._view = None
+
+    def reduce_view(self, budget: int) -> MemoryView:
+        """Drop the oldest turns of the view, in chunks, until it has at most `budget` tokens.
+
+        If the last turn is larger, its messages are shortened.
+        """
+        view = self._view
+        assert view is not None  # noqa: S101 - only a view that was shown can be reduced
+        count = self._context.services.tokens().count
+        starts = [n for n, message in enumerate(view.messages) if message.role == "user"] or [0]
+        rest = view.tokens - sum(count_tokens(message, count) for message in view.messages)
+        turn, size = 0, view.tokens
+        while turn < len(starts) - 1 and size > budget:
+            # A multiple of the chunk, so that the start of the prompt changes rarely.
+            turn = min(turn + _TURNS_PER_CHUNK, len(starts) - 1)
+            shown = view.messages[starts[turn] :]
+            size = rest + sum(count_tokens(message, count) for message in shown)
+        shown = view.messages[starts[turn] :]
+        if size > budget:
+            shown, tokens = fit_messages(shown, max(budget - rest, 0), count)
+            size = rest + tokens
+        self._view = replace(view, messages=shown, tokens=size)
+        return self._view
 
     async def view(self) -> MemoryView | None:
         """Return what the memory contains, None if the model's response is recorded.

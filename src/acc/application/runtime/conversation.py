@@ -4,7 +4,14 @@ from collections.abc import Iterator, Sequence
 
 from acc.application.tools.tool import TRANSFER_TOOL_NAME
 from acc.domain.value_objects.approval import InputRequest, RequestKind
-from acc.domain.value_objects.content import ChatMessage, Part, ToolCall, ToolResult, text_part
+from acc.domain.value_objects.content import (
+    RUNTIME_AUTHOR,
+    ChatMessage,
+    Part,
+    ToolCall,
+    ToolResult,
+    text_part,
+)
 from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.memory import ConversationTurn
 from acc.domain.value_objects.run import RunStatus
@@ -27,6 +34,7 @@ _FAILURES = {
 }
 _FAILURE_CODES = {
     "interrupted": "This turn was interrupted before an answer.",
+    "forked": "The session was copied before this turn ended; it does not continue in the copy.",
     "budget_exceeded": "This turn exceeded its budget before an answer.",
 }
 
@@ -42,8 +50,21 @@ def conversation_turn(events: Sequence[Event]) -> ConversationTurn:
 
 def unknown_result(call: ToolCall) -> ToolResult:
     """Return the result of a call that was started and has no recorded result."""
-    error = f"{call.name} was started and its outcome is unknown; do not assume that it failed"
-    return ToolResult(call_id=call.id, name=call.name, content={"error": error}, is_error=True)
+    content = {"error": unknown_outcome(call)}
+    return ToolResult(call_id=call.id, name=call.name, content=content, is_error=True)
+
+
+def unknown_outcome(call: ToolCall) -> str:
+    """Return what models and users are told about a call whose process died."""
+    return f"{call.name} was started and its outcome is unknown; do not assume that it failed"
+
+
+def interrupted_calls(events: Sequence[Event]) -> list[ToolCall]:
+    """Return the calls of an interrupted run that were started and have no recorded result."""
+    calls = {call.id: call for message in _messages(events) for call in message.calls}
+    unknown = {call.id: unknown_result(call) for call in calls.values()}
+    results = [result for message in _messages(events) for result in message.results]
+    return [calls[r.call_id] for r in results if r == unknown.get(r.call_id)]
 
 
 def _messages(events: Sequence[Event]) -> Iterator[ChatMessage]:
@@ -126,10 +147,10 @@ def _ending(events: Sequence[Event]) -> ChatMessage:
     end = events[-1]
     answers = [e for e in events if e.kind is EventKind.MESSAGE and e.author != "user"]
     if end.status is not RunStatus.COMPLETED:
-        text = _FAILURES.get(end.status) if end.status is not None else None
         code = str(end.detail.get("code", "failed"))
-        text = text or _FAILURE_CODES.get(code, f"This turn failed without an answer ({code}).")
-        return ChatMessage(role="assistant", author=end.author, parts=text_part(f"({text})"))
+        text = _FAILURE_CODES.get(code) or _FAILURES.get(end.status or RunStatus.FAILED)
+        text = text or f"This turn failed without an answer ({code})."
+        return ChatMessage(role="assistant", author=RUNTIME_AUTHOR, parts=text_part(f"({text})"))
     last = answers[-1] if answers else end
     parts = last.parts if last.text == end.text and last.parts else text_part(end.text)
     published = [part for e in events if e.kind is EventKind.ARTIFACT for part in e.parts]

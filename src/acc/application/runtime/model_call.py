@@ -1,6 +1,8 @@
 """Call a model within the budget of its run."""
 
+import logging
 import time
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -10,7 +12,7 @@ from acc.application.memory.messages import part_text
 from acc.application.runtime.context import RunContext
 from acc.domain.errors import AccError, ContentTypeNotSupported, ModelFailed, ModelOutputInvalid
 from acc.domain.text import replace_surrogates
-from acc.domain.value_objects.content import NO_USAGE, Part, ToolCall, Usage, text_part
+from acc.domain.value_objects.content import NO_USAGE, Part, ToolCall, ToolResult, Usage, text_part
 from acc.domain.value_objects.endpoint import redact_secrets
 from acc.domain.value_objects.event import EventKind
 from acc.ports.outbound.model_ports import (
@@ -21,6 +23,7 @@ from acc.ports.outbound.model_ports import (
     input_types,
 )
 
+log = logging.getLogger("acc.run")
 _ONE_CALL = Usage(llm_calls=1)
 
 
@@ -95,7 +98,7 @@ def _without_bytes(part: Part) -> Part:
 def _check_content(ctx: RunContext, model: LanguageModelPort, prompt: ModelRequest) -> None:
     """Raise ContentTypeNotSupported for a file of the user that the model does not accept.
 
-    Files of earlier messages and of tools are replaced by their names.
+    Files of earlier messages and of tools are replaced by their names; those of tools are logged.
     """
     accepted = input_types(model)
     if accepted is None:
@@ -103,13 +106,36 @@ def _check_content(ctx: RunContext, model: LanguageModelPort, prompt: ModelReque
     for part in prompt.messages[prompt.query_index].parts:
         if part.raw is None and part.url is None:
             continue
-        kind = part.media_type.partition(";")[0].strip().lower() or "application/octet-stream"
+        kind = _media_type(part)
         if not kind.startswith((*accepted, "text/")):
             raise ContentTypeNotSupported(
                 f"{ctx.path}: the model does not accept {kind}; it accepts "
                 f"{', '.join(('text', *accepted))}. Use a model that accepts {kind}, or convert "
                 "the file to text"
             )
+    for message in reversed(prompt.following):  # each result is new once
+        if message.role != "tool":
+            break
+        for result in message.results:
+            _report_files(ctx, result, accepted)
+
+
+def _report_files(ctx: RunContext, result: ToolResult, accepted: Sequence[str]) -> None:
+    """Log the files of a tool that the model does not receive; it gets their names."""
+    for file in result.files:
+        kind = _media_type(file)
+        if not kind.startswith((*accepted, "text/")):
+            log.warning(
+                "%s: tool %s returned a file of type %s, which the model does not accept; the "
+                "model gets its name only",
+                ctx.path,
+                result.name,
+                kind,
+            )
+
+
+def _media_type(part: Part) -> str:
+    return part.media_type.partition(";")[0].strip().lower() or "application/octet-stream"
 
 
 async def _stream(

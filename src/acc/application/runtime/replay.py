@@ -4,10 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from acc.application.runtime.run import Branch, Run
+from acc.application.runtime.conversation import (
+    TURN_EVENTS,
+    interrupted_calls,
+    unknown_outcome,
+)
+from acc.application.runtime.run import Branch, Run, RunRequest, Services
 from acc.application.runtime.state import MISSING, State
 from acc.domain.errors import InvalidInput, NothingPending, ReplayMismatch
 from acc.domain.value_objects.approval import InputRequest
+from acc.domain.value_objects.content import text_part
 from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.run import CallContext, RunConfig, RunStatus
 from acc.domain.value_objects.session import Session
@@ -184,6 +190,29 @@ async def state_before_interruption(
         for key in written.intersection(actions.state_removed):
             before.pop(key, None)
     return State(before)
+
+
+async def with_unknown_outcomes(
+    request: RunRequest, services: Services, opening: Sequence[Event]
+) -> Sequence[Event]:
+    """Add events that tell the user which calls of an interrupted run were started.
+
+    If the process of the run before died, `opening` begins with the event that closes that run.
+    """
+    if len(opening) == 1:
+        return opening
+    run_id = opening[0].run_id
+    events = await services.sessions.events(request.key, run_id=run_id, kinds=TURN_EVENTS)
+    notices = [
+        request.event(
+            EventKind.PROGRESS,
+            at=services.clock.now(),
+            parts=text_part(unknown_outcome(call)),
+            detail={"code": "interrupted", "tool": call.name, "call_id": call.id},
+        )
+        for call in interrupted_calls(events)
+    ]
+    return (*opening, *notices)
 
 
 def resumed_call(detail: Mapping[str, Any], context: CallContext | None) -> CallContext:

@@ -52,6 +52,7 @@ from acc.application.runtime.replay import (
     resumed_config,
     state_before,
     state_before_interruption,
+    with_unknown_outcomes,
 )
 from acc.application.runtime.result import RunResult
 from acc.application.runtime.run import (
@@ -166,7 +167,8 @@ class SessionRunner(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT
                 request, turn_id=start.session.turns + 1, first_seq=start.events[-1].seq
             )
             run = self._new_run(request, recorder, deps, None)
-            return await self._execute(run, State(start.session.state), start.events)
+            opening = await with_unknown_outcomes(request, self.services, start.events)
+            return await self._execute(run, State(start.session.state), opening)
 
     @explains_options
     def run_sync(

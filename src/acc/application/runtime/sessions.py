@@ -66,15 +66,17 @@ class Sessions:
     ) -> Session:
         """Copy a session up to the end of a turn, by default the last one, to a new session.
 
-        The new session gets a random id unless one is given. A turn that still runs is copied as an
-        interrupted one.
+        The new session gets a random id unless one is given. A turn that waits for input or still
+        runs continues in the source only; in the copy it is canceled. So an approval counts once.
         """
         session = await self._existing(user_id, session_id)
         new_key = self._runner.session_key(
             user_id, new_session_id or self._runner.services.ids.new()
         )
         after = await self._end_of_turn(session, session.turns if turn is None else turn)
-        return await self._store.fork(session.key, new_key, after=after)
+        return await self._store.fork(
+            session.key, new_key, after=after, agent=self._runner.agent.name
+        )
 
     @explains_options
     async def rewind(

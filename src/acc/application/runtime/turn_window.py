@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from acc.application.memory.messages import (
+    READ_RESULT_TOOL,
     content_text,
     count_tokens,
     message_bytes,
@@ -21,7 +22,9 @@ _MAX_COMMITTED_LENGTH = 4_000
 #: More than a usual tool has in the prompt.
 _TOOL_TOKENS = 1_000
 #: For the note about calls that are not shown, and for the tool that reads shortened results.
-_RESERVED_TOKENS = 200
+_RESERVED_TOKENS = 260
+#: Numbers of results in the note about calls that are not shown.
+_MAX_LISTED = 12
 
 
 class TurnWindow:
@@ -38,6 +41,8 @@ class TurnWindow:
         self._messages: list[ChatMessage] = []
         self._originals: list[ChatMessage] = []
         self._left_out = 0
+        #: Numbers of the results that are left out.
+        self._left_out_results: list[int] = []
         self._bytes = 0
 
     def add(self, message: ChatMessage) -> None:
@@ -51,11 +56,33 @@ class TurnWindow:
         """Return the messages, after a note about those that are left out."""
         if not self._left_out:
             return tuple(self._messages)
-        note = f"[{self._left_out} earlier tool calls of this turn are not shown.]"
+        note = f"{self._left_out} earlier tool calls of this turn are not shown."
+        if numbers := self._left_out_results:
+            note += f" {READ_RESULT_TOOL}(number=N) returns their results: {_ranges(numbers)}."
         return (
             ChatMessage(role="user", author=RUNTIME_AUTHOR, parts=text_part(note)),
             *self._messages,
         )
+
+    @property
+    def unseen_results(self) -> frozenset[int]:
+        """Return the numbers of the results that are left out."""
+        return frozenset(self._left_out_results)
+
+    def memory_budget(self, request: ModelRequest, *, memory_tokens: int) -> int | None:
+        """Return the tokens that the memory may use, None if a request with it is small enough.
+
+        It is half of what the instruction, the tools and the message leave, so that a memory that
+        is larger than the limit cannot block a session.
+        """
+        if self._bound(request) + memory_tokens + self._bytes <= self._limit:
+            return None
+        count = self._tokens().count
+        used = self._fixed_tokens(request, count) + _RESERVED_TOKENS
+        current = sum(count_tokens(message, count) for message in self._messages)
+        if used + memory_tokens + current <= self._limit:
+            return None
+        return max((self._limit - used) // 2, 0)
 
     def fit(self, request: ModelRequest, *, memory_tokens: int, where: str) -> str | None:
         """Shorten messages if a request with them exceeds the limit.
@@ -64,18 +91,10 @@ class TurnWindow:
         that are no longer shown in full, None if nothing changed. Raise BudgetExceeded if the
         request is too large without them.
         """
-        end = len(request.messages) - len(self.messages)
-        others = request.messages[request.query_index : end]
-        # Most requests need not be counted: a character has at most four tokens.
-        bound = 4 * len(request.instruction) + _TOOL_TOKENS * len(request.tools)
-        for message in others:
-            bound += message_bytes(message)
-        if bound + memory_tokens + self._bytes <= self._limit:
+        if self._bound(request) + memory_tokens + self._bytes <= self._limit:
             return None
         count = self._tokens().count
-        specs = (f"{tool.name} {tool.description} {tool.parameters}" for tool in request.tools)
-        used = memory_tokens + count(request.instruction) + sum(map(count, specs))
-        used += sum(count_tokens(message, count) for message in others)
+        used = memory_tokens + self._fixed_tokens(request, count)
         available = self._limit - used - _RESERVED_TOKENS
         sizes = [count_tokens(message, count) for message in self._messages]
         if sum(sizes) <= available + _RESERVED_TOKENS and not self._left_out:
@@ -85,6 +104,26 @@ class TurnWindow:
         if available <= 0:
             raise BudgetExceeded("max_prompt_tokens", self._limit, where)
         return self._shorten(sizes, available, count)
+
+    def _others(self, request: ModelRequest) -> Sequence[ChatMessage]:
+        """Return the messages of the turn that are not in the window."""
+        end = len(request.messages) - len(self.messages)
+        return request.messages[request.query_index : end]
+
+    def _bound(self, request: ModelRequest) -> int:
+        """Return an upper bound of what is not in the memory and the window.
+
+        Most requests need not be counted: a character has at most four tokens.
+        """
+        bound = 4 * len(request.instruction) + _TOOL_TOKENS * len(request.tools)
+        for message in self._others(request):
+            bound += message_bytes(message)
+        return bound
+
+    def _fixed_tokens(self, request: ModelRequest, count: Callable[[str], int]) -> int:
+        specs = (f"{tool.name} {tool.description} {tool.parameters}" for tool in request.tools)
+        fixed = count(request.instruction) + sum(map(count, specs))
+        return fixed + sum(count_tokens(message, count) for message in self._others(request))
 
     def _shorten(self, sizes: list[int], available: int, count: Callable[[str], int]) -> str:
         goal = int(available * _REMAINING_SHARE)
@@ -131,12 +170,22 @@ class TurnWindow:
             end += 1
         for message in self._messages[:end]:
             self._left_out += len(message.calls)
+            if message.role == "tool" and message.seq:
+                self._left_out_results.append(message.seq)
             if not message.is_shortened:
                 shortened += [content_text(result.content) for result in message.results]
         del self._messages[:end]
         del self._originals[:end]
         del sizes[:end]
         return end
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Return the newest numbers as a list that stays short: `5, 7, 9`, or `5 ... 90 (40)`."""
+    if len(numbers) <= _MAX_LISTED:
+        return ", ".join(map(str, numbers))
+    newest = ", ".join(map(str, numbers[-_MAX_LISTED:]))
+    return f"{numbers[0]} (the first), ..., {newest}"
 
 
 def shortened_results(messages: Sequence[ChatMessage]) -> frozenset[int]:

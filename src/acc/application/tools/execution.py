@@ -13,6 +13,7 @@ import msgspec
 from acc.application.agents.callbacks import callbacks_of, first_result, maybe_await
 from acc.application.memory.messages import part_text
 from acc.application.runtime.context import RunContext
+from acc.application.runtime.conversation import unknown_outcome, unknown_result
 from acc.application.runtime.inputs import INVALID_ARGUMENTS
 from acc.application.runtime.interrupts import (
     RUN_LEVEL_ERRORS,
@@ -33,7 +34,7 @@ from acc.domain.value_objects.approval import (
     InputRequest,
     RequestKind,
 )
-from acc.domain.value_objects.content import Part, ToolCall, ToolResult
+from acc.domain.value_objects.content import Part, ToolCall, ToolResult, text_part
 from acc.domain.value_objects.event import NO_ACTIONS, Event, EventActions, EventKind
 from acc.domain.value_objects.run import RunConfig
 
@@ -254,10 +255,9 @@ class ToolExecutor:
         if scope.next_recorded() is None:
             scope.run.budget.check_tool_calls(1, scope.path)
         scope.run.budget.add_tool_call()
-        if not tool.replayable:
-            started = await self._record_start(scope, ready)
-            if started:
-                return ToolOutcome(result=_unknown_result(call, started), executed=True)
+        if not tool.replayable and await self._was_started(scope, ready):
+            await scope.emit(EventKind.PROGRESS, parts=text_part(unknown_outcome(call)))
+            return ToolOutcome(result=unknown_result(call), executed=True)
         tool_context = ToolContext(
             scope, call.id, tool_name=tool.name, retry_count=self._retries[tool.name]
         )
@@ -282,19 +282,19 @@ class ToolExecutor:
                 result = _make_result(call, content)
         return ToolOutcome(result=result, escalate=tool_context.actions.escalate, executed=True)
 
-    async def _record_start(self, scope: RunContext, ready: _ReadyCall) -> str:
-        """Record the start of an approved call; return how it was started earlier, if it was."""
+    async def _was_started(self, scope: RunContext, ready: _ReadyCall) -> bool:
+        """Return True if the call was started earlier; else record the start of an approved one."""
         approval = ready.approval
         is_replay = self._is_replay
         if approval is not None:
             is_replay = approval.request_id not in scope.run.journal.new_answers
         may_repeat = ready.tool.idempotent
-        if is_replay and not may_repeat and (started := await _earlier_start(scope, approval)):
-            return started
+        if is_replay and not may_repeat and await _earlier_start(scope, approval):
+            return True
         recorded = scope.next_recorded()
         if approval is not None and (recorded is None or "started" in recorded.detail):
             await scope.emit(EventKind.STATE, detail={"started": ready.tool.name})
-        return ""
+        return False
 
     async def _record(self, scope: RunContext, outcome: ToolOutcome) -> ToolOutcome:
         """Record the result as an event."""
@@ -324,7 +324,7 @@ class ToolExecutor:
         for event in recorded:
             await scope.emit(event.kind)
             if "started" in event.detail:
-                outcome = ToolOutcome(result=_unknown_result(call, "was"), executed=True)
+                outcome = ToolOutcome(result=unknown_result(call), executed=True)
             if (request := event.request) is None:
                 continue
             if (answer := scope.run.journal.answers.get(request.id)) is None:
@@ -376,7 +376,7 @@ async def _invoke_with_timeout(
             content = await tool.invoke(arguments, tool_context)
         # Reached if the tool suppressed its cancellation; Python 3.11 does not trace this frame.
         if deadline.expired():  # pragma: no cover
-            return _timeout_result(call, limit)
+            return _timeout_result(call, tool, limit)
         await tool_context.save_staged_artifacts()
     except RUN_LEVEL_ERRORS:
         raise
@@ -386,7 +386,7 @@ async def _invoke_with_timeout(
         if (pause := paused_in_group(error)) is not None:
             raise pause from None
         is_timeout = isinstance(error, TimeoutError) and deadline.expired()
-        failure = _timeout_result(call, limit) if is_timeout else _failure_result(call, error)
+        failure = _timeout_result(call, tool, limit) if is_timeout else _failure_result(call, error)
         return await _handle_error(scope, call, tool, arguments, error, failure)
     finally:
         tool_context.close()
@@ -462,19 +462,19 @@ async def _replay_result(
     )
 
 
-async def _earlier_start(scope: RunContext, approval: InputAnswer | None) -> str:
-    """Return "was" or "may have been" if the tool was started before, else an empty string.
+async def _earlier_start(scope: RunContext, approval: InputAnswer | None) -> bool:
+    """Return True if the tool was started before, or if that cannot be excluded.
 
-    The start of an approved call is recorded. Other calls may have been started unrecorded.
+    The start of an approved call is recorded. Other calls are started unrecorded.
     """
     recorded = scope.recorded()
     if not recorded:
-        return "may have been" if approval is None else ""
+        return approval is None
     if recorded[-1].request is not None:
-        return ""
+        return False
     for event in recorded:
         await scope.emit(event.kind)
-    return "was"
+    return True
 
 
 async def _pending_outcome(scope: RunContext) -> InputRequest | None:
@@ -546,12 +546,13 @@ def _failure_result(call: ToolCall, error: BaseException) -> ToolResult:
     return _error_result(call, f"{call.name} failed: {type(error).__name__}: {error}")
 
 
-def _timeout_result(call: ToolCall, limit: float | None) -> ToolResult:
-    return _error_result(call, f"{call.name} did not finish within {limit:g} seconds")
-
-
-def _unknown_result(call: ToolCall, started: str) -> ToolResult:
-    return _error_result(call, f"{call.name} {started} started earlier and its result is unknown")
+def _timeout_result(call: ToolCall, tool: BaseTool, limit: float | None) -> ToolResult:
+    source = "RunConfig(tool_timeout=...)" if tool.timeout is None else "timeout of the tool"
+    return _error_result(
+        call,
+        f"tool {call.name} did not finish within its limit of {limit:g} seconds and was canceled; "
+        f"its effects are unknown (the developer can change the limit: {source})",
+    )
 
 
 def _reported_result(call: ToolCall, answer: InputAnswer) -> ToolResult:

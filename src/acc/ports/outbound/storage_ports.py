@@ -175,10 +175,11 @@ class SessionStorePort(Protocol):
         """
         ...
 
-    async def fork(self, key: SessionKey, target: SessionKey, *, after: int) -> Session:
+    async def fork(self, key: SessionKey, target: SessionKey, *, after: int, agent: str) -> Session:
         """Copy a session without the events with a number above `after` to a new session.
 
-        State, turns, run and status are those of the copied events, and their files are copied.
+        State, turns, run and status are those of the copied events, and their files are copied. A
+        run that waits for input or has not ended is canceled in the copy, by an event of `agent`.
         InvalidInput if the source does not exist, or if the target exists or is of another user.
         """
         ...
