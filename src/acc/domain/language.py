@@ -1,4 +1,4 @@
-"""Split plain text, English or Japanese, into segments, sentences, terms and values.
+"""Normalise plain text, English or Japanese, and split it into sentences, terms and values.
 
 All functions are lexical and deterministic. Japanese has no spaces: kanji are split into
 overlapping pairs and katakana into whole runs; hiragana mostly carries grammar and is skipped.
@@ -6,15 +6,19 @@ Other scripts are split into words.
 """
 
 import re
+import unicodedata
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
-from acc.domain.text import normalize_text, one_line
-
 _CACHE_SIZE = 2_048
 #: In characters. A longer run without a full stop is data and is not analysed.
 MAX_SENTENCE_LENGTH = 1_000
+_LINE_END = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
+_CONTROL = re.compile(
+    r"[\x00-\x08\x0e-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff"
+    r"\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
 _KANJI = "\u3400-\u9fff々〆ヶ"
 _KATAKANA = "\u30a1-\u30fa\u30fc"
 _JAPANESE = re.compile(f"[\u3041-\u3096{_KATAKANA}{_KANJI}]")
@@ -75,6 +79,21 @@ class Segment:
 
     text: str
     origin: Origin
+
+
+def normalize_text(text: str) -> str:
+    """Return `text` in NFKC, without control and direction characters."""
+    if text.isascii() and text.isprintable():
+        return text
+    encodable = _LINE_END.sub("\n", text.encode("utf-8", "replace").decode())
+    # Remove control characters first: their neighbours may combine afterwards.
+    return unicodedata.normalize("NFKC", _CONTROL.sub("", encodable))
+
+
+@lru_cache(maxsize=_CACHE_SIZE)
+def one_line(text: str) -> str:
+    """Return normalised text on a single line, with single spaces."""
+    return " ".join(normalize_text(text).split())
 
 
 def is_japanese(text: str) -> bool:

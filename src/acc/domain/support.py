@@ -17,6 +17,7 @@ from acc.domain.language import (
     identifiers,
     is_japanese,
     names,
+    normalize_text,
     sentences,
     stem,
     term_list,
@@ -29,7 +30,6 @@ from acc.domain.quantities import (
     with_digits,
 )
 from acc.domain.roles import contradiction
-from acc.domain.text import normalize_text
 
 #: Longer texts are read up to this length, in characters.
 MAX_CLAIM_LENGTH = 2_000

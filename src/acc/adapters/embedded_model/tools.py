@@ -13,8 +13,14 @@ from typing import Any
 
 from acc.adapters.embedded_model.fields import Sources, quotations, read_object
 from acc.domain.format_rules import is_question
-from acc.domain.language import contains_text, is_negated, sentences, term_list, terms
-from acc.domain.text import normalize_text
+from acc.domain.language import (
+    contains_text,
+    is_negated,
+    normalize_text,
+    sentences,
+    term_list,
+    terms,
+)
 from acc.domain.value_objects.content import CORRECTION_AUTHOR, ChatMessage, ToolCall, ToolResult
 from acc.ports.outbound.model_ports import ModelRequest, ToolSpec
 

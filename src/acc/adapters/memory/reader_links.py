@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from math import log, sqrt
 
-from acc.domain.language import is_japanese, numbers, term_list, values
-from acc.domain.text import normalize_text
+from acc.domain.language import is_japanese, normalize_text, numbers, term_list, values
 
 #: Acts of a pair, in the order of the weights.
 PAIR_ACTS = ("change", "lift", "correct")
