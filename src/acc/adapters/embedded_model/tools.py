@@ -159,9 +159,12 @@ def message_texts(messages: Sequence[ChatMessage]) -> list[str]:
     """Return the texts of messages, with tool results as lines."""
     texts: list[str] = []
     for message in messages:
-        results = (line for result in message.results for line in _content_lines(result.content))
-        texts += [text for text in (message.text, *results) if text.strip()]
-    return texts
+        plain = "".join([part.text for part in message.parts if part.text is not None])
+        texts.append(plain)
+        for part in message.parts:
+            if part.result is not None:
+                texts += _content_lines(part.result.content)
+    return [text for text in texts if text.strip()]
 
 
 def turn_history(messages: Sequence[ChatMessage]) -> TurnHistory:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 from acc.application.agents.callbacks import (
     callbacks_of,
     first_result,
-    has_callback,
     maybe_await,
 )
 from acc.application.agents.instructions import Instruction, render_instruction
@@ -57,14 +56,16 @@ class ReasoningLoop:
         self._model = ctx.services.model(agent.model)
         self._tools = agent.own_tools
         self._specs = agent.own_specs
+        self._output = agent.output
+        toolsets = agent.toolsets
         targets = {target.name: target for target in agent.transfer_targets()}
         if targets:
             transfer = TransferTool(ctx, targets)
             self._tools = {**self._tools, TRANSFER_TOOL_NAME: transfer}
             self._specs = (*self._specs, transfer.spec)
         self._dynamic_tools: DynamicTools | None = None
-        if agent.toolsets:
-            self._dynamic_tools = DynamicTools(ctx, agent.toolsets, frozenset(self._tools))
+        if toolsets:
+            self._dynamic_tools = DynamicTools(ctx, toolsets, frozenset(self._tools))
         sees_contents = agent.include_contents == "default"
         self._conversation = _conversation(ctx) if sees_contents else ()
         self._window = TurnWindow(ctx.config.max_prompt_tokens, ctx.services.tokens)
@@ -72,6 +73,10 @@ class ReasoningLoop:
         self._attempt = 1
         self._retries = ToolRetries(ctx.config)
         self._memory: TurnMemory | None = None
+        self._before_model = callbacks_of(ctx, "before_model_callback")
+        self._after_model = callbacks_of(ctx, "after_model_callback")
+        #: Whether a response may be replaced after the call, so that it must not be streamed.
+        self._may_be_replaced = bool(self._after_model or callbacks_of(ctx, "after_agent_callback"))
 
     async def run(self) -> None:
         """Call the model and tools until there is an answer, a transfer or an escalation."""
@@ -153,7 +158,7 @@ class ReasoningLoop:
             memory="" if view is None else view.text,
             instruction=instruction,
             tools=specs,
-            output_schema=self._agent.json_schema,
+            output_schema=None if self._output is None else self._output.schema,
             settings=self._agent.model_settings,
             native_tools=tuple(self._agent.native_tools),
         )
@@ -170,7 +175,7 @@ class ReasoningLoop:
 
     async def _call_model(self, prompt: ModelRequest) -> tuple[ModelResponse, Usage]:
         ctx = self._ctx
-        for before in callbacks_of(ctx, "before_model_callback"):
+        for before in self._before_model:
             replacement = await maybe_await(before, ctx, prompt)
             if isinstance(replacement, ModelRequest):
                 prompt = replacement
@@ -192,23 +197,21 @@ class ReasoningLoop:
         return await self._replace_response(response), usage
 
     async def _send(self, prompt: ModelRequest) -> tuple[ModelResponse, Usage]:
-        ctx, output = self._ctx, self._agent.output
-        may_be_replaced = has_callback(ctx, "after_model_callback") or has_callback(
-            ctx, "after_agent_callback"
-        )
-        partial = None if output is None else PartialOutputs(ctx, attempt=self._attempt)
+        partial = None
+        if self._output is not None:
+            partial = PartialOutputs(self._ctx, attempt=self._attempt)
         return await call_model(
-            ctx,
+            self._ctx,
             self._model,
             prompt,
             memory_tokens=0 if self._memory is None else self._memory.tokens,
-            stream=not may_be_replaced,
+            stream=not self._may_be_replaced,
             deltas=partial,
         )
 
     async def _replace_response(self, response: ModelResponse) -> ModelResponse:
         """Return the response as the after callbacks leave it."""
-        for after in callbacks_of(self._ctx, "after_model_callback"):
+        for after in self._after_model:
             replacement = await maybe_await(after, self._ctx, response)
             response = _as_response("after_model_callback", replacement) or response
         return response

@@ -97,12 +97,11 @@ def _check_content(ctx: RunContext, model: LanguageModelPort, prompt: ModelReque
 
     Files of earlier messages and of tools are replaced by their names.
     """
-    accepted = input_types(model)
-    if accepted is None:
+    parts = prompt.messages[prompt.query_index].parts
+    files = [part for part in parts if part.raw is not None or part.url is not None]
+    if not files or (accepted := input_types(model)) is None:
         return
-    for part in prompt.messages[prompt.query_index].parts:
-        if part.raw is None and part.url is None:
-            continue
+    for part in files:
         kind = part.media_type.partition(";")[0].strip().lower() or "application/octet-stream"
         if not kind.startswith((*accepted, "text/")):
             raise ContentTypeNotSupported(

@@ -249,11 +249,6 @@ class Run:
         #: Prefixes of steps that need not be replayed: their agents failed or were replaced.
         self.unreplayed_paths: tuple[str, ...] = ()
 
-    @property
-    def config(self) -> RunConfig:
-        """Return the limits of the run."""
-        return self.request.config
-
     def mark_unreplayed(self, path: str) -> None:
         """Accept that recorded steps below a path may not be replayed."""
         self.unreplayed_paths = (*self.unreplayed_paths, f"{path}/", f"{path}#")
