@@ -46,6 +46,8 @@ STOPWORDS = _word_set(
 _MAX_READ_LENGTH = 16_000
 _READ_TAIL_LENGTH = 4_000
 _WORD = re.compile(r"\d+(?:,\d{3})+(?:\.\d+)?|[^\W_]+(?:[._:/@+'’%-]*[^\W_]+)*%?")
+_PLAIN_WORD = re.compile(r"\d[\d,]*(?:\.\d+)*|[^\W\d_]+(?:['’][a-z]+)?")
+_JAPANESE_CHARACTER = re.compile(r"[\u3041-\u3096\u30a1-\u30fc\u3400-\u9fff々]")
 _RUN = re.compile(
     f"[{_KANJI}]+|[{_KATAKANA}]+|[\u3041-\u3096]+|[^{_KANJI}{_KATAKANA}\u3041-\u3096]+"
 )
@@ -156,6 +158,22 @@ def term_list(text: str) -> tuple[str, ...]:
     for word in _WORD.findall(normalize_text(text).casefold()):
         terms.extend(_terms_of_word(word))
     return tuple(terms)
+
+
+def word_list(plain: str) -> tuple[str, ...]:
+    """Return all words of a text in lower case as stems, stop words included.
+
+    Each Japanese character is a word.
+    """
+    words: list[str] = []
+    for word in _PLAIN_WORD.findall(plain):
+        if word.isascii():
+            words.append(stem(word.replace(",", "").removesuffix("'s")))
+        elif _JAPANESE_CHARACTER.search(word):
+            words += word
+        else:
+            words.append(word)
+    return tuple(words)
 
 
 @lru_cache(maxsize=_CACHE_SIZE)

@@ -113,7 +113,8 @@ class ReasoningLoop:
                 self._memory.commit_results(shortened, self._agent.name)
                 view = await self._memory.view()
             prompt = await self._build_prompt(view)
-        response, usage = await self._call_model(prompt)
+            tokens = 0 if view is None else view.tokens
+        response, usage = await self._call_model(prompt, memory_tokens=tokens)
         error, output = self._check_response(response)
         if error:
             parts = text_part(response.text[:_MAX_INVALID_ANSWER_LENGTH])
@@ -173,7 +174,9 @@ class ReasoningLoop:
         query = ChatMessage(role="user", author="user", parts=self._ctx.parts)
         return (query, *self._conversation, *self._window.messages)
 
-    async def _call_model(self, prompt: ModelRequest) -> tuple[ModelResponse, Usage]:
+    async def _call_model(
+        self, prompt: ModelRequest, *, memory_tokens: int
+    ) -> tuple[ModelResponse, Usage]:
         ctx = self._ctx
         for before in self._before_model:
             replacement = await maybe_await(before, ctx, prompt)
@@ -183,7 +186,7 @@ class ReasoningLoop:
                 return await self._replace_response(canned), Usage()
         ctx.messages = prompt.messages
         try:
-            response, usage = await self._send(prompt)
+            response, usage = await self._send(prompt, memory_tokens=memory_tokens)
         except RUN_LEVEL_ERRORS:
             raise
         except Exception as error:
@@ -196,7 +199,9 @@ class ReasoningLoop:
             ctx.run.budget.add_usage(usage)  # the failed call counts
         return await self._replace_response(response), usage
 
-    async def _send(self, prompt: ModelRequest) -> tuple[ModelResponse, Usage]:
+    async def _send(
+        self, prompt: ModelRequest, *, memory_tokens: int
+    ) -> tuple[ModelResponse, Usage]:
         partial = None
         if self._output is not None:
             partial = PartialOutputs(self._ctx, attempt=self._attempt)
@@ -204,7 +209,7 @@ class ReasoningLoop:
             self._ctx,
             self._model,
             prompt,
-            memory_tokens=0 if self._memory is None else self._memory.tokens,
+            memory_tokens=memory_tokens,
             stream=not self._may_be_replaced,
             deltas=partial,
         )
