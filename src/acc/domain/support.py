@@ -165,8 +165,8 @@ def _prepare(text: str) -> _Text:
     plain = with_digits(text)
     if _SYMBOL.search(plain):
         plain = _SYMBOL.sub(lambda match: f" {_SAME_WORD.get(match[0], 'percent')} ", plain)
-    terms = tuple(_SAME_WORD.get(term, term) for term in term_list(plain))
-    return _Text(text, terms, word_list(plain), quantities(text))
+    terms, words, found = term_list(plain), word_list(plain), quantities(text)
+    return _Text(text, tuple(_SAME_WORD.get(term, term) for term in terms), words, found)
 
 
 class SupportDocument:
