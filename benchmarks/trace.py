@@ -1,10 +1,11 @@
 """Count the functions, modules and file switches that one flow goes through.
 
-    python benchmarks/trace.py [--json] [--list] [FLOW ...]
+    python benchmarks/trace.py [--json] [--list] [--verbose] [FLOW ...]
 
 Only functions of `acc` count, in the thread of the event loop. A file switch is a call whose
 function is in another file than the function called before it. The depth is the number of `acc`
-frames on the stack.
+frames on the stack. `--verbose` prints the modules in the order in which the flow enters them, with
+the number of calls until the next switch, and then the switches between two modules by frequency.
 """
 
 import argparse
@@ -14,7 +15,9 @@ import io
 import json
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import groupby
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -63,6 +66,21 @@ class Tracer:
             "switches": sum(a != b for a, b in zip(files, files[1:], strict=False)),
             "depth": self.depth,
         }
+
+    def visits(self) -> list[tuple[str, int]]:
+        """Return the modules in the order in which they are entered, with their calls."""
+        modules = (str(Path(file).relative_to(ROOT)) for file, _ in self.calls)
+        return [(module, len(list(calls))) for module, calls in groupby(modules)]
+
+    def print_visits(self) -> None:
+        """Print the visits in order, and the switches between two modules by frequency."""
+        visits = self.visits()
+        for number, (module, calls) in enumerate(visits, 1):
+            print(f"{number:5} {module} ({calls})")
+        names = [module for module, _ in visits]
+        switches = Counter(zip(names, names[1:], strict=False))
+        for (source, target), count in switches.most_common():
+            print(f"{count:5} {source} -> {target}")
 
 
 @contextlib.contextmanager
@@ -211,6 +229,7 @@ def main() -> int:
     parser.add_argument("flows", nargs="*", metavar="FLOW", help="part of the name of a flow")
     parser.add_argument("--json", action="store_true", help="print as JSON")
     parser.add_argument("--list", action="store_true", help="also print every call in order")
+    parser.add_argument("--verbose", action="store_true", help="also print switches of modules")
     options = parser.parse_args()
     results: dict[str, dict[str, int]] = {}
     for name, trace in FLOWS.items():
@@ -221,6 +240,8 @@ def main() -> int:
         if options.list:
             for file, function in tracer.calls:
                 print(f"{Path(file).relative_to(ROOT)}: {function}")
+        if options.verbose:
+            tracer.print_visits()
     if options.json:
         print(json.dumps(results, indent=2))
         return 0

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from acc.domain.errors import InvalidInput, InvalidState
-from acc.domain.text import one_line
+from acc.domain.language import one_line
 from acc.domain.value_objects.ccs import (
     ArtifactReference,
     CompressedCognitiveState,

@@ -6,8 +6,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from acc.domain import rule_patterns as patterns
-from acc.domain.language import MAX_SENTENCE_LENGTH, contains_text, identifiers, sentences, terms
-from acc.domain.text import normalize_text, one_line
+from acc.domain.language import (
+    MAX_SENTENCE_LENGTH,
+    contains_text,
+    identifiers,
+    normalize_text,
+    one_line,
+    sentences,
+    terms,
+)
 from acc.domain.value_objects.format_rule import TEXT_KINDS, FormatRule, RuleKind
 
 _CACHE_SIZE = 2_048

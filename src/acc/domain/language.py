@@ -1,4 +1,4 @@
-"""Split plain text, English or Japanese, into segments, sentences, terms and values.
+"""Normalise plain text, English or Japanese, and split it into sentences, terms and values.
 
 All functions are lexical and deterministic. Japanese has no spaces: kanji are split into
 overlapping pairs and katakana into whole runs; hiragana mostly carries grammar and is skipped.
@@ -6,15 +6,19 @@ Other scripts are split into words.
 """
 
 import re
+import unicodedata
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
-from acc.domain.text import normalize_text, one_line
-
 _CACHE_SIZE = 2_048
 #: In characters. A longer run without a full stop is data and is not analysed.
 MAX_SENTENCE_LENGTH = 1_000
+_LINE_END = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
+_CONTROL = re.compile(
+    r"[\x00-\x08\x0e-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff"
+    r"\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
 _KANJI = "\u3400-\u9fff々〆ヶ"
 _KATAKANA = "\u30a1-\u30fa\u30fc"
 _JAPANESE = re.compile(f"[\u3041-\u3096{_KATAKANA}{_KANJI}]")
@@ -42,6 +46,8 @@ STOPWORDS = _word_set(
 _MAX_READ_LENGTH = 16_000
 _READ_TAIL_LENGTH = 4_000
 _WORD = re.compile(r"\d+(?:,\d{3})+(?:\.\d+)?|[^\W_]+(?:[._:/@+'’%-]*[^\W_]+)*%?")
+_PLAIN_WORD = re.compile(r"\d[\d,]*(?:\.\d+)*|[^\W\d_]+(?:['’][a-z]+)?")
+_JAPANESE_CHARACTER = re.compile(r"[\u3041-\u3096\u30a1-\u30fc\u3400-\u9fff々]")
 _RUN = re.compile(
     f"[{_KANJI}]+|[{_KATAKANA}]+|[\u3041-\u3096]+|[^{_KANJI}{_KATAKANA}\u3041-\u3096]+"
 )
@@ -75,6 +81,21 @@ class Segment:
 
     text: str
     origin: Origin
+
+
+def normalize_text(text: str) -> str:
+    """Return `text` in NFKC, without control and direction characters."""
+    if text.isascii() and text.isprintable():
+        return text
+    encodable = _LINE_END.sub("\n", text.encode("utf-8", "replace").decode())
+    # Remove control characters first: their neighbours may combine afterwards.
+    return unicodedata.normalize("NFKC", _CONTROL.sub("", encodable))
+
+
+@lru_cache(maxsize=_CACHE_SIZE)
+def one_line(text: str) -> str:
+    """Return normalised text on a single line, with single spaces."""
+    return " ".join(normalize_text(text).split())
 
 
 def is_japanese(text: str) -> bool:
@@ -137,6 +158,22 @@ def term_list(text: str) -> tuple[str, ...]:
     for word in _WORD.findall(normalize_text(text).casefold()):
         terms.extend(_terms_of_word(word))
     return tuple(terms)
+
+
+def word_list(plain: str) -> tuple[str, ...]:
+    """Return all words of a text in lower case as stems, stop words included.
+
+    Each Japanese character is a word.
+    """
+    words: list[str] = []
+    for word in _PLAIN_WORD.findall(plain):
+        if word.isascii():
+            words.append(stem(word.replace(",", "").removesuffix("'s")))
+        elif _JAPANESE_CHARACTER.search(word):
+            words += word
+        else:
+            words.append(word)
+    return tuple(words)
 
 
 @lru_cache(maxsize=_CACHE_SIZE)

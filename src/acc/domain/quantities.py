@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from acc.domain.text import normalize_text
+from acc.domain.language import normalize_text
 
 _SMALL = [
     "zero",

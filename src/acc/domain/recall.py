@@ -18,8 +18,7 @@ from itertools import chain
 from math import log
 from typing import NamedTuple, Protocol
 
-from acc.domain.language import STOPWORDS, omit_middle
-from acc.domain.text import normalize_text
+from acc.domain.language import STOPWORDS, normalize_text, omit_middle
 
 #: Weights of the parts of a score; the weight of the words is 1.
 GRAM_WEIGHT = 0.5

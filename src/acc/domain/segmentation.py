@@ -8,8 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from acc.domain.language import Origin, omit_middle, segments
-from acc.domain.text import normalize_text
+from acc.domain.language import Origin, normalize_text, omit_middle, segments
 
 _CJK = "\u3041-\u30ff\u3400-\u9fff々〆ヶー"
 _ABBREVIATION = re.compile(

@@ -4,8 +4,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from acc.domain.language import MAX_SENTENCE_LENGTH, is_negated, numbers, terms, values
-from acc.domain.text import one_line
+from acc.domain.language import MAX_SENTENCE_LENGTH, is_negated, numbers, one_line, terms, values
 
 _COPULA = re.compile(
     r"\b(?:is|are|was|were|remains?|stays?|becomes?|became|equals?|stands? at|sits? at|will be"

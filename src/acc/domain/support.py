@@ -17,9 +17,10 @@ from acc.domain.language import (
     identifiers,
     is_japanese,
     names,
+    normalize_text,
     sentences,
-    stem,
     term_list,
+    word_list,
 )
 from acc.domain.quantities import (
     Quantity,
@@ -29,7 +30,6 @@ from acc.domain.quantities import (
     with_digits,
 )
 from acc.domain.roles import contradiction
-from acc.domain.text import normalize_text
 
 #: Longer texts are read up to this length, in characters.
 MAX_CLAIM_LENGTH = 2_000
@@ -59,8 +59,6 @@ _JAPANESE_NAME = re.compile(
     r"|大臣|記者|弁護士|看護師|大使)|([\u3400-\u9fff々\u30a1-\u30fc]{1,8}?(?:財団|電力|銀行|大学|水産|丸))"
 )
 _SYMBOL = re.compile(r"\bper cent\b|%|[€$£]|\b(?:eur|usd|gbp|mg|kg|km)\b|パーセント")
-_WORD = re.compile(r"\d[\d,]*(?:\.\d+)*|[^\W\d_]+(?:['’][a-z]+)?")
-_JAPANESE_CHARACTER = re.compile(r"[\u3041-\u3096\u30a1-\u30fc\u3400-\u9fff々]")
 _LONG_SENTENCE = 400
 _FULL_STOP = re.compile(r"(?<=[.!?。])\s+")
 _UNSPACED = re.compile(r"[\W_]+")
@@ -167,21 +165,8 @@ def _prepare(text: str) -> _Text:
     plain = with_digits(text)
     if _SYMBOL.search(plain):
         plain = _SYMBOL.sub(lambda match: f" {_SAME_WORD.get(match[0], 'percent')} ", plain)
-    terms = tuple(_SAME_WORD.get(term, term) for term in term_list(plain))
-    return _Text(text, terms, _words(plain), quantities(text))
-
-
-def _words(plain: str) -> tuple[str, ...]:
-    """Return all words, stop words included; each Japanese character is one."""
-    words: list[str] = []
-    for word in _WORD.findall(plain):
-        if word.isascii():
-            words.append(stem(word.replace(",", "").removesuffix("'s")))
-        elif _JAPANESE_CHARACTER.search(word):
-            words += word
-        else:
-            words.append(word)
-    return tuple(words)
+    terms, words, found = term_list(plain), word_list(plain), quantities(text)
+    return _Text(text, tuple(_SAME_WORD.get(term, term) for term in terms), words, found)
 
 
 class SupportDocument:

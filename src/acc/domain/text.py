@@ -1,31 +1,7 @@
-"""Unicode handling: normalisation, control characters and unpaired surrogates."""
+"""Unpaired surrogates, which no store or network format can encode."""
 
-import re
-import unicodedata
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
-
-_LINE_END = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
-_CONTROL = re.compile(
-    r"[\x00-\x08\x0e-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff"
-    r"\ufff9-\ufffb\U000e0000-\U000e007f]"
-)
-
-
-def normalize_text(text: str) -> str:
-    """Return `text` in NFKC, without control and direction characters."""
-    if text.isascii() and text.isprintable():
-        return text
-    encodable = _LINE_END.sub("\n", text.encode("utf-8", "replace").decode())
-    # Remove control characters first: their neighbours may combine afterwards.
-    return unicodedata.normalize("NFKC", _CONTROL.sub("", encodable))
-
-
-@lru_cache(maxsize=2_048)
-def one_line(text: str) -> str:
-    """Return normalised text on a single line, with single spaces."""
-    return " ".join(normalize_text(text).split())
 
 
 def replace_surrogates(text: str) -> str:

@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from acc.domain.ccs import LIMITS
-from acc.domain.text import one_line
+from acc.domain.language import one_line
 from acc.domain.value_objects.ccs import (
     ArtifactReference,
     CompressedCognitiveState,

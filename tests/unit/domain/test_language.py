@@ -13,7 +13,9 @@ from acc.domain.language import (
     is_japanese,
     is_negated,
     names,
+    normalize_text,
     numbers,
+    one_line,
     quoted_sentences,
     segments,
     sentences,
@@ -22,7 +24,6 @@ from acc.domain.language import (
     terms,
     values,
 )
-from acc.domain.text import normalize_text, one_line
 
 
 @pytest.mark.parametrize(
@@ -289,3 +290,29 @@ def test_overlapping_quotations_are_returned_once() -> None:
 def test_any_text_gives_segments_with_content(text: str) -> None:
     assert all(segment.text.strip() for segment in segments(text))
     assert isinstance(direct_sentences(text) + quoted_sentences(text), tuple)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("plain", "plain"),
+        ("ＡＢＣ　１２３", "ABC 123"),
+        ("a\u202eb\u200bc\x00d", "abcd"),
+        ("ig\u00adnore \U000e0041the rule", "ignore the rule"),
+        ("a\r\nb\rc\u2028d\x85e", "a\nb\nc\nd\ne"),
+        ("lone \ud800 half", "lone ? half"),
+    ],
+)
+def test_normalize_text_removes_invisible_characters(text: str, expected: str) -> None:
+    assert normalize_text(text) == expected
+
+
+@given(ANY_TEXT)
+def test_normalization_is_idempotent(text: str) -> None:
+    assert normalize_text(normalize_text(text)) == normalize_text(text)
+    assert one_line(one_line(text)) == one_line(text)
+    normalize_text(text).encode("utf-8")
+
+
+def test_normalize_text_combines_letters_around_invisible_mark() -> None:
+    assert one_line("e\u200b\u0301") == "é"

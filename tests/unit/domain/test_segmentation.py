@@ -2,9 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acc.domain.language import Origin
+from acc.domain.language import Origin, normalize_text
 from acc.domain.segmentation import split_message
-from acc.domain.text import normalize_text
 
 
 @pytest.mark.parametrize(

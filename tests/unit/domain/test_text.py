@@ -1,41 +1,10 @@
-"""Normalisation of text and replacement of unpaired surrogates."""
+"""Replacement of unpaired surrogates."""
 
 import pytest
 from hypothesis import given
 from state_strategies import ANY_TEXT
 
-from acc.domain.text import (
-    normalize_text,
-    one_line,
-    replace_surrogates,
-    replace_surrogates_in_data,
-)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("plain", "plain"),
-        ("ＡＢＣ　１２３", "ABC 123"),
-        ("a\u202eb\u200bc\x00d", "abcd"),
-        ("ig\u00adnore \U000e0041the rule", "ignore the rule"),
-        ("a\r\nb\rc\u2028d\x85e", "a\nb\nc\nd\ne"),
-        ("lone \ud800 half", "lone ? half"),
-    ],
-)
-def test_normalize_text_removes_invisible_characters(text: str, expected: str) -> None:
-    assert normalize_text(text) == expected
-
-
-@given(ANY_TEXT)
-def test_normalization_is_idempotent(text: str) -> None:
-    assert normalize_text(normalize_text(text)) == normalize_text(text)
-    assert one_line(one_line(text)) == one_line(text)
-    normalize_text(text).encode("utf-8")
-
-
-def test_normalize_text_combines_letters_around_invisible_mark() -> None:
-    assert one_line("e\u200b\u0301") == "é"
+from acc.domain.text import replace_surrogates, replace_surrogates_in_data
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ from acc.application.memory.messages import (
     READ_RESULT_TOOL,
     count_tokens,
     fit_messages,
-    message_bytes,
     part_text,
     shorten_message,
     shorten_text,
 )
+from acc.application.runtime.turn_window import message_bytes
 from acc.domain.value_objects.content import (
     ChatMessage,
     Part,

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from acc.adapters.embedded_model.schemas import Schema, accepts, resolve_schema
-from acc.domain.language import contains_text, is_japanese, term_list, terms
-from acc.domain.text import normalize_text
+from acc.domain.language import contains_text, is_japanese, normalize_text, term_list, terms
 
 EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+", re.ASCII)
 URL = re.compile(r"https?://[^\s\"'<>」』、。]+", re.ASCII)

@@ -157,13 +157,14 @@ def _answer(prompt: ModelRequest, history: TurnHistory) -> str:
     agent_sentences = [s for text in history.agent_texts for s in sentences(text)]
     for sentence in agent_sentences:
         content.add(sentence)
-    query_sentences = sentences(prompt.query)
+    query = prompt.query
+    query_sentences = sentences(query)
     for sentence in query_sentences:
         content.add(sentence)
     once = [r.rule for s in query_sentences if (r := read_rule(s)) is not None and r.once]
     replaced = {rule.kind for rule in once if rule.kind in EXCLUSIVE_KINDS}
     rules = [rule for _, rule in content.rules if rule.kind not in replaced] + once
-    japanese = is_japanese(prompt.query)
+    japanese = is_japanese(query)
     questions = [s for s in query_sentences if is_question(s) or _is_formatted_request(s)]
     results = describe_results(history.results, japanese=japanese)
     if results:

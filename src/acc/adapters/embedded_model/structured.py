@@ -13,8 +13,7 @@ from acc.adapters.embedded_model.tools import (
     best_described,
     message_texts,
 )
-from acc.domain.language import contains_text
-from acc.domain.text import normalize_text
+from acc.domain.language import contains_text, normalize_text
 from acc.ports.outbound.model_ports import ModelRequest
 
 _ANSWER_NAMED = re.compile(

@@ -13,8 +13,14 @@ from typing import Any
 
 from acc.adapters.embedded_model.fields import Sources, quotations, read_object
 from acc.domain.format_rules import is_question
-from acc.domain.language import contains_text, is_negated, sentences, term_list, terms
-from acc.domain.text import normalize_text
+from acc.domain.language import (
+    contains_text,
+    is_negated,
+    normalize_text,
+    sentences,
+    term_list,
+    terms,
+)
 from acc.domain.value_objects.content import CORRECTION_AUTHOR, ChatMessage, ToolCall, ToolResult
 from acc.ports.outbound.model_ports import ModelRequest, ToolSpec
 
@@ -153,9 +159,12 @@ def message_texts(messages: Sequence[ChatMessage]) -> list[str]:
     """Return the texts of messages, with tool results as lines."""
     texts: list[str] = []
     for message in messages:
-        results = (line for result in message.results for line in _content_lines(result.content))
-        texts += [text for text in (message.text, *results) if text.strip()]
-    return texts
+        plain = "".join([part.text for part in message.parts if part.text is not None])
+        texts.append(plain)
+        for part in message.parts:
+            if part.result is not None:
+                texts += _content_lines(part.result.content)
+    return [text for text in texts if text.strip()]
 
 
 def turn_history(messages: Sequence[ChatMessage]) -> TurnHistory:

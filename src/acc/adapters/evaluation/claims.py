@@ -6,10 +6,9 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from acc.domain.language import identifiers, numbers, sentences, terms, values
+from acc.domain.language import identifiers, numbers, one_line, sentences, terms, values
 from acc.domain.statements import frame
 from acc.domain.support import SupportDocument, SupportScore
-from acc.domain.text import one_line
 from acc.domain.value_objects.evaluation import UNCLEAR, ClaimThreshold, ClaimVerdict
 
 _CLAUSE = re.compile(r";\s+|,\s+(?:and|but|while|whereas)\s+(?=\w+\s+\w+\s+\w+)")

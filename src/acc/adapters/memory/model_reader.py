@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 
 from acc.application.runtime.deadlines import PausableTimeout
-from acc.domain.text import one_line, replace_surrogates_in_data
+from acc.domain.language import one_line
+from acc.domain.text import replace_surrogates_in_data
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import (
     CORRECTION_AUTHOR,

@@ -13,7 +13,7 @@ from math import log
 from acc.adapters.memory.reader_links import FEATURES, PAIR_ACTS, pair_features
 from acc.adapters.memory.reader_weights import ACTS, ReaderWeights, load_weights, softmax
 from acc.domain.errors import AccError, ModelFailed
-from acc.domain.text import one_line
+from acc.domain.language import one_line
 from acc.domain.value_objects.reading import REFERRING_ACTS, Act, EarlierSentence, Reading
 from acc.ports.outbound.model_ports import EmbedderPort
 

@@ -4,9 +4,9 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 from math import log, sqrt
+from typing import NamedTuple
 
-from acc.domain.language import is_japanese, numbers, term_list, values
-from acc.domain.text import normalize_text
+from acc.domain.language import is_japanese, normalize_text, numbers, term_list, values
 
 #: Acts of a pair, in the order of the weights.
 PAIR_ACTS = ("change", "lift", "correct")
@@ -41,22 +41,33 @@ FEATURES = (
 )
 
 
-@lru_cache(maxsize=4_096)
-def _grams(text: str) -> frozenset[str]:
-    """Return character n-grams of a sentence: pairs in Japanese, else groups of four."""
-    plain = " ".join(normalize_text(text[:_MAX_LENGTH]).casefold().split())
-    size = 2 if is_japanese(plain) else 4
-    return frozenset(plain[i : i + size] for i in range(max(1, len(plain) - size + 1)))
+class _Sentence(NamedTuple):
+    """What is compared of a sentence.
+
+    `grams` are its character n-grams: pairs in Japanese, else groups of four.
+    """
+
+    terms: frozenset[str]
+    grams: frozenset[str]
+    numbers: frozenset[str]
+    values: frozenset[str]
+    units: frozenset[str]
+    quotes: frozenset[str]
 
 
 @lru_cache(maxsize=4_096)
-def _units(text: str) -> frozenset[str]:
-    return frozenset(match[1].casefold() for match in _UNIT.finditer(normalize_text(text)))
-
-
-@lru_cache(maxsize=4_096)
-def _quotes(text: str) -> frozenset[str]:
-    return frozenset(match[1].casefold() for match in _QUOTED.finditer(normalize_text(text)))
+def _read(text: str) -> _Sentence:
+    beginning, plain = text[:_MAX_LENGTH], normalize_text(text)
+    line = " ".join(normalize_text(beginning).casefold().split())
+    size = 2 if is_japanese(line) else 4
+    return _Sentence(
+        terms=frozenset(term_list(beginning)),
+        numbers=numbers(text),
+        values=values(text),
+        grams=frozenset(line[i : i + size] for i in range(max(1, len(line) - size + 1))),
+        units=frozenset(match[1].casefold() for match in _UNIT.finditer(plain)),
+        quotes=frozenset(match[1].casefold() for match in _QUOTED.finditer(plain)),
+    )
 
 
 def _weights(sets: Sequence[frozenset[str]]) -> dict[str, float]:
@@ -89,26 +100,24 @@ def pair_features(
     An earlier sentence is its text, its turn and the probabilities of its acts in the order of
     `Act`. `cosines` are the similarities of sentence vectors, if there are any.
     """
-    terms = [frozenset(term_list(old[:_MAX_LENGTH])) for old, _, _ in earlier]
-    grams = [_grams(old) for old, _, _ in earlier]
-    term_weight, gram_weight = _weights(terms), _weights(grams)
-    new_terms, new_grams = frozenset(term_list(text[:_MAX_LENGTH])), _grams(text)
-    new_numbers, new_units, new_values = numbers(text), _units(text), values(text)
-    new_quotes = _quotes(text)
+    new, olds = _read(text), [_read(old) for old, _, _ in earlier]
+    term_weight = _weights([old.terms for old in olds])
+    gram_weight = _weights([old.grams for old in olds])
     rules = [scores[0] + scores[1] for _, _, scores in earlier]
     facts = [scores[5] + scores[3] for _, _, scores in earlier]
     newest_rule = max((i for i, p in enumerate(rules) if p > 0.4), default=-1)
     newest_fact = max((i for i, p in enumerate(facts) if p > 0.4), default=-1)
-    vague = 1.0 / (1.0 + len(new_terms & set(term_weight)))
+    vague = 1.0 / (1.0 + len(new.terms & set(term_weight)))
     similarities = _relative(cosines) if cosines else [0.0] * len(earlier)
     ranks = _ranks(cosines) if cosines else [0.0] * len(earlier)
     rows: list[list[float]] = []
-    for i, (old, old_turn, scores) in enumerate(earlier):
-        overlap = _cosine(new_terms, terms[i], term_weight)
-        similar = _cosine(new_grams, grams[i], gram_weight)
-        old_numbers = numbers(old)
+    for i, (old_text, old_turn, scores) in enumerate(earlier):
+        old = olds[i]
+        overlap = _cosine(new.terms, old.terms, term_weight)
+        similar = _cosine(new.grams, old.grams, gram_weight)
+        same_number = bool(new.numbers & old.numbers)
         distance = log(1.0 + max(0, turn - old_turn))
-        shared = len(new_terms & terms[i])
+        shared = len(new.terms & old.terms)
         rows.append(
             [
                 1.0,
@@ -118,13 +127,13 @@ def pair_features(
                 log(scores[4] + _SMALL),
                 sqrt(overlap),
                 sqrt(similar),
-                shared / (1.0 + len(terms[i])),
+                shared / (1.0 + len(old.terms)),
                 float(not shared),
-                float(bool(new_numbers & old_numbers)),
-                float(bool(new_numbers and old_numbers and not new_numbers & old_numbers)),
-                float(bool(new_units & _units(old))),
-                float(bool((new_values - new_numbers) & values(old))),
-                float(bool(new_quotes & _quotes(old)) or any(q in old for q in new_quotes)),
+                float(same_number),
+                float(bool(new.numbers and old.numbers and not same_number)),
+                float(bool(new.units & old.units)),
+                float(bool((new.values - new.numbers) & old.values)),
+                float(bool(new.quotes & old.quotes) or any(q in old_text for q in new.quotes)),
                 distance,
                 float(old_turn == turn),
                 float(i == newest_rule),

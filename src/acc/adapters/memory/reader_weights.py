@@ -14,8 +14,7 @@ from math import exp, log, sqrt
 from operator import itemgetter
 from zlib import crc32
 
-from acc.domain.language import is_japanese
-from acc.domain.text import normalize_text
+from acc.domain.language import is_japanese, normalize_text
 from acc.domain.value_objects.reading import Act
 
 #: Acts in the order of the columns of the weights.

@@ -24,7 +24,7 @@ from acc.application.models.names import (
     read_key,
 )
 from acc.domain.errors import InvalidInput, ModelFailed
-from acc.domain.text import one_line
+from acc.domain.language import one_line
 from acc.domain.text import replace_surrogates as replace_surrogates
 from acc.domain.value_objects.endpoint import redact_secrets
 

@@ -5,7 +5,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from acc.domain.gates import GateResult
-from acc.domain.text import normalize_text
+from acc.domain.language import normalize_text
 
 
 def junit_xml(

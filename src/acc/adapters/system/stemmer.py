@@ -1,5 +1,7 @@
 """English word stems by the Snowball algorithm."""
 
+from collections.abc import Callable
+
 import Stemmer
 
 
@@ -7,10 +9,5 @@ class SnowballStemmer:
     """Implements `Stemmer` of the recall rules for English words."""
 
     def __init__(self) -> None:
-        # It is fast, and the caller caches what it makes of the stems.
-        self._stemmer = Stemmer.Stemmer("english", 0)
-
-    def stem(self, word: str) -> str:
-        """Return the stem of a word in lower case."""
-        stem: str = self._stemmer.stemWord(word)
-        return stem
+        #: Returns the stem of a word in lower case. It is not cached: the caller caches tokens.
+        self.stem: Callable[[str], str] = Stemmer.Stemmer("english", 0).stemWord

@@ -9,9 +9,8 @@ from typing import Any, TypeVar
 from acc.application.a2a.projection import ProjectionOptions, TaskProjection, is_saved_file
 from acc.application.a2a.subscriptions import TaskBroker
 from acc.application.contracts.claims import effective_permissions
-from acc.application.runtime.recorder import EventRecorder
 from acc.application.runtime.result import RunResult
-from acc.application.runtime.run import Services
+from acc.application.runtime.run import EventRecorder, Services
 from acc.application.runtime.runner import SessionRunner
 from acc.domain.errors import (
     AccError,
@@ -436,7 +435,7 @@ class TaskExecutor:
     ) -> RunResult:
         principal, task = run.principal, run.task
         user, session_id = principal.owner.user_id, task.context_id
-        call = call_context(task, principal, message)
+        call = call_context(task, user, principal.permissions, message)
         if answers is not None:
             session_id, _ = await self.pending_requests(principal, task)
             return await self._runner.resume(
@@ -502,13 +501,15 @@ def own_session(context_id: str, task_id: str) -> str:
     return f"{context_id[:_MAX_CONTEXT_PREFIX_LENGTH]}~{task_id}"
 
 
-def call_context(task: Task, principal: Principal, message: Message) -> CallContext:
+def call_context(
+    task: Task, user_id: str, permissions: Collection[str] | None, message: Message
+) -> CallContext:
     """Return the context of a run: the caller is authenticated, the rest is claimed."""
     call = CallContext(
         request_id=task.id,
         trace_id=trace_id_of(message, task.id),
-        caller=f"{CALLER_PREFIX}{principal.owner.user_id}",
-        permissions=principal.permissions,
+        caller=f"{CALLER_PREFIX}{user_id}",
+        permissions=permissions,
         message_id=message.message_id,
         metadata=message.metadata,
     )

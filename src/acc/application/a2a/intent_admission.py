@@ -47,7 +47,8 @@ class IntentAdmission:
         raw = message.metadata.get(INTENTS_EXTENSION)
         parts = without_entries(message.parts)
         entry = read_entry(raw) if raw is not None and is_active else IntentEntry()
-        check_caller(entry.context, sender)
+        if entry.context:
+            check_caller(entry.context, sender)
         skill = entry.skill
         contract = None
         if not message.task_id:

@@ -227,7 +227,7 @@ class BaseAgent(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
         is_logged = log.isEnabledFor(logging.INFO)
         if is_logged:
             _log(ctx, "agent started")
-        config = ctx.run.config
+        config = ctx.config
         if config.snapshots:
             await _emit_snapshot(ctx, "before")
         try:
@@ -260,7 +260,7 @@ class BaseAgent(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
 
     async def _answer(self, ctx: RunContext[Any]) -> None:
         """Run with stubs, confirmation and callbacks."""
-        config = ctx.run.config
+        config = ctx.config
         if (config.stubs or config.debug) and await _answer_with(ctx, _stub):
             ctx.run.mark_unreplayed(ctx.path)
             return

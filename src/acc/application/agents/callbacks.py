@@ -185,11 +185,6 @@ def callbacks_of(ctx: RunContext, name: str) -> tuple[Callback, ...]:
     return plugins if own is None else (*plugins, *as_callbacks(own))
 
 
-def has_callback(ctx: RunContext, name: str) -> bool:
-    """Return True if there is a callback of a name for the agent of a context."""
-    return name in ctx.run.plugins or bool(as_callbacks(getattr(ctx.agent, name, None)))
-
-
 async def maybe_await(callback: Callback, *arguments: Any) -> Any:
     """Call a function or an async function and return its result."""
     result = callback(*arguments)

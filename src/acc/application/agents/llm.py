@@ -178,14 +178,6 @@ class LlmAgent(StandardAgent[DepsT, OutputT]):
             "model_settings",
             "ModelSettings(...), such as ModelSettings(temperature=0)",
         )
-        settings = self.model_settings or ModelSettings()
-        if isinstance(self.model, str) and has_thinking_conflict(
-            self.model, temperature=settings.temperature, thinking=settings.thinking
-        ):
-            raise InvalidTree(
-                f"agent {self.name!r}: models of Anthropic do not accept a temperature while they "
-                "think; remove temperature, or set thinking to off"
-            )
         native = self.native_tools
         is_valid = isinstance(native, list | tuple) and all(name in NATIVE_TOOLS for name in native)
         choices = " or ".join(f'"{name}"' for name in NATIVE_TOOLS)
@@ -198,6 +190,21 @@ class LlmAgent(StandardAgent[DepsT, OutputT]):
                 check_agent_memory(memory)
             except InvalidInput as error:
                 raise InvalidTree(f"agent {self.name!r}: {error}") from None
+        self._check_planner_and_executor()
+        for option in _FLAGS:
+            require(isinstance(getattr(self, option), bool), self, option, "True or False")
+        if memory is not None and (isinstance(memory, type) or not isinstance(memory, MemoryPort)):
+            require(
+                isinstance(memory, str) or accepts(memory, 0),
+                self,
+                "memory",
+                'a name such as "acc", or a function without arguments that creates a MemoryPort',
+            )
+        is_valid = isinstance(self.tools, Iterable) and not isinstance(self.tools, str | Mapping)
+        require(is_valid, self, "tools", "a list, such as [function]")
+        self.tools = tuple(self.tools)
+
+    def _check_planner_and_executor(self) -> None:
         planner, executor = self.planner, self.code_executor
         is_valid = planner is None or isinstance(planner, PlanFirst | NativeThinking)
         require(is_valid, self, "planner", "PlanFirst() or NativeThinking()")
@@ -213,18 +220,14 @@ class LlmAgent(StandardAgent[DepsT, OutputT]):
                 self.model_settings = planner.settings(self.model_settings)
             except InvalidInput as error:
                 raise InvalidTree(f"agent {self.name!r}: {error}") from None
-        for option in _FLAGS:
-            require(isinstance(getattr(self, option), bool), self, option, "True or False")
-        if memory is not None and (isinstance(memory, type) or not isinstance(memory, MemoryPort)):
-            require(
-                isinstance(memory, str) or accepts(memory, 0),
-                self,
-                "memory",
-                'a name such as "acc", or a function without arguments that creates a MemoryPort',
+        settings = self.model_settings or ModelSettings()
+        if isinstance(self.model, str) and has_thinking_conflict(
+            self.model, temperature=settings.temperature, thinking=settings.thinking
+        ):
+            raise InvalidTree(
+                f"agent {self.name!r}: models of Anthropic do not accept a temperature while they "
+                "think; remove temperature, or set thinking to off"
             )
-        is_valid = isinstance(self.tools, Iterable) and not isinstance(self.tools, str | Mapping)
-        require(is_valid, self, "tools", "a list, such as [function]")
-        self.tools = tuple(self.tools)
 
     def _check_output_type(self) -> None:
         """Set the output type, for which `output_schema` is another name."""

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 from acc.application.agents.callbacks import (
     callbacks_of,
     first_result,
-    has_callback,
     maybe_await,
 )
 from acc.application.agents.instructions import Instruction, render_instruction
@@ -60,6 +59,8 @@ class ReasoningLoop:
         self._model = ctx.services.model(agent.model)
         self._tools = agent.own_tools
         self._specs = agent.own_specs
+        self._output = agent.output
+        toolsets = agent.toolsets
         targets = {target.name: target for target in agent.transfer_targets()}
         if targets:
             transfer = TransferTool(ctx, targets)
@@ -70,8 +71,8 @@ class ReasoningLoop:
             self._plan = PlanTool(agent.planner)
             self._tools = {**self._tools, self._plan.name: self._plan}
         self._dynamic_tools: DynamicTools | None = None
-        if agent.toolsets:
-            self._dynamic_tools = DynamicTools(ctx, agent.toolsets, frozenset(self._tools))
+        if toolsets:
+            self._dynamic_tools = DynamicTools(ctx, toolsets, frozenset(self._tools))
         sees_contents = agent.include_contents == "default"
         self._conversation = _conversation(ctx) if sees_contents else ()
         self._window = TurnWindow(ctx.config.max_prompt_tokens, ctx.services.tokens)
@@ -79,6 +80,10 @@ class ReasoningLoop:
         self._attempt = 1
         self._retries = ToolRetries(ctx.config)
         self._memory: TurnMemory | None = None
+        self._before_model = callbacks_of(ctx, "before_model_callback")
+        self._after_model = callbacks_of(ctx, "after_model_callback")
+        #: Whether a response may be replaced after the call, so that it must not be streamed.
+        self._may_be_replaced = bool(self._after_model or callbacks_of(ctx, "after_agent_callback"))
 
     async def run(self) -> None:
         """Call the model and tools until there is an answer, a transfer or an escalation."""
@@ -107,8 +112,8 @@ class ReasoningLoop:
             return await ctx.emit(recorded.kind)
         if self._dynamic_tools is not None:
             await self._dynamic_tools.refresh()
-        prompt = await self._build_fitting_prompt(view)
-        response, usage = await self._call_model(prompt)
+        prompt, memory_tokens = await self._build_fitting_prompt(view)
+        response, usage = await self._call_model(prompt, memory_tokens=memory_tokens)
         error, output = self._check_response(response)
         if error:
             parts = text_part(response.text[:_MAX_INVALID_ANSWER_LENGTH])
@@ -134,27 +139,30 @@ class ReasoningLoop:
         except INVALID_OUTPUT:
             return UNSET  # the type has changed, or the text is that of a callback
 
-    async def _build_fitting_prompt(self, view: MemoryView | None) -> ModelRequest:
-        """Return a request within `max_prompt_tokens`: shorten the memory, then tool results."""
+    async def _build_fitting_prompt(self, view: MemoryView | None) -> tuple[ModelRequest, int]:
+        """Return a request within `max_prompt_tokens`, and the size of the memory in it.
+
+        The memory is shortened first, then tool results.
+        """
         memory, window = self._memory, self._window
         prompt = await self._build_prompt(view)
         if memory is None or view is None:
-            if window.fit(prompt, memory_tokens=0, where=self._ctx.path) is None:
-                return prompt
-            return await self._build_prompt(view)
+            if window.fit(prompt, memory_tokens=0, where=self._ctx.path) is not None:
+                prompt = await self._build_prompt(view)
+            return prompt, 0
         budget = window.memory_budget(prompt, memory_tokens=view.tokens)
         if budget is not None and view.tokens > budget:
             view = memory.reduce_view(budget)
             prompt = await self._build_prompt(view)
         shortened = window.fit(prompt, memory_tokens=view.tokens, where=self._ctx.path)
         if shortened is None:
-            return prompt
+            return prompt, view.tokens
         if shortened:
             memory.commit_results(shortened, self._agent.name)
             view = await memory.view()
             if view is not None and budget is not None and view.tokens > budget:
                 view = memory.reduce_view(budget)
-        return await self._build_prompt(view)
+        return await self._build_prompt(view), 0 if view is None else view.tokens
 
     async def _build_prompt(self, view: MemoryView | None) -> ModelRequest:
         instruction = await self._render(self._agent.instruction)
@@ -181,7 +189,7 @@ class ReasoningLoop:
             memory="" if view is None else view.text,
             instruction=instruction,
             tools=specs,
-            output_schema=self._agent.json_schema,
+            output_schema=None if self._output is None else self._output.schema,
             settings=self._agent.model_settings,
             native_tools=tuple(self._agent.native_tools),
         )
@@ -203,9 +211,11 @@ class ReasoningLoop:
         query = ChatMessage(role="user", author="user", parts=self._ctx.parts)
         return (query, *self._conversation, *self._window.messages)
 
-    async def _call_model(self, prompt: ModelRequest) -> tuple[ModelResponse, Usage]:
+    async def _call_model(
+        self, prompt: ModelRequest, *, memory_tokens: int
+    ) -> tuple[ModelResponse, Usage]:
         ctx = self._ctx
-        for before in callbacks_of(ctx, "before_model_callback"):
+        for before in self._before_model:
             replacement = await maybe_await(before, ctx, prompt)
             if isinstance(replacement, ModelRequest):
                 prompt = replacement
@@ -213,7 +223,7 @@ class ReasoningLoop:
                 return await self._replace_response(canned), Usage()
         ctx.messages = prompt.messages
         try:
-            response, usage = await self._send(prompt)
+            response, usage = await self._send(prompt, memory_tokens=memory_tokens)
         except RUN_LEVEL_ERRORS:
             raise
         except Exception as error:
@@ -226,24 +236,24 @@ class ReasoningLoop:
             ctx.run.budget.add_usage(usage)  # the failed call counts
         return await self._replace_response(response), usage
 
-    async def _send(self, prompt: ModelRequest) -> tuple[ModelResponse, Usage]:
-        ctx, output = self._ctx, self._agent.output
-        may_be_replaced = has_callback(ctx, "after_model_callback") or has_callback(
-            ctx, "after_agent_callback"
-        )
-        partial = None if output is None else PartialOutputs(ctx, attempt=self._attempt)
+    async def _send(
+        self, prompt: ModelRequest, *, memory_tokens: int
+    ) -> tuple[ModelResponse, Usage]:
+        partial = None
+        if self._output is not None:
+            partial = PartialOutputs(self._ctx, attempt=self._attempt)
         return await call_model(
-            ctx,
+            self._ctx,
             self._model,
             prompt,
-            memory_tokens=0 if self._memory is None else self._memory.tokens,
-            stream=not may_be_replaced,
+            memory_tokens=memory_tokens,
+            stream=not self._may_be_replaced,
             deltas=partial,
         )
 
     async def _replace_response(self, response: ModelResponse) -> ModelResponse:
         """Return the response as the after callbacks leave it."""
-        for after in callbacks_of(self._ctx, "after_model_callback"):
+        for after in self._after_model:
             replacement = await maybe_await(after, self._ctx, response)
             response = _as_response("after_model_callback", replacement) or response
         return response

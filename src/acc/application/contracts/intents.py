@@ -118,9 +118,10 @@ class Intents:
 
     def default(self, parts: Sequence[Part]) -> str:
         """Return the intent of a message with data that names none: that of the root, if any."""
+        if not any(isinstance(part.data, Mapping) for part in parts):
+            return ""
         own = contract_of_agent(self._root)
-        has_data = any(isinstance(part.data, Mapping) for part in parts)
-        return own.name if own is not None and has_data else ""
+        return "" if own is None else own.name
 
     def _find(self, name: str) -> tuple[IntentContract, BaseAgent]:
         found = self._agents.get(name)

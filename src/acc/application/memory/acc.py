@@ -24,9 +24,8 @@ from acc.domain.ccs import (
 )
 from acc.domain.entities import extract_entities
 from acc.domain.format_rules import states_goal
-from acc.domain.language import Origin
+from acc.domain.language import Origin, normalize_text, one_line
 from acc.domain.segmentation import Sentence, split_message
-from acc.domain.text import normalize_text, one_line
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.ccs import (
     ArtifactReference,

@@ -13,8 +13,6 @@ FILE_TOKENS = 256
 MESSAGE_TOKENS = 4
 _MIN_LENGTH = 40
 _OMISSION_TOKENS = 24
-#: Bytes of a character in UTF-8.
-_MAX_BYTES = 4
 _ENCODER = msgspec.json.Encoder(enc_hook=str)
 #: Texts that are hardly longer than allowed are not shortened; the note would be longer.
 _NOTE_LENGTH = 120
@@ -54,25 +52,6 @@ def count_tokens(message: ChatMessage, count: CountTokens) -> int:
         files = part.result.files if part.result is not None else (part,)
         total += FILE_TOKENS * sum(file.raw is not None for file in files)
     return total
-
-
-def message_bytes(message: ChatMessage) -> int:
-    """Return an upper bound of the size in bytes, which is not smaller than that in tokens."""
-    size = MESSAGE_TOKENS
-    for part in message.parts:
-        call, result = part.call, part.result
-        if part.text is not None:
-            size += _MAX_BYTES * len(part.text)
-        elif call is not None:
-            size += _MAX_BYTES * len(call.name) + len(_ENCODER.encode(call.arguments))
-        elif result is not None:
-            content = result.content
-            is_text = isinstance(content, str)
-            size += _MAX_BYTES * len(content) if is_text else len(_ENCODER.encode(content))
-            size += FILE_TOKENS * len(result.files)
-        else:
-            size += _MAX_BYTES * len(part_text(part)) + FILE_TOKENS
-    return size
 
 
 def shorten_text(text: str, max_length: int, *, hint: str = "") -> str:

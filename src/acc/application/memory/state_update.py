@@ -4,9 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from acc.application.memory.passages import passage_id
 from acc.domain.ccs import LIMITS
-from acc.domain.language import terms
+from acc.domain.language import one_line, terms
 from acc.domain.segmentation import Sentence
-from acc.domain.text import one_line
 from acc.domain.value_objects.ccs import StandingConstraint
 from acc.domain.value_objects.memory import Note, TurnSignal
 from acc.domain.value_objects.reading import Act, Reading

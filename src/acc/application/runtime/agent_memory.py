@@ -144,11 +144,6 @@ class TurnMemory:
         self._cached = cached
         self._view: MemoryView | None = None
 
-    @property
-    def tokens(self) -> int:
-        """Return the size of the view in tokens."""
-        return 0 if self._view is None else self._view.tokens
-
     def enter(self, context: RunContext) -> None:
         """Start an execution of the agent."""
         self._context = context

@@ -4,7 +4,7 @@ import functools
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 
-from acc.domain.call_options import checked
+from acc.domain.call_options import check_call, checked
 from acc.domain.errors import InvalidInput
 
 #: Attributes of a runner by the names that other libraries have for them.
@@ -132,11 +132,11 @@ def explains_missing_await(
     method: Callable[P, Coroutine[Any, Any, T]],
 ) -> Callable[P, Coroutine[Any, Any, T]]:
     """Let an async method return a `PendingCall`, and explain options that it does not have."""
-    checked_method = checked(method, _OPTION_HINTS)
 
     @functools.wraps(method)
     def call(*arguments: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
-        return PendingCall(checked_method(*arguments, **options), f"runner.{method.__name__}")
+        check_call(method, arguments, options, hints=_OPTION_HINTS)
+        return PendingCall(method(*arguments, **options), f"runner.{method.__name__}")
 
     return call
 
@@ -145,10 +145,10 @@ def explains_wrong_iteration(
     method: Callable[P, AsyncGenerator[T, None]],
 ) -> Callable[P, AsyncGenerator[T, None]]:
     """Let an async generator method return an `EventStream`, and explain its options."""
-    checked_method = checked(method, _OPTION_HINTS)
 
     @functools.wraps(method)
     def call(*arguments: P.args, **options: P.kwargs) -> AsyncGenerator[T, None]:
-        return EventStream(checked_method(*arguments, **options))
+        check_call(method, arguments, options, hints=_OPTION_HINTS)
+        return EventStream(method(*arguments, **options))
 
     return call

@@ -58,18 +58,19 @@ class RunContext(Generic[ContextDepsT]):
         "agent",
         "artifact_grants",
         "call",
+        "config",
         "current_branch",
         "escalated",
         "history",
         "identity",
         "is_draft",
-        "message",
         "messages",
         "output",
         "parts",
         "path",
         "published",
         "run",
+        "services",
         "state",
         "text",
         "transfer_to",
@@ -86,12 +87,14 @@ class RunContext(Generic[ContextDepsT]):
         parent: "RunContext | None" = None,
     ) -> None:
         self.run = run
+        #: The ports that the run may use, and its limits.
+        self.services: Services = run.services
+        self.config: RunConfig = run.request.config
         self.agent = agent
         self.current_branch = branch
         self.path = path
-        #: The message to the agent, and its text.
+        #: The message to the agent.
         self.parts = parts
-        self.message = text_of(parts)
         self.text = ""
         #: The answer as a value of the output type; UNSET if it is the text.
         self.output: object = UNSET
@@ -118,9 +121,9 @@ class RunContext(Generic[ContextDepsT]):
         self._child_counts: dict[str, int] = {}
 
     @property
-    def services(self) -> Services:
-        """Return the ports that the run may use."""
-        return self.run.services
+    def message(self) -> str:
+        """Return the text of the message to the agent."""
+        return text_of(self.parts)
 
     @property
     def deps(self) -> ContextDepsT:
@@ -132,11 +135,6 @@ class RunContext(Generic[ContextDepsT]):
     def usage(self) -> Usage:
         """Return the usage of the run so far."""
         return self.run.budget.usage
-
-    @property
-    def config(self) -> RunConfig:
-        """Return the limits of the run."""
-        return self.run.request.config
 
     @property
     def branch(self) -> str:

@@ -100,12 +100,11 @@ def _check_content(ctx: RunContext, model: LanguageModelPort, prompt: ModelReque
 
     Files of earlier messages and of tools are replaced by their names; those of tools are logged.
     """
-    accepted = input_types(model)
-    if accepted is None:
+    parts = prompt.messages[prompt.query_index].parts
+    files = [part for part in parts if part.raw is not None or part.url is not None]
+    if not files or (accepted := input_types(model)) is None:
         return
-    for part in prompt.messages[prompt.query_index].parts:
-        if part.raw is None and part.url is None:
-            continue
+    for part in files:
         kind = _media_type(part)
         if not kind.startswith((*accepted, "text/")):
             raise ContentTypeNotSupported(

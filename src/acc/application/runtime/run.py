@@ -3,24 +3,27 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from acc.application.runtime.budget import RunBudget
-from acc.application.runtime.recorder import EventRecorder
 from acc.application.runtime.state import State, Written
-from acc.domain.errors import InvalidInput
+from acc.domain.errors import BudgetExceeded, InvalidInput, TransferLoop
 from acc.domain.value_objects.approval import InputAnswer
-from acc.domain.value_objects.base import Value
-from acc.domain.value_objects.content import ChatMessage, Part, Usage
+from acc.domain.value_objects.base import Value, replace
+from acc.domain.value_objects.content import NO_USAGE, ChatMessage, Part, Usage
 from acc.domain.value_objects.endpoint import RemoteEndpoint
 from acc.domain.value_objects.event import NO_ACTIONS, Event, EventActions, EventKind
 from acc.domain.value_objects.run import CallContext, RunConfig, RunStatus
-from acc.domain.value_objects.session import SessionKey
+from acc.domain.value_objects.session import Session, SessionKey
 from acc.ports.outbound.mcp_ports import McpConnectionsPort
 from acc.ports.outbound.memory_ports import MemoryPort, RecallIndexPort
 from acc.ports.outbound.model_ports import EmbedderPort, LanguageModelPort, TokenCounterPort
 from acc.ports.outbound.remote_ports import FetchFile, IntentCallerPort, RemoteAgentPort
-from acc.ports.outbound.storage_ports import ArtifactStorePort, SessionStorePort
+from acc.ports.outbound.storage_ports import (
+    ArtifactStorePort,
+    BeginTurn,
+    SessionStorePort,
+    TurnStart,
+)
 from acc.ports.outbound.system_ports import ClockPort, IdsPort, SchemaValidatorPort, ThreadsPort
 
 if TYPE_CHECKING:
@@ -210,6 +213,181 @@ class Journal:
         state.complete()
 
 
+class RunBudget:
+    """Counts model calls, tool calls, tokens and transfers, and enforces their limits."""
+
+    __slots__ = (
+        "_config",
+        "_tool_calls",
+        "_transfer_path",
+        "model_usage",
+        "pending_model_calls",
+        "transfers",
+    )
+
+    def __init__(self, config: RunConfig) -> None:
+        self._config = config
+        self._transfer_path: list[str] = []
+        self._tool_calls = 0
+        self.transfers = 0
+        #: Model calls in progress: parallel branches share the limit too.
+        self.pending_model_calls = 0
+        self.model_usage = NO_USAGE
+
+    @property
+    def usage(self) -> Usage:
+        """Return the usage so far."""
+        if not self._tool_calls:
+            return self.model_usage
+        return replace(self.model_usage, tool_calls=self._tool_calls)
+
+    def check_model_call(self, where: str) -> None:
+        """Raise BudgetExceeded if the budget does not allow another model call."""
+        config, usage = self._config, self.model_usage
+        if usage.llm_calls + self.pending_model_calls >= config.max_llm_calls:
+            raise BudgetExceeded("max_llm_calls", config.max_llm_calls, where)
+        if config.token_budget is not None:
+            tokens = usage.input_tokens + usage.output_tokens
+            if tokens >= config.token_budget:
+                raise BudgetExceeded("token_budget", config.token_budget, where)
+
+    def check_tool_calls(self, count: int, where: str) -> None:
+        """Raise BudgetExceeded if the budget does not allow so many more tool calls."""
+        if self._tool_calls + count > self._config.max_tool_calls:
+            raise BudgetExceeded("max_tool_calls", self._config.max_tool_calls, where)
+
+    def add_tool_call(self) -> None:
+        """Count a tool call."""
+        self._tool_calls += 1
+
+    def add_usage(self, usage: Usage) -> None:
+        """Count the usage of a model call."""
+        before = self.model_usage
+        self.model_usage = usage if before is NO_USAGE else before + usage
+
+    def count_recorded(self, event: Event) -> None:
+        """Count what a recorded event cost."""
+        if event.usage is not None:
+            self.add_usage(event.usage)
+        if event.result is not None and event.detail.get("executed", True):
+            self.add_tool_call()
+        if event.kind is EventKind.TRANSFER:
+            self.transfers += 1
+
+    @property
+    def transferred(self) -> frozenset[str]:
+        """Return the agents that have transferred the conversation in this run."""
+        return frozenset(self._transfer_path[:-1])
+
+    def transfer(self, source: str, target: str, *, is_replay: bool) -> Sequence[str]:
+        """Count a transfer and return the path of transfers.
+
+        TransferLoop if there are too many, unless the transfer is replayed.
+        """
+        path = self._transfer_path
+        path += [target] if path and path[-1] == source else [source, target]
+        self.transfers += 1
+        if self.transfers > self._config.max_hops and not is_replay:
+            raise TransferLoop(path, self._config.max_hops)
+        return path
+
+
+class RunObserver(Protocol):
+    """Follows a run, which waits for each call."""
+
+    @property
+    def wants_deltas(self) -> bool:
+        """Return True if model responses are to be streamed."""
+        ...
+
+    async def on_event(self, event: Event) -> None:
+        """Receive an event; one that is stored has been stored before."""
+        ...
+
+
+class EventRecorder:
+    """Stores the events of one run and collects them.
+
+    `begin` or `attach` comes first. A subclass may store more in the same transaction by overriding
+    `_begin` and `_append`, and receive the events by overriding `_show`.
+    """
+
+    def __init__(self, sessions: SessionStorePort, observer: RunObserver | None = None) -> None:
+        self._sessions = sessions
+        self._observer = observer
+        self._key: SessionKey
+        self._holder: str
+        self._deferred: tuple[Event, ...] = ()
+        self.events: list[Event] = []
+        #: Number of the last stored event of the session.
+        self.last_seq = 0
+        #: Whether events are shown to somebody.
+        self.is_observed = observer is not None
+        #: Whether the lease of the session ended with the last event.
+        self.is_released = False
+
+    @property
+    def wants_deltas(self) -> bool:
+        """Return True if model responses are to be streamed."""
+        return self._observer is not None and self._observer.wants_deltas
+
+    def detach_observer(self) -> None:
+        """Stop showing events; they are still stored."""
+        self._observer = None
+        self.is_observed = False
+
+    def attach(self, session: Session, *, holder: str) -> None:
+        """Append to a session whose lease the holder has acquired."""
+        self._key, self._holder, self.last_seq = session.key, holder, session.seq
+
+    async def begin(self, turn: BeginTurn) -> TurnStart:
+        """Open the session of a turn and store its message; `show` the events afterwards."""
+        self._key, self._holder = turn.key, turn.holder
+        start = await self._begin(turn)
+        self.last_seq = start.events[-1].seq if start.events else start.session.seq
+        return start
+
+    async def record(self, *events: Event, release: bool = False) -> tuple[Event, ...]:
+        """Store events together with the deferred ones, all or none, then show and return them.
+
+        `release` ends the lease of the session in the same transaction.
+        """
+        if self._deferred:
+            events, self._deferred = (*self._deferred, *events), ()
+        stored = await self._append(events, release=release)
+        self.last_seq += len(stored)
+        self.is_released = release
+        self.events += stored
+        if self.is_observed:
+            await self._show(stored)
+        return stored
+
+    def defer(self, event: Event) -> None:
+        """Store an event together with the next one, which must follow immediately."""
+        self._deferred = (*self._deferred, event)
+
+    async def show(self, *events: Event) -> None:
+        """Show events that are not stored, or that `begin` has stored."""
+        if self._deferred:
+            await self.record()  # keep the order of the events
+        self.events += events
+        if self.is_observed:
+            await self._show(events)
+
+    async def _show(self, events: Sequence[Event]) -> None:
+        for event in events:
+            if self._observer is not None:
+                await self._observer.on_event(event)
+
+    async def _begin(self, turn: BeginTurn) -> TurnStart:
+        return await self._sessions.begin_turn(
+            turn.key, turn.message, holder=turn.holder, agent=turn.agent
+        )
+
+    async def _append(self, events: Sequence[Event], *, release: bool) -> tuple[Event, ...]:
+        return await self._sessions.append(self._key, events, holder=self._holder, release=release)
+
+
 class Run:
     """One run of an agent tree."""
 
@@ -248,11 +426,6 @@ class Run:
         self.memories: dict[str, TurnMemory] = {}
         #: Prefixes of steps that need not be replayed: their agents failed or were replaced.
         self.unreplayed_paths: tuple[str, ...] = ()
-
-    @property
-    def config(self) -> RunConfig:
-        """Return the limits of the run."""
-        return self.request.config
 
     def mark_unreplayed(self, path: str) -> None:
         """Accept that recorded steps below a path may not be replayed."""

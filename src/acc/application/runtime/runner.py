@@ -38,7 +38,6 @@ from acc.application.runtime.inputs import (
 )
 from acc.application.runtime.interrupts import REJECTIONS, RunPaused, rejection_reason
 from acc.application.runtime.leases import SessionLease, SessionLeases
-from acc.application.runtime.recorder import EventRecorder, RunObserver
 from acc.application.runtime.replay import (
     check_answers_used,
     check_started_by,
@@ -57,8 +56,10 @@ from acc.application.runtime.replay import (
 from acc.application.runtime.result import RunResult
 from acc.application.runtime.run import (
     Branch,
+    EventRecorder,
     Journal,
     Run,
+    RunObserver,
     RunRequest,
     Services,
     check_run_options,

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from acc.application.runtime.call_guards import explains_options
-from acc.application.runtime.recorder import EventRecorder
+from acc.application.runtime.run import EventRecorder
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.content import text_part
 from acc.domain.value_objects.event import Event, EventKind

@@ -2,11 +2,15 @@
 
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from acc.application.memory.messages import (
+    FILE_TOKENS,
+    MESSAGE_TOKENS,
     READ_RESULT_TOOL,
     content_text,
     count_tokens,
-    message_bytes,
+    part_text,
     shorten_message,
 )
 from acc.domain.errors import BudgetExceeded
@@ -25,6 +29,9 @@ _TOOL_TOKENS = 1_000
 _RESERVED_TOKENS = 260
 #: Numbers of results in the note about calls that are not shown.
 _MAX_LISTED = 12
+#: Bytes of a character in UTF-8.
+_MAX_BYTES = 4
+_ENCODER = msgspec.json.Encoder(enc_hook=str)
 
 
 class TurnWindow:
@@ -191,3 +198,22 @@ def _ranges(numbers: Sequence[int]) -> str:
 def shortened_results(messages: Sequence[ChatMessage]) -> frozenset[int]:
     """Return the numbers of the tool results that messages do not show in full."""
     return frozenset([m.seq for m in messages if m.is_shortened and m.seq and m.role == "tool"])
+
+
+def message_bytes(message: ChatMessage) -> int:
+    """Return an upper bound of the size in bytes, which is not smaller than that in tokens."""
+    size = MESSAGE_TOKENS
+    for part in message.parts:
+        call, result = part.call, part.result
+        if part.text is not None:
+            size += _MAX_BYTES * len(part.text)
+        elif call is not None:
+            size += _MAX_BYTES * len(call.name) + len(_ENCODER.encode(call.arguments))
+        elif result is not None:
+            content = result.content
+            is_text = isinstance(content, str)
+            size += _MAX_BYTES * len(content) if is_text else len(_ENCODER.encode(content))
+            size += FILE_TOKENS * len(result.files)
+        else:
+            size += _MAX_BYTES * len(part_text(part)) + FILE_TOKENS
+    return size

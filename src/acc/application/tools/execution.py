@@ -175,7 +175,7 @@ class ToolExecutor:
         validated = self._validate(scope, call, tool)
         if isinstance(validated, ToolOutcome):
             return await self._abandon(scope, call, validated)
-        confirmed = await self._confirm(scope, call, validated)
+        confirmed = await self._confirm(scope, call, validated, recorded[0] if recorded else None)
         if isinstance(confirmed, ToolOutcome):
             return await self._record(scope, confirmed)
         return await self._record(scope, await self._invoke(scope, call, confirmed))
@@ -202,7 +202,7 @@ class ToolExecutor:
         return ToolOutcome(result=_error_result(call, error), invalid_call=True)
 
     async def _confirm(
-        self, scope: RunContext, call: ToolCall, ready: _ReadyCall
+        self, scope: RunContext, call: ToolCall, ready: _ReadyCall, recorded: Event | None
     ) -> _ReadyCall | ToolOutcome:
         """Call the before callback, then request approval if the tool requires it.
 
@@ -211,7 +211,6 @@ class ToolExecutor:
         arguments that a changed program no longer accepts.
         """
         tool, arguments = ready.tool, ready.arguments
-        recorded = scope.next_recorded()
         if recorded is None:
             if before := callbacks_of(scope, "before_tool_callback"):
                 content = await first_result(before, tool, arguments, scope)
@@ -291,9 +290,10 @@ class ToolExecutor:
         may_repeat = ready.tool.idempotent
         if is_replay and not may_repeat and await _earlier_start(scope, approval):
             return True
-        recorded = scope.next_recorded()
-        if approval is not None and (recorded is None or "started" in recorded.detail):
-            await scope.emit(EventKind.STATE, detail={"started": ready.tool.name})
+        if approval is not None:
+            recorded = scope.next_recorded()
+            if recorded is None or "started" in recorded.detail:
+                await scope.emit(EventKind.STATE, detail={"started": ready.tool.name})
         return False
 
     async def _record(self, scope: RunContext, outcome: ToolOutcome) -> ToolOutcome:

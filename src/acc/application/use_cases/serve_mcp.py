@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from acc.application.agents.base import BaseAgent
-from acc.application.runtime.recorder import RunObserver
+from acc.application.runtime.run import RunObserver
 from acc.application.runtime.runner import SessionRunner
 from acc.domain.errors import AccError, InvalidInput, InvalidTree, NotFound, SessionWaiting
 from acc.domain.value_objects.approval import (
