@@ -9,7 +9,13 @@ from acc.bootstrap.contracts import (
     run_agent,
     run_agent_async,
 )
-from acc.domain.contract_errors import FieldViolation, InvalidInputs, InvalidOutputs, UnknownIntent
+from acc.domain.contract_errors import (
+    FieldViolation,
+    InvalidInputs,
+    InvalidOutputs,
+    UnknownIntent,
+    VaguePacket,
+)
 from acc.domain.value_objects.contract import INTENTS_EXTENSION, IntentContract
 
 __all__ = [
@@ -25,6 +31,7 @@ __all__ = [
     "ToolNode",
     "ToolSchema",
     "UnknownIntent",
+    "VaguePacket",
     "contract_of_agent",
     "intent",
     "intent_message",

@@ -7,12 +7,19 @@ from typing import Any
 import msgspec
 
 from acc.application.contracts.claims import read_context
-from acc.application.contracts.intents import IntentEntry, Intents, inputs_part, outputs_of
+from acc.application.contracts.intents import (
+    DELEGATED,
+    IntentEntry,
+    Intents,
+    inputs_part,
+    outputs_of,
+)
+from acc.application.contracts.packets import Delegation, is_packet, read_packet
 from acc.application.runtime.runner import SessionRunner
 from acc.domain.contract_errors import FieldViolation, InvalidInputs
 from acc.domain.errors import InvalidInput, NothingPending, PermissionDenied
 from acc.domain.value_objects.content import Part
-from acc.domain.value_objects.contract import INTENTS_EXTENSION
+from acc.domain.value_objects.contract import INTENTS_EXTENSION, IntentContract
 from acc.domain.value_objects.run import CallContext, RunStatus
 
 #: The keys of a payload.
@@ -27,11 +34,17 @@ class IntentPayload:
     inputs: Mapping[str, Any] = field(default_factory=dict)
     memory: Mapping[str, Any] = field(default_factory=dict)
     context: Mapping[str, Any] = field(default_factory=dict)
+    delegation: Delegation | None = None
 
     @property
     def entry(self) -> IntentEntry:
         """Return what a message has to say about the intent."""
-        return IntentEntry(skill=self.intent, memory=self.memory, context=self.context)
+        return IntentEntry(
+            skill=self.intent,
+            memory=self.memory,
+            context=self.context,
+            delegation=self.delegation,
+        )
 
     def part(self) -> Part:
         """Return the inputs as the part of a message."""
@@ -39,9 +52,18 @@ class IntentPayload:
 
 
 def read_payload(data: object, *, default_intent: str = "") -> IntentPayload:
-    """Return the payload in JSON data, or raise InvalidInputs."""
+    """Return the payload or delegation packet in JSON data, or raise InvalidInputs."""
     if not isinstance(data, Mapping):
         raise InvalidInputs("", [FieldViolation("", "type", "must be an object")], place="request")
+    if is_packet(data):
+        packet = read_packet(data)
+        return IntentPayload(
+            intent=packet.delegated_intent,
+            inputs=packet.inputs,
+            memory=packet.memory,
+            context=read_context(packet.context, packet.delegated_intent),
+            delegation=packet.delegation,
+        )
     unknown = [key for key in data if key not in PAYLOAD_KEYS]
     violations = [FieldViolation(str(key)[:100], "unknown", "is unknown") for key in unknown[:5]]
     intent = data.get("intent", default_intent)
@@ -62,6 +84,19 @@ def read_payload(data: object, *, default_intent: str = "") -> IntentPayload:
     )
 
 
+def find_contract(intents: Intents, payload: IntentPayload) -> IntentContract:
+    """Return the contract of the intent of a payload.
+
+    Raises UnknownIntent, or InvalidInputs if the unknown intent is a part of a delegation packet.
+    """
+    if payload.delegation is not None and payload.intent not in intents:
+        known = ", ".join(intents.names) or "none"
+        text = f"is an unknown intent; this agent has: {known}"
+        violation = FieldViolation("delegated_intent", "enum", text)
+        raise InvalidInputs(payload.intent, [violation], place="packet")
+    return intents.contract(payload.intent)
+
+
 async def run_payload(runner: SessionRunner, data: object) -> dict[str, Any]:
     """Execute a payload in this process and return the outputs.
 
@@ -70,7 +105,7 @@ async def run_payload(runner: SessionRunner, data: object) -> dict[str, Any]:
     intents = Intents(runner.agent)
     names = intents.names
     payload = read_payload(data, default_intent=names[0] if len(names) == 1 else "")
-    contract = intents.contract(payload.intent)
+    contract = find_contract(intents, payload)
     context, run_id = payload.context, runner.services.ids.new()
     user_id = context.get("user_id", "anonymous")
     call = CallContext(
@@ -98,7 +133,7 @@ async def run_payload(runner: SessionRunner, data: object) -> dict[str, Any]:
         )
     if result.status is RunStatus.REJECTED:
         raise PermissionDenied(result.text)
-    return outputs_of(result.text, contract)
+    return outputs_of(result.text, contract if payload.delegation is None else DELEGATED)
 
 
 def _storable(payload: IntentPayload) -> Part:

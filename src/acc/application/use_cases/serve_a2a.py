@@ -22,8 +22,8 @@ from acc.application.a2a.requests import (
 )
 from acc.application.a2a.subscriptions import Subscriptions, TaskBroker, TaskStream
 from acc.application.a2a.webhook_retries import PushDelivery
-from acc.application.contracts.intents import Intents
-from acc.application.contracts.payloads import IntentPayload
+from acc.application.contracts.intents import DELEGATED, Intents
+from acc.application.contracts.payloads import IntentPayload, find_contract
 from acc.application.runtime.runner import SessionRunner
 from acc.domain.contract_errors import IntentNotCompleted
 from acc.domain.errors import (
@@ -223,7 +223,7 @@ class ServeA2AUseCase:
         error of the run is raised afterwards.
         """
         principal.require(INVOKE_SCOPE)
-        contract = self.intents.contract(payload.intent)
+        contract = find_contract(self.intents, payload)
         caller = principal.within(tenant)
         message = self._intake.admission.message(payload, self.runner.services.ids.new())
         request = SendRequest(message=message, extensions=(INTENTS_EXTENSION,))
@@ -233,7 +233,7 @@ class ServeA2AUseCase:
         if run is not None and run.error is not None:
             raise run.error
         if task.state is TaskState.COMPLETED:
-            return outputs_of_task(task, contract)
+            return outputs_of_task(task, contract if payload.delegation is None else DELEGATED)
         text = "" if task.status.message is None else text_of(task.status.message.parts)
         reason = f": {text}" if text else ""
         raise IntentNotCompleted(

@@ -8,6 +8,7 @@ import msgspec
 from acc.adapters.a2a.wire.errors import wire_error_for
 from acc.adapters.a2a.wire.json_fields import decode, encode
 from acc.adapters.a2a.wire.jsonrpc import RpcRequest
+from acc.application.contracts.packets import is_packet
 from acc.application.contracts.payloads import read_payload
 from acc.application.use_cases.serve_a2a import ServeA2AUseCase
 from acc.domain.contract_errors import (
@@ -39,7 +40,8 @@ async def call_rpc_intent(serve: ServeA2AUseCase, principal: Principal, call: Rp
         if "intent" in params:
             violation = FieldViolation("intent", "unknown", "is unknown; the method is the intent")
             raise InvalidInputs(call.method, [violation], place="params")
-        params = {**params, "intent": call.method}
+        name = "delegated_intent" if is_packet(params) else "intent"
+        params = {**params, name: call.method}
     return encode(dict(await serve.call_intent(principal, read_payload(params))))
 
 
