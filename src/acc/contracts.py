@@ -1,5 +1,6 @@
 """Contracts of intents: schemas, nodes, and calls that are validated before they run."""
 
+from acc.application.contracts.idempotency import IntentOutputs
 from acc.application.contracts.intents import IntentAgent, Intents, intent_message
 from acc.application.contracts.schemas import Field, ToolSchema, contract_of_agent, object_schema
 from acc.bootstrap.contracts import (
@@ -13,6 +14,7 @@ from acc.domain.contract_errors import (
     FieldViolation,
     InvalidInputs,
     InvalidOutputs,
+    RequestIdReused,
     UnknownIntent,
     VaguePacket,
 )
@@ -25,9 +27,11 @@ __all__ = [
     "FunctionNode",
     "IntentAgent",
     "IntentContract",
+    "IntentOutputs",
     "Intents",
     "InvalidInputs",
     "InvalidOutputs",
+    "RequestIdReused",
     "ToolNode",
     "ToolSchema",
     "UnknownIntent",

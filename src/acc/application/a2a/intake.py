@@ -14,6 +14,7 @@ from acc.application.a2a.requests import SendRequest, ServerLimits, own_task
 from acc.application.a2a.subscriptions import TaskBroker
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.llm import LlmAgent, has_memory
+from acc.application.contracts.idempotency import RequestKey
 from acc.application.runtime.inputs import validate_answers
 from acc.application.runtime.run import Services
 from acc.application.runtime.runner import SessionRunner
@@ -100,9 +101,17 @@ class MessageIntake:
         self._creating: dict[Owner, int] = {}
 
     async def submit(
-        self, sender: Principal, request: SendRequest, *, streaming: bool
+        self,
+        sender: Principal,
+        request: SendRequest,
+        *,
+        streaming: bool,
+        key: RequestKey | None = None,
     ) -> SubmitResult:
-        """Store a message and start its run; `streaming` requests the answer in chunks."""
+        """Store a message and start its run; `streaming` requests the answer in chunks.
+
+        A message with the `key` of an earlier request returns the task of that request.
+        """
         if not self._executor.is_open:
             raise LimitExceeded(_STOPPING if self._executor.was_opened else _NOT_STARTED)
         is_active = INTENTS_EXTENSION in (*request.extensions, *request.message.extensions)
@@ -125,7 +134,7 @@ class MessageIntake:
         if message.task_id:
             continuation = self._continue(sender, message, push, options)
             return await self._executor.run_shielded(continuation)
-        return await self._create(sender, message, push, options)
+        return await self._create(sender, message, push, options, key)
 
     async def _create(
         self,
@@ -133,10 +142,13 @@ class MessageIntake:
         message: Message,
         push: PushConfig | None,
         options: ProjectionOptions,
+        key: RequestKey | None = None,
     ) -> SubmitResult:
         services, owner = self._runner.services, sender.owner
+        if key is not None and (repeated := await self._find_request(owner, key)) is not None:
+            return repeated
         task = Task(
-            id=services.ids.new(),
+            id=services.ids.new() if key is None else key.id,
             context_id=message.context_id or services.ids.new(),
             status=TaskStatus(state=TaskState.SUBMITTED, at=services.clock.now()),
         )
@@ -153,6 +165,12 @@ class MessageIntake:
                 key=self._deduplication_key(),
                 max_active=self._limits.tasks,
             )
+        except InvalidInput:
+            # Another server stored a request with this id in the meantime.
+            repeated = None if key is None else await self._find_request(owner, key)
+            if repeated is None:
+                raise
+            return repeated
         except asyncio.CancelledError:
             # The sender disconnected. The task may be stored and must run then.
             self._executor.start_detached(task.id, sender, message, options=options)
@@ -163,6 +181,14 @@ class MessageIntake:
         if result.is_new:
             await self._start(result.task, sender, message, options)
         return result
+
+    async def _find_request(self, owner: Owner, key: RequestKey) -> SubmitResult | None:
+        """Return the task of a request with the same key; RequestIdReused if it differs."""
+        task = await self._tasks.read(key.id, owner=owner)
+        if task is None:
+            return None
+        key.check(task.history[0].message_id)
+        return SubmitResult(task, False)
 
     async def _start(
         self,

@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, ClassVar, TypeVar, cast
+from uuid import uuid4
 
 import msgspec
 
@@ -322,4 +323,10 @@ def _outgoing_context(
     for key in ("trace_id", "request_id", "permissions"):
         if key in call.context:
             context.setdefault(key, call.context[key])
+    granted = call.context.get("permissions")
+    if isinstance(granted, list) and isinstance(context["permissions"], list):
+        context["permissions"] = [one for one in context["permissions"] if one in granted]
+    if context.get("request_id") == call.context.get("request_id"):
+        # The id is that of the received request, which may lead to several calls of one intent.
+        context.setdefault("idempotency_key", uuid4().hex)
     return context

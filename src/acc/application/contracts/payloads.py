@@ -4,23 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-
 from acc.application.contracts.claims import read_context
 from acc.application.contracts.intents import (
-    DELEGATED,
     IntentEntry,
     Intents,
     inputs_part,
-    outputs_of,
 )
 from acc.application.contracts.packets import Delegation, is_packet, read_packet
-from acc.application.runtime.runner import SessionRunner
 from acc.domain.contract_errors import FieldViolation, InvalidInputs
-from acc.domain.errors import InvalidInput, NothingPending, PermissionDenied
 from acc.domain.value_objects.content import Part
-from acc.domain.value_objects.contract import INTENTS_EXTENSION, IntentContract
-from acc.domain.value_objects.run import CallContext, RunStatus
+from acc.domain.value_objects.contract import IntentContract
 
 #: The keys of a payload.
 PAYLOAD_KEYS = ("intent", "inputs", "memory", "context")
@@ -95,50 +88,3 @@ def find_contract(intents: Intents, payload: IntentPayload) -> IntentContract:
         violation = FieldViolation("delegated_intent", "enum", text)
         raise InvalidInputs(payload.intent, [violation], place="packet")
     return intents.contract(payload.intent)
-
-
-async def run_payload(runner: SessionRunner, data: object) -> dict[str, Any]:
-    """Execute a payload in this process and return the outputs.
-
-    `context.session_id` names the session; without it every call has one of its own.
-    """
-    intents = Intents(runner.agent)
-    names = intents.names
-    payload = read_payload(data, default_intent=names[0] if len(names) == 1 else "")
-    contract = find_contract(intents, payload)
-    context, run_id = payload.context, runner.services.ids.new()
-    user_id = context.get("user_id", "anonymous")
-    call = CallContext(
-        request_id=context.get("request_id", run_id),
-        trace_id=context.get("trace_id", run_id),
-        caller=context.get("caller", f"user://{user_id}"),
-        permissions=context.get("permissions"),
-        metadata={INTENTS_EXTENSION: {"context": dict(context)}} if context else {},
-    )
-    for permission in contract.permissions:
-        if not call.allows(permission):
-            raise PermissionDenied(
-                f"intent {contract.name!r} requires the permission {permission!r}"
-            )
-    result = await runner.run(
-        user_id=user_id,
-        session_id=context.get("session_id", run_id),
-        message=_storable(payload),
-        context=call,
-    )
-    if result.status is RunStatus.INPUT_REQUIRED:
-        questions = "; ".join(request.question for request in result.requests)
-        raise NothingPending(
-            f"intent {payload.intent!r} needs input: {questions}; use Runner.run(...) and resume"
-        )
-    if result.status is RunStatus.REJECTED:
-        raise PermissionDenied(result.text)
-    return outputs_of(result.text, contract if payload.delegation is None else DELEGATED)
-
-
-def _storable(payload: IntentPayload) -> Part:
-    try:
-        msgspec.json.encode(payload.inputs)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"the inputs are not JSON data: {error}") from None
-    return payload.part()

@@ -1,9 +1,8 @@
 """Serve agents over A2A: send, stream, get, list, cancel, subscribe, push configurations."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from typing import Any
 
 from acc.application.a2a.executor import TaskExecutor
 from acc.application.a2a.intake import MessageIntake
@@ -22,6 +21,7 @@ from acc.application.a2a.requests import (
 )
 from acc.application.a2a.subscriptions import Subscriptions, TaskBroker, TaskStream
 from acc.application.a2a.webhook_retries import PushDelivery
+from acc.application.contracts.idempotency import IntentOutputs, request_key
 from acc.application.contracts.intents import DELEGATED, Intents
 from acc.application.contracts.payloads import IntentPayload, find_contract
 from acc.application.runtime.runner import SessionRunner
@@ -216,24 +216,31 @@ class ServeA2AUseCase:
 
     async def call_intent(
         self, principal: Principal, payload: IntentPayload, *, tenant: str = ""
-    ) -> Mapping[str, Any]:
+    ) -> IntentOutputs:
         """Execute an intent as a task and return its outputs.
 
         UnknownIntent, InvalidInputs and PermissionDenied are raised before a task is stored. The
-        error of the run is raised afterwards.
+        error of the run is raised afterwards. A request with the `request_id` of an earlier one is
+        not executed again.
         """
         principal.require(INVOKE_SCOPE)
         contract = find_contract(self.intents, payload)
         caller = principal.within(tenant)
-        message = self._intake.admission.message(payload, self.runner.services.ids.new())
+        owner = caller.owner
+        key = request_key(payload, self.runner.app_name, owner.user_id)
+        message_id = self.runner.services.ids.new() if key is None else key.digest
+        message = self._intake.admission.message(payload, message_id)
         request = SendRequest(message=message, extensions=(INTENTS_EXTENSION,))
-        task = (await self._intake.submit(caller, request, streaming=False)).task
+        submitted = await self._intake.submit(caller, request, streaming=False, key=key)
+        task = submitted.task
         run = self._executor.find(task.id)
         task = await self._wait(task)
         if run is not None and run.error is not None:
             raise run.error
         if task.state is TaskState.COMPLETED:
-            return outputs_of_task(task, contract if payload.delegation is None else DELEGATED)
+            answered = contract if payload.delegation is None else DELEGATED
+            outputs = outputs_of_task(task, answered)
+            return IntentOutputs(outputs, repeated=not submitted.is_new)
         text = "" if task.status.message is None else text_of(task.status.message.parts)
         reason = f": {text}" if text else ""
         raise IntentNotCompleted(
