@@ -10,6 +10,7 @@ from acc.application.a2a.executor import TaskExecutor
 from acc.application.a2a.intent_admission import IntentAdmission
 from acc.application.a2a.projection import ProjectionOptions, input_required
 from acc.application.a2a.push_configs import PushConfigs
+from acc.application.a2a.quotas import StoredContent
 from acc.application.a2a.requests import SendRequest, ServerLimits, own_task
 from acc.application.a2a.subscriptions import TaskBroker
 from acc.application.agents.base import BaseAgent
@@ -82,9 +83,11 @@ class MessageIntake:
         push_configs: PushConfigs,
         limits: ServerLimits,
         deduplicate: bool,
+        stored: StoredContent,
         limiter: RateLimiterPort | None = None,
     ) -> None:
         self._runner = runner
+        self._stored = stored
         self._tasks = tasks
         self._broker = broker
         self._executor = executor
@@ -125,6 +128,9 @@ class MessageIntake:
         modes = self._output_modes if contract is None else (JSON, *self._output_modes)
         as_data = wants_json_answer(request.accepted_output_modes, modes)
         push = None if request.push is None else await self._push_configs.validate(request.push)
+        if self._limiter is not None:
+            await self._limiter.check_quota(sender.account.user_id)
+        size = self._stored.check(sender.account, message, is_new=not message.task_id)
         options = ProjectionOptions(
             deltas=streaming,
             as_data=as_data,
@@ -133,8 +139,12 @@ class MessageIntake:
         )
         if message.task_id:
             continuation = self._continue(sender, message, push, options)
-            return await self._executor.run_shielded(continuation)
-        return await self._create(sender, message, push, options, key)
+            result = await self._executor.run_shielded(continuation)
+        else:
+            result = await self._create(sender, message, push, options, key)
+        if result.is_new:
+            self._stored.add(sender.account, result.task.id, size)
+        return result
 
     async def _create(
         self,

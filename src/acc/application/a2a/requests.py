@@ -99,7 +99,8 @@ async def own_task(tasks: TaskStorePort, owner: Owner, task_id: str) -> Task:
 class ServerLimits:
     """The limits of a server. Times are in seconds, sizes in bytes.
 
-    Per caller: `tasks` running, `waiting` for input, open `streams`. Per task: `pushes` push
+    Per caller: `tasks` running, `waiting` for input, open `streams`, `stored_tasks`, and
+    `stored_bytes` of messages in them. Per task: `pushes` push
     configurations, `history` messages that are returned. Per message: `parts`, and characters of
     `text` in one part. `receive` is the time to receive a body, `keep` the time until a finished
     task and its context are deleted, `grace` the time for running tasks when the server stops.
@@ -113,6 +114,8 @@ class ServerLimits:
     streams: int = 1000
     tasks: int = 1000
     waiting: int = 10_000
+    stored_tasks: int = 1_000_000
+    stored_bytes: int = 512 * 1024 * 1024
     pushes: int = 10
     receive: float = 30.0
     heartbeat: float = 15.0

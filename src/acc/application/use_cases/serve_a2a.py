@@ -9,6 +9,7 @@ from acc.application.a2a.intake import MessageIntake
 from acc.application.a2a.intent_admission import outputs_of_task
 from acc.application.a2a.maintenance import TaskMaintenance
 from acc.application.a2a.push_configs import CheckUrl, PushConfigs
+from acc.application.a2a.quotas import StoredContent
 from acc.application.a2a.requests import (
     GetRequest,
     ListRequest,
@@ -60,7 +61,7 @@ class ServeA2AUseCase:
 
     `check_url` rejects URLs that must not be called; without it push is not supported. With
     `deduplicate` a repeated message returns its task. With `anonymous_listing` anonymous callers
-    may list the tasks of all anonymous callers. `limiter` limits the calls of single intents.
+    may list the tasks of all anonymous callers. `limiter` limits intents, tokens and cost.
     """
 
     def __init__(
@@ -81,10 +82,17 @@ class ServeA2AUseCase:
         self._anonymous_listing = anonymous_listing
         self._broker = TaskBroker()
         self._executor = TaskExecutor(
-            runner=runner, tasks=tasks, storage=storage, broker=self._broker
+            runner=runner, tasks=tasks, storage=storage, broker=self._broker, limiter=limiter
+        )
+        stored = StoredContent(
+            max_tasks=self.limits.stored_tasks, max_bytes=self.limits.stored_bytes
         )
         self._maintenance = TaskMaintenance(
-            runner=runner, tasks=tasks, executor=self._executor, retention=self.limits.keep
+            runner=runner,
+            tasks=tasks,
+            executor=self._executor,
+            retention=self.limits.keep,
+            stored=stored,
         )
         self._subscriptions = Subscriptions(tasks=tasks, broker=self._broker, limits=self.limits)
         self._push_configs = PushConfigs(
@@ -98,6 +106,7 @@ class ServeA2AUseCase:
             push_configs=self._push_configs,
             limits=self.limits,
             deduplicate=deduplicate,
+            stored=stored,
             limiter=limiter,
         )
 
