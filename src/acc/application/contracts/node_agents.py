@@ -150,6 +150,7 @@ async def execute_node(
         caller=_caller(node, ctx),
         identity=f"agent://{ctx.run.request.root.name}",
         context=context,
+        permissions=None if ctx.call.permissions is None else frozenset(ctx.call.permissions),
     )
     token = current_call.set(call)
     try:
