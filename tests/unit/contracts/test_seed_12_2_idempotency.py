@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import httpx
 import pytest
 
 from acc import Runner
-from acc.a2a import StaticTokens, TokenEntry, create_app, token_hash
+from acc.a2a import ServerLimits, StaticTokens, TokenEntry, create_app, token_hash
 from acc.bootstrap.agents import make_services
 from acc.contracts import Field, FunctionNode, IntentAgent, RequestIdReused, intent, run_agent_async
 
@@ -170,3 +171,34 @@ async def test_calls_on_behalf_of_one_request_are_executed_each() -> None:
     await run_agent_async(Runner(agent, services=services), data)
     assert [context["request_id"] for context in sent] == ["r-1", "r-1"]
     assert len({context["idempotency_key"] for context in sent} | {"k-1"}) == 3
+
+
+def at(seconds: float) -> str:
+    return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
+
+
+async def test_replayed_and_old_requests_are_rejected() -> None:
+    shop = Shop()
+    app = create_app(
+        shop.agent,
+        public_url="http://shop",
+        verifier=StaticTokens(TOKENS),
+        limits=ServerLimits(replay_window=60),
+    )
+    client = Client(app, "run")
+
+    async def status(token: str = "acc_ann", **context: Any) -> int:
+        data = {"intent": "order", "inputs": {"item": "tea"}, "context": context}
+        return (await client.call(data, token)).status_code
+
+    async with app.lifespan():
+        assert await status(timestamp=at(0), nonce="n-1") == 200
+        assert await status(timestamp=at(0), nonce="n-1") == 400
+        assert await status("acc_bob", timestamp=at(0), nonce="n-1") == 200
+        assert await status(timestamp=at(-90), nonce="n-2") == 400
+        assert await status(timestamp=at(90), nonce="n-3") == 400
+        assert await status(nonce="n-4") == 400
+        assert await status(timestamp=at(0)) == 400
+        assert await status(timestamp=at(0), request_id="r-1") == 200
+        assert await status(timestamp=at(0), request_id="r-1") == 200  # the recorded response
+    assert len(shop.orders) == 3

@@ -104,6 +104,7 @@ class ServerLimits:
     configurations, `history` messages that are returned. Per message: `parts`, and characters of
     `text` in one part. `receive` is the time to receive a body, `keep` the time until a finished
     task and its context are deleted, `grace` the time for running tasks when the server stops.
+    With a `replay_window`, requests for intents need a time that recent, and a nonce or request id.
     """
 
     body: int = 8 * 1024 * 1024
@@ -121,9 +122,12 @@ class ServerLimits:
     heartbeat: float = 15.0
     keep: float = 7 * 24 * 3600.0
     grace: float = 5.0
+    replay_window: float | None = None
 
     def __post_init__(self) -> None:
         for item in fields(self):
             value = getattr(self, item.name)
+            if value is None and item.name == "replay_window":
+                continue
             if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
                 raise InvalidInput(f"limit {item.name} must be a positive number, got {value!r}")

@@ -10,6 +10,7 @@ from acc.application.a2a.intent_admission import outputs_of_task
 from acc.application.a2a.maintenance import TaskMaintenance
 from acc.application.a2a.push_configs import CheckUrl, PushConfigs
 from acc.application.a2a.quotas import StoredContent
+from acc.application.a2a.replays import ReplayGuard
 from acc.application.a2a.requests import (
     GetRequest,
     ListRequest,
@@ -22,6 +23,7 @@ from acc.application.a2a.requests import (
 )
 from acc.application.a2a.subscriptions import Subscriptions, TaskBroker, TaskStream
 from acc.application.a2a.webhook_retries import PushDelivery
+from acc.application.contracts.claims import check_caller
 from acc.application.contracts.idempotency import IntentOutputs, request_key
 from acc.application.contracts.intents import DELEGATED, Intents
 from acc.application.contracts.payloads import IntentPayload, find_contract
@@ -81,6 +83,7 @@ class ServeA2AUseCase:
         self._tasks = tasks
         self._anonymous_listing = anonymous_listing
         self._broker = TaskBroker()
+        self._replays = ReplayGuard(self.limits.replay_window)
         self._executor = TaskExecutor(
             runner=runner, tasks=tasks, storage=storage, broker=self._broker, limiter=limiter
         )
@@ -236,6 +239,8 @@ class ServeA2AUseCase:
         contract = find_contract(self.intents, payload)
         caller = principal.within(tenant)
         owner = caller.owner
+        check_caller(payload.context, caller)
+        self._replays.check(owner.user_id, payload.context, self.runner.services.clock.now())
         key = request_key(payload, self.runner.app_name, owner.user_id)
         message_id = self.runner.services.ids.new() if key is None else key.digest
         message = self._intake.admission.message(payload, message_id)
