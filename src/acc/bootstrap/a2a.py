@@ -16,6 +16,7 @@ from acc.application.a2a.card_builder import (
     openid_security,
 )
 from acc.application.a2a.intake import input_modes
+from acc.application.a2a.quotas import ToolLimits
 from acc.application.a2a.requests import ServerLimits
 from acc.application.a2a.webhook_retries import PushDelivery
 from acc.application.agents.base import BaseAgent
@@ -103,7 +104,9 @@ def make_server(agent: BaseAgent | TreeNode, options: ServeOptions | None = None
         services=services,
         config=options.config,
         deps=options.deps,
-        plugins=options.plugins,
+        plugins=options.plugins
+        if options.limiter is None
+        else (ToolLimits(options.limiter), *options.plugins),
     )
     tasks, storage = make_task_store(options.store, services.sessions, services.clock, agent.name)
     serve = ServeA2AUseCase(
@@ -263,28 +266,44 @@ def make_limiter(
     rates: Sequence[str],
     *,
     bytes_per_caller: Sequence[str] = (),
+    tools: Sequence[str] = (),
+    tokens_per_day: int | None = None,
+    cost_per_day: float | None = None,
     store: str = "memory",
     on_failure: Literal["allow", "deny"] = "allow",
 ) -> RateLimiterPort | None:
-    """Return a rate limiter, None if there is no rate.
+    """Return a rate limiter, None if there is no limit.
 
-    A rate is like "100/minute", or "INTENT=100/minute" for one intent.
+    A rate is like "100/minute", or "INTENT=100/minute" for one intent. Those of tools are like
+    "TOOL=100/minute".
     """
-    if not rates and not bytes_per_caller:
+    limits = (*rates, *bytes_per_caller, *tools, tokens_per_day, cost_per_day)
+    if all(limit is None for limit in limits):
         return None
     from acc.adapters.system.rate_limits import RateLimiter
 
-    intents: dict[str, list[str]] = {}
-    for rate in rates:
-        intent, _, value = rate.rpartition("=")
-        intents.setdefault(intent, []).append(value)
+    intents, per_tool = _rates_by_name(rates), _rates_by_name(tools)
+    if "" in per_tool:
+        raise InvalidInput(f"a rate of a tool is written TOOL=RATE, got {per_tool[''][0]!r}")
     return RateLimiter(
         intents.pop("", []),
         per_intent=intents,
+        per_tool=per_tool,
         bytes_per_caller=bytes_per_caller,
+        tokens_per_day=tokens_per_day,
+        cost_per_day=cost_per_day,
         store=store,
         on_failure=on_failure,
     )
+
+
+def _rates_by_name(rates: Sequence[str]) -> dict[str, list[str]]:
+    """Return rates that are written RATE or NAME=RATE by their name."""
+    by_name: dict[str, list[str]] = {}
+    for rate in rates:
+        name, _, value = rate.rpartition("=")
+        by_name.setdefault(name, []).append(value)
+    return by_name
 
 
 def split_issuer(text: str) -> tuple[str, str]:

@@ -16,7 +16,13 @@ from acc.domain.value_objects.agent_card import CardReport
 from acc.domain.value_objects.base import JsonData
 from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.contract import IntentContract
-from acc.domain.value_objects.credentials import ApiKey, BasicAuth, ClientCredentials, SignedJwt
+from acc.domain.value_objects.credentials import (
+    ApiKey,
+    BasicAuth,
+    ClientCredentials,
+    RemoteAuth,
+    SignedJwt,
+)
 from acc.domain.value_objects.endpoint import DownloadLimits, RemoteEndpoint
 from acc.ports.outbound.auth_ports import CredentialsPort
 from acc.ports.outbound.remote_ports import IntentCallerPort
@@ -43,10 +49,21 @@ def make_credentials(endpoint: RemoteEndpoint, allow: Sequence[str]) -> Credenti
     """Return the credentials of an endpoint, None if it has none."""
     from acc.adapters.auth import credentials
 
-    match endpoint.auth:
-        case None:
-            token = resolve_token(endpoint.token)
-            return credentials.BearerCredentials(token) if token else None
+    if endpoint.auth is None:
+        token = resolve_token(endpoint.token)
+        return credentials.BearerCredentials(token) if token else None
+    if isinstance(endpoint.auth, Sequence):
+        made = [(auth, _make_one(auth, endpoint, allow)) for auth in endpoint.auth]
+        return credentials.CredentialChoice(made)
+    return _make_one(endpoint.auth, endpoint, allow)
+
+
+def _make_one(
+    chosen: RemoteAuth, endpoint: RemoteEndpoint, allow: Sequence[str]
+) -> CredentialsPort:
+    from acc.adapters.auth import credentials
+
+    match chosen:
         case ApiKey() as auth:
             return credentials.ApiKeyCredentials(auth, resolve_token(auth.value))
         case BasicAuth() as auth:
@@ -75,7 +92,8 @@ class RemoteAgent(A2ARemoteAgent):
     that task, whichever process resumes. A session uses one remote context. A message that may not
     have arrived is sent again with the same id, `retries` times.
 
-    `auth` presents other credentials than a token: `ClientCredentials`, `SignedJwt`, `ApiKey` or
+    `auth` presents other credentials than a token, or a list of which the security requirements of
+    the card decide: `ClientCredentials`, `SignedJwt`, `ApiKey` or
     `BasicAuth`. Credentials are sent over https or to loopback only, unless `insecure` is True.
 
     After `max_failures` messages in a row that got no answer, messages fail at once, with the time

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple, overload
 import msgspec
 
 from acc.application.agents.base import BaseAgent
+from acc.application.contracts.idempotency import IntentOutputs
 from acc.application.contracts.intents import Intents
+from acc.application.contracts.local_calls import run_payload
 from acc.application.contracts.node_agents import TreeNode
 from acc.application.contracts.nodes import NodeServices, function_node
-from acc.application.contracts.payloads import run_payload
 from acc.application.contracts.remote_intents import (
     call_remote_intent,
     contracts_on_card,
@@ -123,13 +124,14 @@ def intent(
     return decorate if function is None else decorate(function)
 
 
-def run_agent(agent: BaseAgent | TreeNode, payload: Mapping[str, Any]) -> dict[str, Any]:
+def run_agent(agent: BaseAgent | TreeNode, payload: Mapping[str, Any]) -> IntentOutputs:
     """Execute the intent of a payload in this process and return its outputs.
 
     The payload has `intent`, `inputs`, and optionally `memory` and `context`. It is validated
     before anything runs: InvalidInputs is a ValueError. Sessions are in memory; each call has one
-    of its own unless `context.session_id` names one. The call blocks its thread, also one with an
-    event loop; `run_agent_async` does not.
+    of its own unless `context.session_id` names one. A payload with the `context.request_id` of an
+    earlier one returns the recorded outputs, whose `repeated` is True. The call blocks its thread,
+    also one with an event loop; `run_agent_async` does not.
     """
     work = run_payload(_runner(agent), payload)
     return run_in_background(work, instead="await run_agent_async(...)")
@@ -137,7 +139,7 @@ def run_agent(agent: BaseAgent | TreeNode, payload: Mapping[str, Any]) -> dict[s
 
 async def run_agent_async(
     agent: BaseAgent | TreeNode | SessionRunner, payload: Mapping[str, Any]
-) -> dict[str, Any]:
+) -> IntentOutputs:
     """Execute the intent of a payload like `run_agent`, in the running event loop.
 
     Pass a `Runner` in place of the agent for another store than memory.

@@ -16,6 +16,7 @@ from acc.application.models.names import (
 from acc.application.models.resolution import ModelNames, price_for, runs_here
 from acc.bootstrap.settings import model_cache, read_variable, runtime_directory
 from acc.domain.call_options import check_call
+from acc.domain.circuit_breaker import CircuitBreaker
 from acc.domain.cost import FREE, Price
 from acc.domain.errors import InvalidInput
 from acc.ports.outbound.model_ports import LanguageModelPort, ModelRequest, ModelResponse
@@ -232,6 +233,7 @@ def _hosted_model(name: ModelName) -> LanguageModelPort:
     """Return a provider's model with its rate limits and retries."""
     key = name.key(read_variable)
     _check_installed(name)
+    from acc.adapters.models.breaker import BreakerModel
     from acc.adapters.models.provider import PydanticAiModel
     from acc.adapters.models.retry import RetryingModel
     from acc.adapters.models.wrappers import LimitedModel
@@ -240,7 +242,14 @@ def _hosted_model(name: ModelName) -> LanguageModelPort:
     limiter = _limiter(name)
     if limiter is not None:
         model = LimitedModel(model, limiter)
-    return RetryingModel(model, attempts=name.attempts, max_wait=name.max_wait)
+    model = RetryingModel(model, attempts=name.attempts, max_wait=name.max_wait)
+    return BreakerModel(model, _breaker(name))
+
+
+@lru_cache(maxsize=256)
+def _breaker(name: ModelName) -> CircuitBreaker:
+    """Return the circuit breaker that all models of this name share in this process."""
+    return CircuitBreaker(name.name)
 
 
 @lru_cache(maxsize=256)

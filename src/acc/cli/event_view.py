@@ -32,6 +32,7 @@ _KIND_STYLES = {
     EventKind.TOOL_RESULT: "yellow",
     EventKind.TRANSFER: "magenta",
     EventKind.ROUTE: "magenta",
+    EventKind.DELEGATION: "magenta",
     EventKind.INPUT_REQUIRED: "bold yellow",
     EventKind.FAULT: "red",
     EventKind.MEMORY: "cyan",
@@ -182,7 +183,7 @@ def describe(event: Event) -> str:
             return "; ".join(f"{c.name}({format_arguments(c.arguments)})" for c in event.calls)
         case EventKind.TRANSFER:
             return f"transfers to {event.actions.transfer_to_agent}"
-        case EventKind.ROUTE:
+        case EventKind.ROUTE | EventKind.DELEGATION:
             return _describe_route(detail)
         case EventKind.FAULT:
             return f"unusable: {one_line(detail.get('fault') or event.text)}"
@@ -207,6 +208,10 @@ def _describe_model_input(event: Event) -> str:
 
 
 def _describe_route(detail: Mapping[str, Any]) -> str:
+    if "delegated_intent" in detail:
+        if "fallback" not in detail:
+            return f"fulfilled {detail['delegated_intent']}"
+        return f"runs {detail['fallback']}: {one_line(detail.get('reason', ''))}"
     if "from" in detail:  # an edge of a graph
         return f"{detail['from']} → {', '.join(detail.get('to', ())) or 'nowhere'}"
     return f"chooses {detail.get('to', '')} ({detail.get('reason', '')})"

@@ -177,6 +177,27 @@ class LimitOptions:
             consume_multiple=False,
         ),
     ] = ()
+    tool_limit: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="Calls of a tool per caller, such as search=10/minute; can be repeated.",
+            negative=(),
+            consume_multiple=False,
+        ),
+    ] = ()
+    token_quota: Annotated[
+        int | None, Parameter(help="Tokens of models per caller and day. [default: no limit]")
+    ] = None
+    cost_quota: Annotated[
+        float | None,
+        Parameter(help="Cost of models per caller and day, in US dollars. [default: no limit]"),
+    ] = None
+    max_stored_tasks: Annotated[int, Parameter(help="Stored tasks per caller.")] = (
+        _DEFAULTS.stored_tasks
+    )
+    max_stored: Annotated[
+        str, Parameter(help="Bytes of messages in stored tasks per caller, like --max-body.")
+    ] = "512M"
     rate_limit_store: Annotated[
         str,
         Parameter(
@@ -207,6 +228,8 @@ class LimitOptions:
             body=_parse_size(self.max_body),
             tasks=self.max_tasks,
             waiting=self.max_waiting,
+            stored_tasks=self.max_stored_tasks,
+            stored_bytes=_parse_size(self.max_stored),
             streams=self.max_streams,
             receive=self.request_timeout,
             heartbeat=self.heartbeat,
@@ -259,6 +282,9 @@ def serve(
     limiter = make_limiter(
         limits.rate_limit,
         bytes_per_caller=limits.byte_limit,
+        tools=limits.tool_limit,
+        tokens_per_day=limits.token_quota,
+        cost_per_day=limits.cost_quota,
         store=limits.rate_limit_store,
         on_failure=limits.rate_limit_failure,
     )

@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from typing import NamedTuple
+from weakref import WeakSet
 
 from acc.domain.errors import CircuitOpen, InvalidInput
 
@@ -14,6 +16,15 @@ class CircuitState(StrEnum):
     CLOSED = "closed"
     OPEN = "open"
     HALF_OPEN = "half_open"
+
+
+class CircuitStatus(NamedTuple):
+    """What is known about one circuit; `next_attempt` is in seconds since the epoch."""
+
+    name: str
+    state: CircuitState
+    failures: int
+    next_attempt: float | None
 
 
 class CircuitBreaker:
@@ -43,6 +54,12 @@ class CircuitBreaker:
         self._failures = 0
         self._open_until = 0.0
         self._probing = False
+        _BREAKERS.add(self)
+
+    @property
+    def status(self) -> CircuitStatus:
+        """Return the name, the state, the failures in a row and the time of the next attempt."""
+        return CircuitStatus(self.name, self.state, self._failures, self.next_attempt)
 
     @property
     def state(self) -> CircuitState:
@@ -95,3 +112,14 @@ class CircuitBreaker:
 
     def _record_success(self) -> None:
         self._failures, self._open_until, self._probing = 0, 0.0, False
+
+
+_BREAKERS: WeakSet[CircuitBreaker] = WeakSet()
+
+
+def list_circuits() -> tuple[CircuitStatus, ...]:
+    """Return the circuits of this process that have failures or are not closed, by name."""
+    found = (breaker.status for breaker in tuple(_BREAKERS))
+    return tuple(
+        sorted(one for one in found if one.failures or one.state is not CircuitState.CLOSED)
+    )

@@ -62,6 +62,24 @@ class VaguePacket(InvalidInput):
         super().__init__(f"The delegation packet is vague: {'; '.join(self.missing)}.")
 
 
+class RequestIdReused(InvalidInput):
+    """A request with the id of an earlier one and another content. Nothing was executed."""
+
+    code = "request_id_reused"
+
+    def __init__(self, request_id: str) -> None:
+        super().__init__(
+            f"request_id: {request_id[:100]!r} was used for a request with other inputs; send a "
+            "new id"
+        )
+
+
+class ReplayRejected(InvalidInput):
+    """A request that is too old, has no nonce, or whose nonce was used before."""
+
+    code = "replay_rejected"
+
+
 class InvalidOutputs(AgentFailed):
     """Outputs that violate the contract of an intent."""
 

@@ -13,6 +13,8 @@ AccError                     internal
 │   ├── StateMissing         state_missing         an instruction refers to a missing state key
 │   ├── InvalidInputs        invalid_inputs        inputs that violate the contract of an intent
 │   ├── VaguePacket          vague_packet          a delegation packet with missing parts
+│   ├── RequestIdReused      request_id_reused     a request id with other inputs than before
+│   ├── ReplayRejected       replay_rejected       a request that is too old or was sent before
 │   └── AddressRefused       address_refused       a network address that must not be called
 ├── JudgeContractBroken      judge_contract_broken a judge scored other agents than requested
 ├── RunMismatch              run_mismatch          a run directory has a different configuration

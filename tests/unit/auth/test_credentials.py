@@ -14,6 +14,7 @@ from acc.a2a import JwtVerifier, TrustedIssuer, generate_key, public_key_set
 from acc.bootstrap.a2a_client import make_credentials
 from acc.domain.errors import InvalidInput, InvalidTree, RemoteFailed, Unauthenticated
 from acc.domain.value_objects.agent_card import AgentCard
+from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.endpoint import RemoteEndpoint
 
 AGENT = "https://agent.example"
@@ -174,3 +175,46 @@ def test_unknown_auth_is_rejected(auth: Any) -> None:
 def test_token_and_auth_exclude_each_other() -> None:
     with pytest.raises(InvalidInput):
         RemoteEndpoint(url=AGENT, token="t", auth=ApiKey(value="k"))
+
+
+SCHEMES = {
+    "key": {"type": "apiKey", "in": "header", "name": "X-Desk-Key"},
+    "basic": {"type": "http", "scheme": "Basic"},
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "mtls": {"type": "mutualTLS"},
+}
+BASIC = f"Basic {base64.b64encode(b'desk:pw').decode()}"
+
+
+@pytest.mark.parametrize(
+    ("requirements", "expected"),
+    [
+        ([{"key": ()}], {"X-Desk-Key": "k-1"}),
+        ([{"basic": ()}], {"Authorization": BASIC}),
+        ([{"bearer": ()}, {"basic": ()}, {"key": ()}], {"Authorization": BASIC}),
+        ([{"mtls": ()}, {"key": (), "basic": ()}], {"X-Desk-Key": "k-1", "Authorization": BASIC}),
+        ([{"key": (), "mtls": ()}, {"basic": ()}], {"Authorization": BASIC}),
+        ([], {}),
+    ],
+)
+async def test_card_decides_which_credentials_are_sent(requirements: Any, expected: Any) -> None:
+    chosen = credentials([ApiKey(value="k-1"), BasicAuth(user="desk", password="pw")])
+    required = replace(card(**SCHEMES), security=tuple(requirements))
+    assert await chosen.headers(required) == expected
+    assert await chosen.headers(None) == {}
+
+
+async def test_requirement_without_credentials_is_an_error_that_names_it() -> None:
+    chosen = credentials([ApiKey(value="k-1-secret")])
+    required = replace(card(**SCHEMES), security=({"mtls": ()}, {"bearer": (), "key": ()}))
+    with pytest.raises(Unauthenticated) as caught:
+        await chosen.headers(required)
+    assert "mutualTLS or http bearer and apiKey" in str(caught.value)
+    assert "ApiKey" in str(caught.value)
+    assert "k-1-secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("auth", [[], ["token"], "token"])
+def test_invalid_lists_of_credentials_are_rejected(auth: Any) -> None:
+    with pytest.raises(InvalidInput):
+        RemoteEndpoint(url=AGENT, auth=auth)

@@ -15,8 +15,15 @@ from acc.adapters.auth.keys import SignatureRegistry, choose_algorithm, load_key
 from acc.adapters.http.client import NetworkOptions, guarded_client
 from acc.domain.errors import InvalidResponse, RemoteFailed, Unauthenticated
 from acc.domain.value_objects.agent_card import AgentCard
-from acc.domain.value_objects.credentials import ApiKey, BasicAuth, ClientCredentials, SignedJwt
+from acc.domain.value_objects.credentials import (
+    ApiKey,
+    BasicAuth,
+    ClientCredentials,
+    RemoteAuth,
+    SignedJwt,
+)
 from acc.domain.value_objects.endpoint import is_loopback_url, is_sendable, origin_of
+from acc.ports.outbound.auth_ports import CredentialsPort
 
 _MAX_TOKEN_BYTES = 64 * 1024
 _TOKEN_TIMEOUT_SECONDS = 10.0
@@ -105,6 +112,66 @@ class SignedJwtCredentials:
             registry=SignatureRegistry([self._algorithm]),
         )
         return {"Authorization": f"Bearer {token}"}
+
+
+class CredentialChoice:
+    """Several credentials, of which the card decides; implements CredentialsPort.
+
+    The first security requirement of the card whose schemes all have credentials is met. A card
+    without requirements gets none, and the card itself is requested without credentials.
+    """
+
+    def __init__(self, options: Sequence[tuple[RemoteAuth, CredentialsPort]]) -> None:
+        self._options = tuple(options)
+
+    @property
+    def can_refresh(self) -> bool:
+        """Return True if one of the credentials can be replaced by new ones."""
+        return any(credentials.can_refresh for _, credentials in self._options)
+
+    async def headers(self, card: AgentCard | None, *, refresh: bool = False) -> Mapping[str, str]:
+        """Return the headers that meet a security requirement of the card."""
+        if card is None or not card.security:
+            return {}
+        for requirement in card.security:
+            chosen = [self._find(card.security_schemes.get(name, {})) for name in requirement]
+            if all(one is not None for one in chosen):
+                headers: dict[str, str] = {}
+                for one in chosen:
+                    if one is not None:
+                        headers |= await one.headers(card, refresh=refresh and one.can_refresh)
+                return headers
+        wanted = " or ".join(
+            " and ".join(_describe_scheme(card.security_schemes.get(name, {})) for name in one)
+            for one in card.security
+        )
+        given = ", ".join(type(auth).__name__ for auth, _ in self._options)
+        raise Unauthenticated(
+            f"agent {card.name!r} requires {wanted}, but there are only: {given}; add credentials "
+            "of that kind to auth"
+        )
+
+    def _find(self, scheme: Mapping[str, Any]) -> CredentialsPort | None:
+        """Return the first credentials for a security scheme."""
+        for auth, credentials in self._options:
+            if isinstance(auth, _AUTH_OF_SCHEME.get(_describe_scheme(scheme), ())):
+                return credentials
+        return None
+
+
+#: Which credentials meet a security scheme.
+_AUTH_OF_SCHEME: Mapping[str, tuple[type, ...]] = {
+    "apiKey": (ApiKey,),
+    "http basic": (BasicAuth,),
+    "http bearer": (SignedJwt, ClientCredentials),
+    "oauth2": (ClientCredentials,),
+    "openIdConnect": (ClientCredentials,),
+}
+
+
+def _describe_scheme(scheme: Mapping[str, Any]) -> str:
+    kind = str(scheme.get("type", "an undeclared scheme"))
+    return f"http {str(scheme.get('scheme', '')).lower()}" if kind == "http" else kind
 
 
 class OAuthClient:

@@ -4,12 +4,14 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from math import ceil
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from limits import RateLimitItem, parse_many
+from limits import RateLimitItem, RateLimitItemPerDay, parse_many
 from limits.aio.storage import MemoryStorage, RedisStorage
-from limits.aio.strategies import SlidingWindowCounterRateLimiter
+from limits.aio.strategies import FixedWindowRateLimiter, SlidingWindowCounterRateLimiter
 from limits.errors import ConfigurationError
 
 from acc.domain.errors import InvalidInput, RateLimited, Unavailable
@@ -20,16 +22,20 @@ _SCHEMES = frozenset({"valkey", "valkeys", "redis", "rediss"})
 _TIMEOUT_SECONDS = 1.0
 _RETRY_AFTER_SECONDS = 5.0
 _LOG_INTERVAL_SECONDS = 10.0
+#: Costs are counted in millionths of a US dollar.
+_COST_UNITS = 1_000_000
 
 
 class RateLimiter:
     """Counts requests per caller and intent; implements RateLimiterPort.
 
     A rate is written like "100/minute" or "10 per 5 seconds". A shorter window beside a longer one
-    limits bursts: `("1000/hour", "20/second")`. `per_intent` has rates of single intents, and
-    `bytes_per_caller` rates of bytes in request bodies. `store` is "memory", or the URL of a Valkey
-    or Redis server whose counters several servers share. If the store does not respond, requests
-    are accepted ("allow") or answered with 503 ("deny"); both are logged.
+    limits bursts: `("1000/hour", "20/second")`. `per_intent` and `per_tool` have rates of single
+    intents and tools, and `bytes_per_caller` rates of bytes in request bodies. `tokens_per_day` and
+    `cost_per_day`, in US dollars, are quotas of a caller for the models: the call that exceeds one
+    is completed, and later requests are rejected until the next day in UTC. `store` is "memory", or
+    the URL of a Valkey or Redis server whose counters several servers share. If the store does not
+    respond, requests are accepted ("allow") or answered with 503 ("deny"); both are logged.
     """
 
     def __init__(
@@ -37,7 +43,10 @@ class RateLimiter:
         per_caller: Sequence[str] = (),
         *,
         per_intent: Mapping[str, Sequence[str]] | None = None,
+        per_tool: Mapping[str, Sequence[str]] | None = None,
         bytes_per_caller: Sequence[str] = (),
+        tokens_per_day: int | None = None,
+        cost_per_day: float | None = None,
         store: str = "memory",
         on_failure: OnFailure = "allow",
     ) -> None:
@@ -47,11 +56,15 @@ class RateLimiter:
         self._per_intent = {
             intent: _parse_rates(rates) for intent, rates in (per_intent or {}).items()
         }
+        self._per_tool = {tool: _parse_rates(rates) for tool, rates in (per_tool or {}).items()}
         self._bytes = _parse_rates(bytes_per_caller)
+        self._tokens = _quota("tokens_per_day", tokens_per_day)
+        self._cost = _quota("cost_per_day", cost_per_day, unit=_COST_UNITS)
         self._store = store
         self._on_failure = on_failure
         self._storage = _open_storage(store)
         self._limiter = SlidingWindowCounterRateLimiter(self._storage)
+        self._quotas = FixedWindowRateLimiter(self._storage)
         self._logged_at = -_LOG_INTERVAL_SECONDS
 
     async def count_request(self, caller: str, intent: str = "") -> None:
@@ -64,6 +77,43 @@ class RateLimiter:
     async def count_bytes(self, caller: str, size: int) -> None:
         """Count the bytes of a request; raise RateLimited if the limit is exceeded."""
         await self._count(self._bytes, ("bytes", caller), size, unit=" bytes")
+
+    async def count_tool_call(self, caller: str, tool: str) -> None:
+        """Count a tool call; raise RateLimited if the limit of the tool is exceeded."""
+        await self._count(self._per_tool.get(tool, ()), ("tool", tool, caller))
+
+    async def check_quota(self, caller: str) -> None:
+        """Raise RateLimited if the tokens or the cost of the day are used up."""
+        for quota, name in ((self._tokens, "tokens"), (self._cost, "cost")):
+            if quota is None:
+                continue
+            try:
+                async with asyncio.timeout(_TIMEOUT_SECONDS):
+                    if await self._quotas.test(quota, name, caller):
+                        continue
+                    stats = await self._quotas.get_window_stats(quota, name, caller)
+            except Exception as error:  # noqa: BLE001 - third-party code
+                self._handle_failure(error)
+                return
+            amount = f"{quota.amount} tokens" if name == "tokens" else self._dollars(quota)
+            wait = max(0.0, stats.reset_time - time.time())
+            raise RateLimited(f"of {amount} per day", retry_after=wait)
+
+    async def charge(self, caller: str, *, tokens: int, cost: float) -> None:
+        """Count the tokens and the cost of a model call; a failure of the store is logged."""
+        units = ceil(cost * _COST_UNITS)
+        for quota, name, amount in ((self._tokens, "tokens", tokens), (self._cost, "cost", units)):
+            if quota is None or amount <= 0:
+                continue
+            try:
+                async with asyncio.timeout(_TIMEOUT_SECONDS):
+                    await self._quotas.hit(quota, name, caller, cost=amount)
+            except Exception as error:  # noqa: BLE001 - third-party code
+                with suppress(Unavailable):
+                    self._handle_failure(error)
+
+    def _dollars(self, quota: RateLimitItem) -> str:
+        return f"{quota.amount / _COST_UNITS:.2f} US dollars"
 
     async def aclose(self) -> None:
         """Close the connections to the store; a later request opens new ones."""
@@ -102,6 +152,14 @@ class RateLimiter:
             raise Unavailable(
                 "the rate limit cannot be checked at present", retry_after=_RETRY_AFTER_SECONDS
             )
+
+
+def _quota(name: str, amount: float | None, *, unit: int = 1) -> RateLimitItem | None:
+    if amount is None:
+        return None
+    if not 0 < amount < 2**40:
+        raise InvalidInput(f"{name} must be greater than 0, got {amount!r}")
+    return RateLimitItemPerDay(ceil(amount * unit))
 
 
 def _parse_rates(texts: Sequence[str]) -> tuple[RateLimitItem, ...]:

@@ -22,7 +22,7 @@ from acc.domain.errors import (
 from acc.domain.value_objects.approval import InputAnswer, InputRequest
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import text_part
-from acc.domain.value_objects.event import Event
+from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.principal import Owner, Principal
 from acc.domain.value_objects.run import CallContext
 from acc.domain.value_objects.task import (
@@ -39,6 +39,7 @@ from acc.domain.value_objects.task import (
     TaskStatus,
     Update,
 )
+from acc.ports.outbound.limit_ports import RateLimiterPort
 from acc.ports.outbound.storage_ports import (
     AppendEvents,
     AppendTaskUpdates,
@@ -59,6 +60,8 @@ INTERRUPTED_TASK = f"the server was interrupted during this task; {_RETRY_HINT}"
 CANCEL_GRACE_SECONDS = 0.5
 _MAX_TRACE_ID_LENGTH = 128
 _MAX_CONTEXT_PREFIX_LENGTH = 128
+#: Events whose usage is that of other events too.
+_SUMS = frozenset({EventKind.ENDED, EventKind.MODEL_REQUEST})
 T = TypeVar("T")
 
 
@@ -132,8 +135,10 @@ class TaskRecorder(EventRecorder):
         services: Services,
         storage: UnitOfWork,
         broker: TaskBroker,
+        limiter: RateLimiterPort | None,
     ) -> None:
         super().__init__(services.sessions)
+        self._limiter = limiter
         self._run = run
         self._projection = projection
         self._artifacts = services.artifacts
@@ -174,7 +179,16 @@ class TaskRecorder(EventRecorder):
                     file = await self._artifacts.load(self._key, name, version)
                 updates += self._projection.apply(event, file)
         write = AppendEvents(self._key, events, self._holder, release)
-        return (await self._commit(write, updates)).events
+        stored = (await self._commit(write, updates)).events
+        if self._limiter is not None:
+            for event in events:
+                if event.usage is not None and event.kind not in _SUMS:
+                    await self._limiter.charge(
+                        self._run.principal.account.user_id,
+                        tokens=event.usage.input_tokens + event.usage.output_tokens,
+                        cost=event.usage.cost or 0.0,
+                    )
+        return stored
 
     async def _show(self, events: Sequence[Event]) -> None:
         stored, self._stored = self._stored, None
@@ -218,8 +232,10 @@ class TaskExecutor:
         tasks: TaskStorePort,
         storage: UnitOfWork,
         broker: TaskBroker,
+        limiter: RateLimiterPort | None = None,
     ) -> None:
         self._runner = runner
+        self._limiter = limiter
         self._tasks = tasks
         self._storage = storage
         self._broker = broker
@@ -298,7 +314,12 @@ class TaskExecutor:
         services = self._runner.services
         projection = TaskProjection(task, options, clock=services.clock, ids=services.ids)
         recorder = TaskRecorder(
-            run, projection, services=services, storage=self._storage, broker=self._broker
+            run,
+            projection,
+            services=services,
+            storage=self._storage,
+            broker=self._broker,
+            limiter=self._limiter,
         )
         run.start(self._group, self._execute(run, recorder, projection, message, answers))
         # Not at the end of the coroutine, which may be cancelled before it starts.

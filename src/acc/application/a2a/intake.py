@@ -10,10 +10,12 @@ from acc.application.a2a.executor import TaskExecutor
 from acc.application.a2a.intent_admission import IntentAdmission
 from acc.application.a2a.projection import ProjectionOptions, input_required
 from acc.application.a2a.push_configs import PushConfigs
+from acc.application.a2a.quotas import StoredContent
 from acc.application.a2a.requests import SendRequest, ServerLimits, own_task
 from acc.application.a2a.subscriptions import TaskBroker
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.llm import LlmAgent, has_memory
+from acc.application.contracts.idempotency import RequestKey
 from acc.application.runtime.inputs import validate_answers
 from acc.application.runtime.run import Services
 from acc.application.runtime.runner import SessionRunner
@@ -81,9 +83,11 @@ class MessageIntake:
         push_configs: PushConfigs,
         limits: ServerLimits,
         deduplicate: bool,
+        stored: StoredContent,
         limiter: RateLimiterPort | None = None,
     ) -> None:
         self._runner = runner
+        self._stored = stored
         self._tasks = tasks
         self._broker = broker
         self._executor = executor
@@ -100,9 +104,17 @@ class MessageIntake:
         self._creating: dict[Owner, int] = {}
 
     async def submit(
-        self, sender: Principal, request: SendRequest, *, streaming: bool
+        self,
+        sender: Principal,
+        request: SendRequest,
+        *,
+        streaming: bool,
+        key: RequestKey | None = None,
     ) -> SubmitResult:
-        """Store a message and start its run; `streaming` requests the answer in chunks."""
+        """Store a message and start its run; `streaming` requests the answer in chunks.
+
+        A message with the `key` of an earlier request returns the task of that request.
+        """
         if not self._executor.is_open:
             raise LimitExceeded(_STOPPING if self._executor.was_opened else _NOT_STARTED)
         is_active = INTENTS_EXTENSION in (*request.extensions, *request.message.extensions)
@@ -116,6 +128,9 @@ class MessageIntake:
         modes = self._output_modes if contract is None else (JSON, *self._output_modes)
         as_data = wants_json_answer(request.accepted_output_modes, modes)
         push = None if request.push is None else await self._push_configs.validate(request.push)
+        if self._limiter is not None:
+            await self._limiter.check_quota(sender.account.user_id)
+        size = self._stored.check(sender.account, message, is_new=not message.task_id)
         options = ProjectionOptions(
             deltas=streaming,
             as_data=as_data,
@@ -124,8 +139,12 @@ class MessageIntake:
         )
         if message.task_id:
             continuation = self._continue(sender, message, push, options)
-            return await self._executor.run_shielded(continuation)
-        return await self._create(sender, message, push, options)
+            result = await self._executor.run_shielded(continuation)
+        else:
+            result = await self._create(sender, message, push, options, key)
+        if result.is_new:
+            self._stored.add(sender.account, result.task.id, size)
+        return result
 
     async def _create(
         self,
@@ -133,10 +152,13 @@ class MessageIntake:
         message: Message,
         push: PushConfig | None,
         options: ProjectionOptions,
+        key: RequestKey | None = None,
     ) -> SubmitResult:
         services, owner = self._runner.services, sender.owner
+        if key is not None and (repeated := await self._find_request(owner, key)) is not None:
+            return repeated
         task = Task(
-            id=services.ids.new(),
+            id=services.ids.new() if key is None else key.id,
             context_id=message.context_id or services.ids.new(),
             status=TaskStatus(state=TaskState.SUBMITTED, at=services.clock.now()),
         )
@@ -153,6 +175,12 @@ class MessageIntake:
                 key=self._deduplication_key(),
                 max_active=self._limits.tasks,
             )
+        except InvalidInput:
+            # Another server stored a request with this id in the meantime.
+            repeated = None if key is None else await self._find_request(owner, key)
+            if repeated is None:
+                raise
+            return repeated
         except asyncio.CancelledError:
             # The sender disconnected. The task may be stored and must run then.
             self._executor.start_detached(task.id, sender, message, options=options)
@@ -163,6 +191,14 @@ class MessageIntake:
         if result.is_new:
             await self._start(result.task, sender, message, options)
         return result
+
+    async def _find_request(self, owner: Owner, key: RequestKey) -> SubmitResult | None:
+        """Return the task of a request with the same key; RequestIdReused if it differs."""
+        task = await self._tasks.read(key.id, owner=owner)
+        if task is None:
+            return None
+        key.check(task.history[0].message_id)
+        return SubmitResult(task, False)
 
     async def _start(
         self,

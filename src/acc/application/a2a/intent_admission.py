@@ -59,6 +59,9 @@ class IntentAdmission:
         if skill:
             contract = self._contract(skill)
             _check_permissions(contract, entry.context, sender)
+            fallback = entry.delegation and entry.delegation.fallback
+            if fallback and fallback in self.intents:
+                _check_permissions(self.intents.contract(fallback), entry.context, sender)
             parts = self.intents.admit(parts, _named(entry, skill), self._schemas)
         if raw is None and parts is message.parts:
             return AdmittedMessage(message, contract)
@@ -74,6 +77,8 @@ class IntentAdmission:
             entry["memory"] = payload.memory
         if payload.context:
             entry["context"] = payload.context
+        if payload.delegation is not None:
+            entry["delegation"] = payload.delegation.to_json()
         return Message(
             message_id=message_id,
             role=Role.USER,

@@ -99,10 +99,12 @@ async def own_task(tasks: TaskStorePort, owner: Owner, task_id: str) -> Task:
 class ServerLimits:
     """The limits of a server. Times are in seconds, sizes in bytes.
 
-    Per caller: `tasks` running, `waiting` for input, open `streams`. Per task: `pushes` push
+    Per caller: `tasks` running, `waiting` for input, open `streams`, `stored_tasks`, and
+    `stored_bytes` of messages in them. Per task: `pushes` push
     configurations, `history` messages that are returned. Per message: `parts`, and characters of
     `text` in one part. `receive` is the time to receive a body, `keep` the time until a finished
     task and its context are deleted, `grace` the time for running tasks when the server stops.
+    With a `replay_window`, requests for intents need a time that recent, and a nonce or request id.
     """
 
     body: int = 8 * 1024 * 1024
@@ -113,14 +115,19 @@ class ServerLimits:
     streams: int = 1000
     tasks: int = 1000
     waiting: int = 10_000
+    stored_tasks: int = 1_000_000
+    stored_bytes: int = 512 * 1024 * 1024
     pushes: int = 10
     receive: float = 30.0
     heartbeat: float = 15.0
     keep: float = 7 * 24 * 3600.0
     grace: float = 5.0
+    replay_window: float | None = None
 
     def __post_init__(self) -> None:
         for item in fields(self):
             value = getattr(self, item.name)
+            if value is None and item.name == "replay_window":
+                continue
             if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
                 raise InvalidInput(f"limit {item.name} must be a positive number, got {value!r}")

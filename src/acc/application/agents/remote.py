@@ -42,7 +42,7 @@ from acc.domain.value_objects.approval import InputAnswer, InputRequest
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import Part, text_of, text_part
 from acc.domain.value_objects.contract import INTENTS_EXTENSION
-from acc.domain.value_objects.credentials import RemoteAuth
+from acc.domain.value_objects.credentials import AuthChoice
 from acc.domain.value_objects.endpoint import RemoteEndpoint
 from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.task import (
@@ -77,7 +77,7 @@ class RemoteAgent(StandardAgent[object, str]):
     retries: int = 5
     max_failures: int = 5
     recovery: float = 30.0
-    auth: RemoteAuth | None = field(default=None, repr=False)
+    auth: AuthChoice | None = field(default=None, repr=False)
     insecure: bool = False
     mode: Literal["stream", "poll", "push"] | None = None
     receiver: NotificationReceiverPort | None = field(default=None, repr=False)

@@ -22,7 +22,11 @@ _TEXT_CLAIMS = (
     "user_id",
     "session_id",
     "on_behalf_of",
+    "idempotency_key",
+    "nonce",
 )
+#: Keys of a request context with a meaning; others are data of the caller.
+CLAIMS = frozenset({*_TEXT_CLAIMS, "permissions", "debug_mode"})
 
 
 def read_context(context: object, intent: str = "") -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Intents of an agent tree: which there are, admission of calls, and their execution."""
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -11,6 +12,15 @@ from acc.application.agents.base import BaseAgent
 from acc.application.agents.output import strip_code_fence
 from acc.application.contracts.claims import read_context
 from acc.application.contracts.node_agents import TreeNode, check_permissions
+from acc.application.contracts.packets import (
+    REPORT_FIELDS,
+    Condition,
+    Delegation,
+    check_conditions,
+    fallback_inputs,
+    judge_conditions,
+    read_delegation,
+)
 from acc.application.contracts.schemas import (
     TEXT_OUTPUT,
     check_fields,
@@ -18,12 +28,20 @@ from acc.application.contracts.schemas import (
     with_defaults,
 )
 from acc.application.runtime.context import RunContext
-from acc.application.runtime.state import State
+from acc.application.runtime.interrupts import RUN_LEVEL_ERRORS
+from acc.application.runtime.state import State, StateView
 from acc.domain.contract_errors import FieldViolation, InvalidInputs, InvalidOutputs, UnknownIntent
-from acc.domain.errors import InvalidTree, StateNotStorable
+from acc.domain.errors import (
+    AccError,
+    BudgetExceeded,
+    InvalidTree,
+    PermissionDenied,
+    StateNotStorable,
+)
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.contract import INTENTS_EXTENSION, IntentContract
+from acc.domain.value_objects.event import EventKind
 from acc.ports.outbound.system_ports import SchemaValidatorPort
 
 _JSON = "application/json"
@@ -36,10 +54,13 @@ MAX_MEMORY_KEYS = 100
 class IntentAgent(BaseAgent):
     """An agent that answers intents, each with a node or an agent that has a contract.
 
-    A message that names no intent is for the only one, or is rejected.
+    A message that names no intent is for the only one, or is rejected. `conditions` are the checks
+    that delegation packets may name as success conditions: functions that get the outputs and the
+    state, and return True if the condition is met.
     """
 
     intents: Sequence[TreeNode | BaseAgent] = ()
+    conditions: Mapping[str, Condition] = field(default_factory=dict)
 
     input_modes: ClassVar[tuple[str, ...]] = (_JSON, "text/plain")
     output_modes: ClassVar[tuple[str, ...]] = (_JSON, "text/plain")
@@ -75,7 +96,11 @@ class IntentEntry:
     skill: str = ""
     memory: Mapping[str, Any] = field(default_factory=dict)
     context: Mapping[str, Any] = field(default_factory=dict)
-    delegation: Mapping[str, Any] | None = None
+    delegation: Delegation | None = None
+
+
+#: The contract of the answer to a delegation packet, which no single intent has.
+DELEGATED = IntentContract(name="delegation")
 
 
 class Intents:
@@ -139,6 +164,8 @@ class Intents:
         """
         contract = self.contract(entry.skill)
         inputs: dict[str, Any] = {}
+        if entry.delegation is not None:  # its context has inputs that are also claims
+            inputs |= {k: v for k, v in entry.context.items() if k in contract.input_fields}
         others: list[Part] = []
         for part in parts:
             if isinstance(part.data, Mapping):
@@ -152,10 +179,41 @@ class Intents:
         if violations:
             raise InvalidInputs(contract.name, violations)
         check_memory(entry.memory, contract)
+        if entry.delegation is not None:
+            self._check_delegation(entry.delegation, contract, inputs, schemas)
         return (
             inputs_part(with_defaults(contract, inputs), entry),
             *others,
         )
+
+    @property
+    def conditions(self) -> Mapping[str, Condition]:
+        """Return the checks that delegation packets may name."""
+        declared = getattr(self._root, "conditions", None)
+        return declared if isinstance(declared, Mapping) else {}
+
+    def _check_delegation(
+        self,
+        delegation: Delegation,
+        contract: IntentContract,
+        inputs: Mapping[str, Any],
+        schemas: SchemaValidatorPort,
+    ) -> None:
+        """Raise InvalidInputs if a condition or the fallback of a packet cannot be used."""
+        check_conditions(delegation, contract, self.conditions)
+        name = delegation.fallback
+        if name not in self._agents or name == contract.name:
+            others = ", ".join(one for one in self._agents if one != contract.name) or "none"
+            text = f"must be another intent of this agent, which has: {others}"
+            raise InvalidInputs(
+                contract.name, [FieldViolation("fallback", "enum", text)], place="packet"
+            )
+        fallback = self._agents[name][0]
+        report = dict.fromkeys(REPORT_FIELDS, "") | {"unmet_conditions": [""]}
+        given = fallback_inputs(fallback, inputs, report)
+        violations = check_fields(schemas, fallback.input_schema, given)
+        if violations:
+            raise InvalidInputs(name, violations, place=f"inputs of the fallback {name!r}")
 
 
 def inputs_part(inputs: Mapping[str, Any], entry: IntentEntry) -> Part:
@@ -166,7 +224,7 @@ def inputs_part(inputs: Mapping[str, Any], entry: IntentEntry) -> Part:
     if entry.context:
         stored["context"] = dict(entry.context)
     if entry.delegation is not None:
-        stored["delegation"] = dict(entry.delegation)
+        stored["delegation"] = entry.delegation.to_json()
     metadata = {INTENTS_EXTENSION: stored}
     return Part(data=dict(inputs), media_type=_JSON, metadata=metadata)
 
@@ -177,9 +235,19 @@ def intent_message(
     *,
     memory: Mapping[str, Any] | None = None,
     context: Mapping[str, Any] | None = None,
+    delegation: Mapping[str, Any] | None = None,
 ) -> tuple[Part, ...]:
-    """Return the message for `Runner.run` that calls an intent."""
-    entry = IntentEntry(skill=intent, memory=memory or {}, context=read_context(context, intent))
+    """Return the message for `Runner.run` that calls an intent.
+
+    `delegation` has the `success_conditions` and the `fallback` of a delegation packet, and
+    optionally its `budget` and `deadline`.
+    """
+    entry = IntentEntry(
+        skill=intent,
+        memory=memory or {},
+        context=read_context(context, intent),
+        delegation=None if delegation is None else read_delegation(delegation),
+    )
     return (inputs_part(inputs, entry),)
 
 
@@ -199,7 +267,7 @@ def read_entry(data: object) -> IntentEntry:
         skill=skill,
         memory=memory,
         context=read_context(data.get("context"), skill),
-        delegation=delegation,
+        delegation=None if delegation is None else read_delegation(delegation),
     )
 
 
@@ -260,13 +328,104 @@ class IntentCall(BaseAgent):
         check_permissions(ctx, self.contract)
         for key, value in self.entry.memory.items():
             ctx.state[key] = value
-        child = await ctx.run_agent(self.target)
-        text = child.text
+        return await self.call_target(ctx)
+
+    async def call_target(self, ctx: RunContext) -> tuple[str, Mapping[str, Any]]:
+        """Return the answer of the agent of the intent and its valid outputs."""
+        text = (await ctx.run_agent(self.target)).text
         outputs = outputs_of(text, self.contract)
         violations = check_fields(ctx.services.schemas, self.contract.output_schema, outputs)
         if violations:
             raise InvalidOutputs(self.target.name, self.contract.name, violations)
         return text, outputs
+
+
+@dataclass(kw_only=True, eq=False)
+class DelegatedCall(IntentCall):
+    """Executes a delegation packet: the intent, its conditions, and the fallback.
+
+    The result of the delegation is recorded as an event before the fallback runs.
+    """
+
+    fallback: IntentCall
+    delegation: Delegation
+    conditions: Mapping[str, Condition]
+
+    async def run(self, ctx: RunContext) -> dict[str, Any]:  # type: ignore[override] # an object
+        """Run the intent and return its outputs, or those of the fallback."""
+        check_permissions(ctx, self.contract)
+        check_permissions(ctx, self.fallback.contract)
+        for key, value in self.entry.memory.items():
+            ctx.state[key] = value
+        scope = ctx.fork("delegated")
+        recorded = ctx.next_recorded()
+        if recorded is None:
+            outputs, reason = await self._attempt(scope)
+            state = StateView(ctx.state, ("*",), ())
+            met = dict.fromkeys(self.delegation.success_conditions, False)
+            if not reason:
+                met = judge_conditions(self.delegation, outputs, state, self.conditions)
+            unmet = [name for name, is_met in met.items() if not is_met]
+            if unmet and not reason:
+                reason = f"unmet conditions: {', '.join(unmet)}"
+            detail: dict[str, Any] = {
+                "delegated_intent": self.contract.name,
+                "status": "fallback" if reason else "fulfilled",
+                "conditions": met,
+            }
+            if reason:
+                detail |= {"fallback": self.delegation.fallback, "reason": reason}
+            else:
+                detail["outputs"] = dict(outputs)
+        else:
+            await scope.skip_recorded()
+            detail = dict(recorded.detail)
+        await ctx.emit(EventKind.DELEGATION, detail=detail)
+        if detail["status"] == "fulfilled":
+            return detail
+        return {**detail, "outputs": dict(await self._fall_back(ctx, detail))}
+
+    async def _attempt(self, scope: RunContext) -> tuple[Mapping[str, Any], str]:
+        """Return the outputs of the intent, and why it failed."""
+        budget, deadline = self.delegation.budget, self.delegation.deadline
+        remaining = None if deadline is None else deadline - scope.services.clock.now()
+        if remaining is not None and remaining <= 0:
+            return {}, "the deadline has passed"
+        try:
+            with scope.run.budget.restrict(
+                llm_calls=budget.get("llm_calls"),
+                tool_calls=budget.get("tool_calls"),
+                tokens=budget.get("tokens"),
+            ):
+                async with asyncio.timeout(remaining):
+                    return (await self.call_target(scope))[1], ""
+        except TimeoutError:
+            return {}, "the deadline has passed"
+        except BudgetExceeded as error:
+            return {}, str(error)
+        except RUN_LEVEL_ERRORS:
+            raise
+        except PermissionDenied:
+            raise
+        except AccError as error:
+            return {}, f"the intent failed: {error}"
+
+    async def _fall_back(self, ctx: RunContext, detail: Mapping[str, Any]) -> Mapping[str, Any]:
+        inputs: dict[str, Any] = {}
+        for part in ctx.parts:
+            if isinstance(part.data, Mapping):
+                inputs |= part.data
+        report = {
+            "delegated_intent": self.contract.name,
+            "unmet_conditions": [name for name, met in detail["conditions"].items() if not met],
+            "reason": detail["reason"],
+        }
+        contract = self.fallback.contract
+        given = with_defaults(contract, fallback_inputs(contract, inputs, report))
+        # Without the conversation, the fallback sees only what its contract names.
+        scope = ctx.fork("fallback", history=False)
+        scope.parts = (Part(data=given, media_type=_JSON),)
+        return (await self.fallback.call_target(scope))[1]
 
 
 def outputs_of(text: str, contract: IntentContract) -> dict[str, Any]:
@@ -288,10 +447,23 @@ def find_call(root: BaseAgent, parts: Sequence[Part]) -> IntentCall | None:
     if entry is None or not entry.skill:
         return None
     intents = Intents(root)
-    target = intents.agent(entry.skill)
-    return IntentCall(
-        name=target.name, target=target, contract=intents.contract(entry.skill), entry=entry
+    call = _intent_call(intents, entry.skill, entry)
+    if entry.delegation is None:
+        return call
+    return DelegatedCall(
+        name=call.name,
+        target=call.target,
+        contract=call.contract,
+        entry=entry,
+        fallback=_intent_call(intents, entry.delegation.fallback, entry),
+        delegation=entry.delegation,
+        conditions=intents.conditions,
     )
+
+
+def _intent_call(intents: Intents, name: str, entry: IntentEntry) -> IntentCall:
+    target = intents.agent(name)
+    return IntentCall(name=target.name, target=target, contract=intents.contract(name), entry=entry)
 
 
 def admit_message(

@@ -22,6 +22,8 @@ from acc.ports.outbound.remote_ports import IntentCallerPort
 _JSON = "application/json"
 #: The claims of a request that are replaced by what is known about it.
 _DEBUG = "debug_mode"
+#: Claims about one call, which must not be passed on to another one.
+_CALL_CLAIMS = ("idempotency_key", "nonce")
 
 
 @dataclass(kw_only=True, eq=False)
@@ -148,6 +150,7 @@ async def execute_node(
         caller=_caller(node, ctx),
         identity=f"agent://{ctx.run.request.root.name}",
         context=context,
+        permissions=None if ctx.call.permissions is None else frozenset(ctx.call.permissions),
     )
     token = current_call.set(call)
     try:
@@ -196,6 +199,8 @@ def node_context(ctx: RunContext, contract: IntentContract) -> dict[str, Any]:
         context.pop("permissions", None)
     else:
         context["permissions"] = sorted(call.permissions)
+    for claim in _CALL_CLAIMS:
+        context.pop(claim, None)
     if not ctx.identity:
         context.pop("user_id", None)
     if debug:

@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, ClassVar, TypeVar, cast
+from uuid import uuid4
 
 import msgspec
 
@@ -49,13 +50,15 @@ class NodeServices:
 class NodeCall:
     """The run in which a node is executed.
 
-    `identity` is the name of the calling agent on the next hop, `context` the received context.
+    `identity` is the name of the calling agent on the next hop, `context` the received context as
+    far as the contract names it. Calls of other agents have at most `permissions`; None is all.
     """
 
     loop: asyncio.AbstractEventLoop
     caller: IntentCallerPort
     identity: str
     context: Mapping[str, Any]
+    permissions: frozenset[str] | None = None
 
 
 #: The run that executes a node in this thread or task; None if a node is called directly.
@@ -319,7 +322,13 @@ def _outgoing_context(
             context["caller"] = call.identity
         if original:
             context["on_behalf_of"] = original
-    for key in ("trace_id", "request_id", "permissions"):
+    for key in ("trace_id", "request_id"):
         if key in call.context:
             context.setdefault(key, call.context[key])
+    if call.permissions is not None:
+        wanted = context.get("permissions", call.permissions)
+        context["permissions"] = sorted(call.permissions.intersection(wanted))
+    if context.get("request_id") == call.context.get("request_id"):
+        # The id is that of the received request, which may lead to several calls of one intent.
+        context.setdefault("idempotency_key", uuid4().hex)
     return context

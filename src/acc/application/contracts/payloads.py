@@ -4,16 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-
 from acc.application.contracts.claims import read_context
-from acc.application.contracts.intents import IntentEntry, Intents, inputs_part, outputs_of
-from acc.application.runtime.runner import SessionRunner
+from acc.application.contracts.intents import (
+    IntentEntry,
+    Intents,
+    inputs_part,
+)
+from acc.application.contracts.packets import Delegation, is_packet, read_packet
 from acc.domain.contract_errors import FieldViolation, InvalidInputs
-from acc.domain.errors import InvalidInput, NothingPending, PermissionDenied
 from acc.domain.value_objects.content import Part
-from acc.domain.value_objects.contract import INTENTS_EXTENSION
-from acc.domain.value_objects.run import CallContext, RunStatus
+from acc.domain.value_objects.contract import IntentContract
 
 #: The keys of a payload.
 PAYLOAD_KEYS = ("intent", "inputs", "memory", "context")
@@ -27,11 +27,17 @@ class IntentPayload:
     inputs: Mapping[str, Any] = field(default_factory=dict)
     memory: Mapping[str, Any] = field(default_factory=dict)
     context: Mapping[str, Any] = field(default_factory=dict)
+    delegation: Delegation | None = None
 
     @property
     def entry(self) -> IntentEntry:
         """Return what a message has to say about the intent."""
-        return IntentEntry(skill=self.intent, memory=self.memory, context=self.context)
+        return IntentEntry(
+            skill=self.intent,
+            memory=self.memory,
+            context=self.context,
+            delegation=self.delegation,
+        )
 
     def part(self) -> Part:
         """Return the inputs as the part of a message."""
@@ -39,9 +45,18 @@ class IntentPayload:
 
 
 def read_payload(data: object, *, default_intent: str = "") -> IntentPayload:
-    """Return the payload in JSON data, or raise InvalidInputs."""
+    """Return the payload or delegation packet in JSON data, or raise InvalidInputs."""
     if not isinstance(data, Mapping):
         raise InvalidInputs("", [FieldViolation("", "type", "must be an object")], place="request")
+    if is_packet(data):
+        packet = read_packet(data)
+        return IntentPayload(
+            intent=packet.delegated_intent,
+            inputs=packet.inputs,
+            memory=packet.memory,
+            context=read_context(packet.context, packet.delegated_intent),
+            delegation=packet.delegation,
+        )
     unknown = [key for key in data if key not in PAYLOAD_KEYS]
     violations = [FieldViolation(str(key)[:100], "unknown", "is unknown") for key in unknown[:5]]
     intent = data.get("intent", default_intent)
@@ -62,48 +77,14 @@ def read_payload(data: object, *, default_intent: str = "") -> IntentPayload:
     )
 
 
-async def run_payload(runner: SessionRunner, data: object) -> dict[str, Any]:
-    """Execute a payload in this process and return the outputs.
+def find_contract(intents: Intents, payload: IntentPayload) -> IntentContract:
+    """Return the contract of the intent of a payload.
 
-    `context.session_id` names the session; without it every call has one of its own.
+    Raises UnknownIntent, or InvalidInputs if the unknown intent is a part of a delegation packet.
     """
-    intents = Intents(runner.agent)
-    names = intents.names
-    payload = read_payload(data, default_intent=names[0] if len(names) == 1 else "")
-    contract = intents.contract(payload.intent)
-    context, run_id = payload.context, runner.services.ids.new()
-    user_id = context.get("user_id", "anonymous")
-    call = CallContext(
-        request_id=context.get("request_id", run_id),
-        trace_id=context.get("trace_id", run_id),
-        caller=context.get("caller", f"user://{user_id}"),
-        permissions=context.get("permissions"),
-        metadata={INTENTS_EXTENSION: {"context": dict(context)}} if context else {},
-    )
-    for permission in contract.permissions:
-        if not call.allows(permission):
-            raise PermissionDenied(
-                f"intent {contract.name!r} requires the permission {permission!r}"
-            )
-    result = await runner.run(
-        user_id=user_id,
-        session_id=context.get("session_id", run_id),
-        message=_storable(payload),
-        context=call,
-    )
-    if result.status is RunStatus.INPUT_REQUIRED:
-        questions = "; ".join(request.question for request in result.requests)
-        raise NothingPending(
-            f"intent {payload.intent!r} needs input: {questions}; use Runner.run(...) and resume"
-        )
-    if result.status is RunStatus.REJECTED:
-        raise PermissionDenied(result.text)
-    return outputs_of(result.text, contract)
-
-
-def _storable(payload: IntentPayload) -> Part:
-    try:
-        msgspec.json.encode(payload.inputs)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"the inputs are not JSON data: {error}") from None
-    return payload.part()
+    if payload.delegation is not None and payload.intent not in intents:
+        known = ", ".join(intents.names) or "none"
+        text = f"is an unknown intent; this agent has: {known}"
+        violation = FieldViolation("delegated_intent", "enum", text)
+        raise InvalidInputs(payload.intent, [violation], place="packet")
+    return intents.contract(payload.intent)

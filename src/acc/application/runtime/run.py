@@ -1,6 +1,8 @@
 """One run: its request, its journal, its budget and its recorder."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -240,6 +242,26 @@ class RunBudget:
         if not self._tool_calls:
             return self.model_usage
         return replace(self.model_usage, tool_calls=self._tool_calls)
+
+    @contextmanager
+    def restrict(
+        self, *, llm_calls: int | None, tool_calls: int | None, tokens: int | None
+    ) -> Iterator[None]:
+        """Allow at most so many more model calls, tool calls and tokens inside the block."""
+        outer, usage = self._config, self.model_usage
+        limits: dict[str, Any] = {}
+        if llm_calls is not None:
+            limits["max_llm_calls"] = min(outer.max_llm_calls, usage.llm_calls + llm_calls)
+        if tool_calls is not None:
+            limits["max_tool_calls"] = min(outer.max_tool_calls, self._tool_calls + tool_calls)
+        if tokens is not None:
+            total = usage.input_tokens + usage.output_tokens + tokens
+            limits["token_budget"] = min(outer.token_budget or total, total)
+        self._config = dataclasses.replace(outer, **limits) if limits else outer
+        try:
+            yield
+        finally:
+            self._config = outer
 
     def check_model_call(self, where: str) -> None:
         """Raise BudgetExceeded if the budget does not allow another model call."""

@@ -63,6 +63,10 @@ _TITLES = {
         "Schemas of agents are compatible",
         "Agent間のスキーマ互換性を確認",
     ),
+    "contracts": (
+        "Contracts are precise and their fields match",
+        "コントラクトを明確にし、フィールド名を一致させる",
+    ),
     "transfers": (
         "Transfers have a clear end condition",
         "転送ループ防止のための明確な終了条件を定義",
@@ -89,6 +93,7 @@ def check_agents(root: BaseAgent) -> TreeReport:
         "branches": data.check_branches(agents, flow),
         "state-keys": data.check_state_keys(agents, flow),
         "schemas": data.check_schemas(agents, flow),
+        "contracts": data.check_contracts(agents),
         "transfers": structure.check_transfers(agents),
         "privileges": structure.check_privileges(agents),
         "memories": structure.check_memories(agents),

@@ -1,15 +1,16 @@
 """Serve agents over A2A: send, stream, get, list, cancel, subscribe, push configurations."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from typing import Any
 
 from acc.application.a2a.executor import TaskExecutor
 from acc.application.a2a.intake import MessageIntake
 from acc.application.a2a.intent_admission import outputs_of_task
 from acc.application.a2a.maintenance import TaskMaintenance
 from acc.application.a2a.push_configs import CheckUrl, PushConfigs
+from acc.application.a2a.quotas import StoredContent
+from acc.application.a2a.replays import ReplayGuard
 from acc.application.a2a.requests import (
     GetRequest,
     ListRequest,
@@ -22,8 +23,10 @@ from acc.application.a2a.requests import (
 )
 from acc.application.a2a.subscriptions import Subscriptions, TaskBroker, TaskStream
 from acc.application.a2a.webhook_retries import PushDelivery
-from acc.application.contracts.intents import Intents
-from acc.application.contracts.payloads import IntentPayload
+from acc.application.contracts.claims import check_caller
+from acc.application.contracts.idempotency import IntentOutputs, request_key
+from acc.application.contracts.intents import DELEGATED, Intents
+from acc.application.contracts.payloads import IntentPayload, find_contract
 from acc.application.runtime.runner import SessionRunner
 from acc.domain.contract_errors import IntentNotCompleted
 from acc.domain.errors import (
@@ -60,7 +63,7 @@ class ServeA2AUseCase:
 
     `check_url` rejects URLs that must not be called; without it push is not supported. With
     `deduplicate` a repeated message returns its task. With `anonymous_listing` anonymous callers
-    may list the tasks of all anonymous callers. `limiter` limits the calls of single intents.
+    may list the tasks of all anonymous callers. `limiter` limits intents, tokens and cost.
     """
 
     def __init__(
@@ -80,11 +83,19 @@ class ServeA2AUseCase:
         self._tasks = tasks
         self._anonymous_listing = anonymous_listing
         self._broker = TaskBroker()
+        self._replays = ReplayGuard(self.limits.replay_window)
         self._executor = TaskExecutor(
-            runner=runner, tasks=tasks, storage=storage, broker=self._broker
+            runner=runner, tasks=tasks, storage=storage, broker=self._broker, limiter=limiter
+        )
+        stored = StoredContent(
+            max_tasks=self.limits.stored_tasks, max_bytes=self.limits.stored_bytes
         )
         self._maintenance = TaskMaintenance(
-            runner=runner, tasks=tasks, executor=self._executor, retention=self.limits.keep
+            runner=runner,
+            tasks=tasks,
+            executor=self._executor,
+            retention=self.limits.keep,
+            stored=stored,
         )
         self._subscriptions = Subscriptions(tasks=tasks, broker=self._broker, limits=self.limits)
         self._push_configs = PushConfigs(
@@ -98,6 +109,7 @@ class ServeA2AUseCase:
             push_configs=self._push_configs,
             limits=self.limits,
             deduplicate=deduplicate,
+            stored=stored,
             limiter=limiter,
         )
 
@@ -216,24 +228,33 @@ class ServeA2AUseCase:
 
     async def call_intent(
         self, principal: Principal, payload: IntentPayload, *, tenant: str = ""
-    ) -> Mapping[str, Any]:
+    ) -> IntentOutputs:
         """Execute an intent as a task and return its outputs.
 
         UnknownIntent, InvalidInputs and PermissionDenied are raised before a task is stored. The
-        error of the run is raised afterwards.
+        error of the run is raised afterwards. A request with the `request_id` of an earlier one is
+        not executed again.
         """
         principal.require(INVOKE_SCOPE)
-        contract = self.intents.contract(payload.intent)
+        contract = find_contract(self.intents, payload)
         caller = principal.within(tenant)
-        message = self._intake.admission.message(payload, self.runner.services.ids.new())
+        owner = caller.owner
+        check_caller(payload.context, caller)
+        self._replays.check(owner.user_id, payload.context, self.runner.services.clock.now())
+        key = request_key(payload, self.runner.app_name, owner.user_id)
+        message_id = self.runner.services.ids.new() if key is None else key.digest
+        message = self._intake.admission.message(payload, message_id)
         request = SendRequest(message=message, extensions=(INTENTS_EXTENSION,))
-        task = (await self._intake.submit(caller, request, streaming=False)).task
+        submitted = await self._intake.submit(caller, request, streaming=False, key=key)
+        task = submitted.task
         run = self._executor.find(task.id)
         task = await self._wait(task)
         if run is not None and run.error is not None:
             raise run.error
         if task.state is TaskState.COMPLETED:
-            return outputs_of_task(task, contract)
+            answered = contract if payload.delegation is None else DELEGATED
+            outputs = outputs_of_task(task, answered)
+            return IntentOutputs(outputs, repeated=not submitted.is_new)
         text = "" if task.status.message is None else text_of(task.status.message.parts)
         reason = f": {text}" if text else ""
         raise IntentNotCompleted(

@@ -81,6 +81,8 @@ class SignedJwt:
 
 
 RemoteAuth = ApiKey | BasicAuth | ClientCredentials | SignedJwt
+#: One kind of credentials, or several of which the card of the agent decides.
+AuthChoice = RemoteAuth | Sequence[RemoteAuth]
 
 
 def _check_secret(name: str, value: object) -> None:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.content import Part
-from acc.domain.value_objects.credentials import RemoteAuth
+from acc.domain.value_objects.credentials import AuthChoice, RemoteAuth
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
@@ -58,7 +58,7 @@ class RemoteEndpoint:
     streaming: bool | None = None
     max_failures: int = 5
     recovery: float = 30.0
-    auth: RemoteAuth | None = None
+    auth: AuthChoice | None = None
     insecure: bool = False
 
     def __post_init__(self) -> None:
@@ -73,9 +73,14 @@ class RemoteEndpoint:
             raise InvalidInput("token must be printable ASCII without spaces")
         if self.token and self.auth is not None:
             raise InvalidInput("token and auth exclude each other")
-        if self.auth is not None and not isinstance(self.auth, RemoteAuth):
+        if isinstance(self.auth, list | tuple):
+            object.__setattr__(self, "auth", tuple(self.auth))
+        options = self.auth if isinstance(self.auth, tuple) else (self.auth,)
+        if self.auth is not None and not (
+            options and all(isinstance(one, RemoteAuth) for one in options)
+        ):
             raise InvalidInput(
-                "auth must be ApiKey, BasicAuth, ClientCredentials or SignedJwt, got "
+                "auth must be ApiKey, BasicAuth, ClientCredentials or SignedJwt, or a list, got "
                 f"{type(self.auth).__name__}"
             )
 

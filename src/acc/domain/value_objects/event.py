@@ -21,6 +21,7 @@ class EventKind(StrEnum):
     MODEL_REQUEST = "model_request"
     TRANSFER = "transfer"
     ROUTE = "route"
+    DELEGATION = "delegation"
     INPUT_REQUIRED = "input_required"
     INPUT = "input"
     ARTIFACT = "artifact"

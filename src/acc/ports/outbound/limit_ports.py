@@ -1,4 +1,4 @@
-"""Port for limits of requests and bytes per caller."""
+"""Port for limits of requests, bytes, tokens and cost per caller."""
 
 from typing import Protocol
 
@@ -16,6 +16,18 @@ class RateLimiterPort(Protocol):
 
     async def count_bytes(self, caller: str, size: int) -> None:
         """Count the bytes of the body of a request."""
+        ...
+
+    async def count_tool_call(self, caller: str, tool: str) -> None:
+        """Count a tool call of a run that a caller started."""
+        ...
+
+    async def check_quota(self, caller: str) -> None:
+        """Raise RateLimited if a caller has used up the tokens or the cost of the day."""
+        ...
+
+    async def charge(self, caller: str, *, tokens: int, cost: float) -> None:
+        """Count the tokens and the cost in US dollars of a model call; this never fails."""
         ...
 
     async def aclose(self) -> None:

@@ -48,13 +48,14 @@ class HttpIntentCaller:
 
 
 def _rpc_request(payload: Mapping[str, Any]) -> dict[str, Any]:
-    params = {key: value for key, value in payload.items() if key != "intent"}
+    name = "delegated_intent" if "delegated_intent" in payload else "intent"
+    params = {key: value for key, value in payload.items() if key != name}
     context = params.get("context")
     request_id = context.get("request_id") if isinstance(context, Mapping) else None
     return {
         "jsonrpc": "2.0",
         "id": request_id or "1",
-        "method": payload.get("intent", ""),
+        "method": payload.get(name, ""),
         "params": params,
     }
 

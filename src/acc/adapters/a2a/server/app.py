@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection
 from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
 
@@ -20,8 +21,11 @@ from acc.adapters.a2a.server.dispatch import (
     StaticDocuments,
     send_early_error,
 )
+from acc.adapters.a2a.wire.json_fields import encode
 from acc.adapters.a2a.wire.v03 import WIRE_V03
 from acc.application.use_cases.serve_a2a import ServeA2AUseCase
+from acc.domain.circuit_breaker import list_circuits
+from acc.domain.value_objects.principal import READ_SCOPE
 from acc.ports.outbound.auth_ports import TokenVerifierPort
 from acc.ports.outbound.limit_ports import RateLimiterPort
 
@@ -32,6 +36,7 @@ _OPENAPI_PATH = "/openapi.json"
 _CONTRACTS_PATH = "/contracts"
 _RUN_PATH = "/run"
 _HEALTH_PATH = "/health"
+_STATUS_PATH = "/status"
 #: The extended card of versions before 0.3.
 _LEGACY_EXTENDED_CARD_PATH = "/agent/authenticatedExtendedCard"
 _MAX_AGE_SECONDS = 300
@@ -123,6 +128,11 @@ class A2AServer:
         elif path == _HEALTH_PATH:
             request.check_method("GET", "HEAD")
             await send_response(send, 200, b'{"status":"ok"}')
+        elif path == _STATUS_PATH:
+            request.check_method("GET", "HEAD")
+            principal = await self._dispatcher.authenticate(request)
+            principal.require(READ_SCOPE)
+            await send_response(send, 200, _write_status())
         elif path == _LEGACY_EXTENDED_CARD_PATH:
             request.check_method("GET", "HEAD")
             principal = await self._dispatcher.authenticate(request)
@@ -147,3 +157,18 @@ async def _send_cacheable(
         await send({"type": "http.response.body", "body": b""})
         return
     await send_response(send, 200, document, JSON, head)
+
+
+def _write_status() -> bytes:
+    """Return the circuits of this process that have failures or are not closed."""
+    circuits = [
+        {
+            "name": circuit.name,
+            "state": circuit.state.value,
+            "failures": circuit.failures,
+            "nextAttempt": circuit.next_attempt
+            and datetime.fromtimestamp(circuit.next_attempt, UTC).isoformat(timespec="seconds"),
+        }
+        for circuit in list_circuits()
+    ]
+    return encode({"circuits": circuits})

@@ -119,8 +119,9 @@ class RequestDispatcher:
             call = decode_rpc_request(body)
             request_id = call.id
             if call.method not in wire.methods and call.method in self._serve.intents:
-                outputs = await call_rpc_intent(self._serve, principal, call)
-                await send_response(send, 200, rpc_result_prefix(call.id) + outputs + b"}", JSON)
+                outputs, marks = await call_rpc_intent(self._serve, principal, call)
+                response = rpc_result_prefix(call.id) + outputs + b"}"
+                await send_response(send, 200, response, JSON, marks)
                 return
             extensions = self._negotiate_extensions(request)
             operation = _find_operation(call.method, wire)
@@ -148,7 +149,7 @@ class RequestDispatcher:
             request.check_json()
             content = await request.body()
             await self._count_bytes(principal, request, content)
-            body = await call_intent(self._serve, principal, content)
+            body, marks = await call_intent(self._serve, principal, content)
         except Exception as error:  # noqa: BLE001 - process boundary
             log_internal_error(error)
             status, body = encode_run_error(error)
@@ -157,7 +158,7 @@ class RequestDispatcher:
             )
             await send_response(send, status, body, JSON, headers)
             return
-        await send_response(send, 200, body, JSON)
+        await send_response(send, 200, body, JSON, marks)
 
     async def handle_rest(self, request: HttpRequest, send: Send) -> None:
         """Respond to an HTTP+JSON request."""

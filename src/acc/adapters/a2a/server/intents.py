@@ -1,13 +1,16 @@
 """Intents over HTTP: the payloads of `/run` and of JSON-RPC, errors, and the list of contracts."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
+from acc.adapters.a2a.server.asgi import Headers
 from acc.adapters.a2a.wire.errors import wire_error_for
 from acc.adapters.a2a.wire.json_fields import decode, encode
 from acc.adapters.a2a.wire.jsonrpc import RpcRequest
+from acc.application.contracts.idempotency import IntentOutputs
+from acc.application.contracts.packets import is_packet
 from acc.application.contracts.payloads import read_payload
 from acc.application.use_cases.serve_a2a import ServeA2AUseCase
 from acc.domain.contract_errors import (
@@ -15,6 +18,7 @@ from acc.domain.contract_errors import (
     IntentNotCompleted,
     InvalidInputs,
     InvalidOutputs,
+    RequestIdReused,
 )
 from acc.domain.value_objects.contract import IntentContract, contract_to_json
 from acc.domain.value_objects.principal import Principal
@@ -24,29 +28,44 @@ _INTERNAL_ERROR = "Internal error"
 _ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
 
-async def call_intent(serve: ServeA2AUseCase, principal: Principal, body: bytes) -> bytes:
+class IntentResponse(NamedTuple):
+    """Outputs as JSON, and headers that mark those of a repeated request."""
+
+    body: bytes
+    headers: Headers
+
+
+async def call_intent(serve: ServeA2AUseCase, principal: Principal, body: bytes) -> IntentResponse:
     """Execute the intent of a request body and return its outputs as JSON."""
     names = serve.intents.names
     default = names[0] if len(names) == 1 else ""
     payload = read_payload(decode(_ANY, body, "body"), default_intent=default)
-    return encode(dict(await serve.call_intent(principal, payload)))
+    return _respond(await serve.call_intent(principal, payload))
 
 
-async def call_rpc_intent(serve: ServeA2AUseCase, principal: Principal, call: RpcRequest) -> bytes:
+async def call_rpc_intent(
+    serve: ServeA2AUseCase, principal: Principal, call: RpcRequest
+) -> IntentResponse:
     """Execute the intent that is the method of a JSON-RPC request; return its outputs as JSON."""
     params = decode(_ANY, call.params, "params")
     if isinstance(params, dict):
         if "intent" in params:
             violation = FieldViolation("intent", "unknown", "is unknown; the method is the intent")
             raise InvalidInputs(call.method, [violation], place="params")
-        params = {**params, "intent": call.method}
-    return encode(dict(await serve.call_intent(principal, read_payload(params))))
+        name = "delegated_intent" if is_packet(params) else "intent"
+        params = {**params, name: call.method}
+    return _respond(await serve.call_intent(principal, read_payload(params)))
+
+
+def _respond(outputs: IntentOutputs) -> IntentResponse:
+    headers = [(b"idempotency-replayed", b"true")] if outputs.repeated else []
+    return IntentResponse(encode(dict(outputs)), headers)
 
 
 def encode_run_error(error: BaseException) -> tuple[int, bytes]:
     """Return the HTTP status and the body of the response of `/run` for an error."""
     status = wire_error_for(error).http_status
-    if isinstance(error, IntentNotCompleted):
+    if isinstance(error, IntentNotCompleted | RequestIdReused):
         status = 409
     message = str(error)
     if isinstance(error, InvalidInputs):

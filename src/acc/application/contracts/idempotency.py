@@ -1,0 +1,104 @@
+"""Idempotency of intents: a request with a known id gets the recorded response."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+import msgspec
+
+from acc.application.contracts.payloads import IntentPayload
+from acc.domain.contract_errors import RequestIdReused
+from acc.domain.errors import AccError, InvalidInput, NotFound, PermissionDenied
+
+#: Recorded responses of a runner in this process; the oldest are forgotten.
+MAX_RECORDED_REQUESTS = 10_000
+_ENCODER = msgspec.json.Encoder(order="deterministic")
+#: Errors of requests that were rejected before anything ran; such a request may be corrected.
+_REJECTIONS = (InvalidInput, NotFound, PermissionDenied)
+
+
+class IntentOutputs(dict[str, Any]):
+    """The outputs of an intent; `repeated` is True if they were recorded for an earlier request."""
+
+    def __init__(self, outputs: Mapping[str, Any], *, repeated: bool = False) -> None:
+        super().__init__(outputs)
+        self.repeated = repeated
+
+
+class RequestKey(NamedTuple):
+    """What identifies a request: an id derived from caller, intent and key, and its content."""
+
+    key: str
+    id: str
+    digest: str
+
+    def check(self, recorded: str) -> None:
+        """Raise RequestIdReused if the recorded request had another content."""
+        if recorded != self.digest:
+            raise RequestIdReused(self.key)
+
+
+def request_key(payload: IntentPayload, *owner: str) -> RequestKey | None:
+    """Return what identifies a request, or None if it has no id.
+
+    The key is `context.idempotency_key`, or `context.request_id`. Times and trace ids are not part
+    of the content, because they differ when a client repeats a request.
+    """
+    key = payload.context.get("idempotency_key") or payload.context.get("request_id")
+    if not key:
+        return None
+    caller = payload.context.get("caller", "")
+    delegation = None if payload.delegation is None else payload.delegation.to_json()
+    permissions = sorted(payload.context.get("permissions", ()))
+    content = [payload.inputs, payload.memory, delegation, permissions]
+    try:
+        digest = sha256(_ENCODER.encode(content)).hexdigest()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"the inputs are not JSON data: {error}") from None
+    source = _ENCODER.encode([*owner, caller, payload.intent, key])
+    return RequestKey(key, f"request-{sha256(source).hexdigest()[:40]}", digest)
+
+
+class _Record:
+    def __init__(self, digest: str) -> None:
+        self.digest = digest
+        self.lock = asyncio.Lock()
+        self.outputs: Mapping[str, Any] | None = None
+        self.error: AccError | None = None
+
+
+class RecordedRequests:
+    """The responses to the requests of one runner, as long as its process lives."""
+
+    def __init__(self) -> None:
+        self._records: OrderedDict[str, _Record] = OrderedDict()
+
+    async def once(
+        self, request: RequestKey, execute: Callable[[], Awaitable[Mapping[str, Any]]]
+    ) -> IntentOutputs:
+        """Return the outputs of a request, which is executed unless it was before.
+
+        Concurrent requests with the same id wait for the first one.
+        """
+        record = self._records.get(request.id)
+        if record is None:
+            record = self._records[request.id] = _Record(request.digest)
+            if len(self._records) > MAX_RECORDED_REQUESTS:
+                self._records.popitem(last=False)
+        request.check(record.digest)
+        async with record.lock:
+            if record.error is not None:
+                raise record.error
+            if record.outputs is not None:
+                return IntentOutputs(record.outputs, repeated=True)
+            try:
+                record.outputs = await execute()
+            except _REJECTIONS:
+                self._records.pop(request.id, None)
+                raise
+            except AccError as error:
+                record.error = error
+                raise
+            return IntentOutputs(record.outputs)

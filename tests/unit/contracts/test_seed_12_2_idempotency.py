@@ -1,0 +1,204 @@
+"""Idempotency by request id (sections 12.2 and 15), over HTTP and in process."""
+
+import asyncio
+import dataclasses
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from acc import Runner
+from acc.a2a import ServerLimits, StaticTokens, TokenEntry, create_app, token_hash
+from acc.bootstrap.agents import make_services
+from acc.contracts import Field, FunctionNode, IntentAgent, RequestIdReused, intent, run_agent_async
+
+TOKENS = [TokenEntry(sha256=token_hash(f"acc_{name}"), caller=name) for name in ("ann", "bob")]
+
+
+class Shop:
+    """An agent whose intent must not be executed twice."""
+
+    def __init__(self) -> None:
+        self.orders: list[str] = []
+
+        @intent(inputs={"item": Field(type=str)}, outputs={"number": Field(type=int)})
+        async def order(inputs: dict[str, Any]) -> dict[str, Any]:
+            """Order an item from the shop."""
+            await asyncio.sleep(0.05)
+            self.orders.append(inputs["item"])
+            if inputs["item"] == "broken":
+                raise RuntimeError("out of order")
+            return {"number": len(self.orders)}
+
+        @intent(inputs={"item": Field(type=str)}, outputs={"number": Field(type=int)})
+        def price(inputs: dict[str, Any]) -> dict[str, Any]:
+            """Return the price of an item."""
+            return {"number": 7}
+
+        self.agent = IntentAgent(name="shop", intents=[order, price])
+
+
+def payload(item: str = "tea", request_id: str = "r-1", **context: Any) -> dict[str, Any]:
+    context = {"request_id": request_id, **context}
+    return {"intent": "order", "inputs": {"item": item}, "context": context}
+
+
+class Client:
+    def __init__(self, app: Any, interface: str) -> None:
+        self._http = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://shop")
+        self._interface = interface
+
+    async def call(self, data: dict[str, Any], token: str = "acc_ann") -> httpx.Response:
+        headers = {"Authorization": f"Bearer {token}"}
+        if self._interface == "run":
+            return await self._http.post("/run", json=data, headers=headers)
+        params = {key: value for key, value in data.items() if key != "intent"}
+        body = {"jsonrpc": "2.0", "id": 1, "method": data["intent"], "params": params}
+        return await self._http.post("/", json=body, headers=headers)
+
+    def number(self, response: httpx.Response) -> int:
+        data = response.json()
+        number: int = (data["result"] if self._interface == "rpc" else data)["number"]
+        return number
+
+
+@pytest.mark.parametrize("interface", ["run", "rpc"])
+@pytest.mark.parametrize("store", ["memory", "file"])
+async def test_repeated_request_returns_recorded_response(
+    interface: str, store: str, tmp_path: Path
+) -> None:
+    shop = Shop()
+    location = "memory" if store == "memory" else tmp_path / "shop.db"
+    app = create_app(
+        shop.agent, public_url="http://shop", verifier=StaticTokens(TOKENS), store=location
+    )
+    client = Client(app, interface)
+    async with app.lifespan():
+        first = await client.call(payload(timestamp="2026-01-01T00:00:00Z"))
+        again = await client.call(payload(timestamp="2026-01-01T00:00:09Z"))
+        assert client.number(first) == client.number(again) == 1
+        assert "idempotency-replayed" not in first.headers
+        assert again.headers["idempotency-replayed"] == "true"
+        other = await client.call(payload("coffee"))
+        assert "error" in other.json()
+        assert other.status_code == (409 if interface == "run" else 200)
+        assert shop.orders == ["tea"]
+        assert client.number(await client.call(payload("coffee", "r-2"))) == 2
+        assert client.number(await client.call(payload(), "acc_bob")) == 3
+        price = {**payload(), "intent": "price"}
+        assert client.number(await client.call(price)) == 7
+
+
+@pytest.mark.parametrize("interface", ["run", "rpc"])
+async def test_concurrent_duplicates_execute_once(interface: str) -> None:
+    shop = Shop()
+    app = create_app(shop.agent, public_url="http://shop", verifier=StaticTokens(TOKENS))
+    client = Client(app, interface)
+    async with app.lifespan(), asyncio.TaskGroup() as group:
+        calls = [group.create_task(client.call(payload())) for _ in range(20)]
+    responses = [call.result() for call in calls]
+    assert {client.number(response) for response in responses} == {1}
+    assert shop.orders == ["tea"]
+    assert sum("idempotency-replayed" in response.headers for response in responses) == 19
+
+
+async def test_failed_request_is_not_executed_again() -> None:
+    shop = Shop()
+    app = create_app(shop.agent, public_url="http://shop", verifier=StaticTokens(TOKENS))
+    client = Client(app, "run")
+    async with app.lifespan():
+        assert (await client.call(payload("broken"))).status_code == 500
+        assert (await client.call(payload("broken"))).status_code == 409
+    assert shop.orders == ["broken"]
+
+
+async def test_rejected_request_may_be_corrected() -> None:
+    shop = Shop()
+    app = create_app(shop.agent, public_url="http://shop", verifier=StaticTokens(TOKENS))
+    client = Client(app, "run")
+    async with app.lifespan():
+        wrong = {**payload(), "inputs": {}}
+        assert (await client.call(wrong)).status_code == 400
+        assert (await client.call(payload())).status_code == 200
+    with pytest.raises(ValueError, match="item"):
+        await run_agent_async(shop.agent, {**payload("x", "r-9"), "inputs": {}})
+    assert not (await run_agent_async(shop.agent, payload("x", "r-9"))).repeated
+
+
+async def test_in_process_requests_are_repeated_too() -> None:
+    shop = Shop()
+    first = await run_agent_async(shop.agent, payload())
+    again = await run_agent_async(shop.agent, payload())
+    assert first == again == {"number": 1}
+    assert (first.repeated, again.repeated) == (False, True)
+    with pytest.raises(RequestIdReused):
+        await run_agent_async(shop.agent, payload("coffee"))
+    async with asyncio.TaskGroup() as group:
+        calls = [
+            group.create_task(run_agent_async(shop.agent, payload(request_id="r-2")))
+            for _ in range(10)
+        ]
+    assert {call.result()["number"] for call in calls} == {2}
+    without_id = {"intent": "order", "inputs": {"item": "tea"}}
+    assert (await run_agent_async(shop.agent, without_id))["number"] == 3
+    assert (await run_agent_async(shop.agent, without_id))["number"] == 4
+
+
+async def test_calls_on_behalf_of_one_request_are_executed_each() -> None:
+    sent: list[dict[str, Any]] = []
+
+    class Recorder:
+        async def call(self, url: str, payload: Any, **options: Any) -> dict[str, Any]:
+            sent.append(dict(payload["context"]))
+            return {"ok": True}
+
+    class TwiceNode(FunctionNode):
+        def run(self, inputs: Any, memory: Any, context: Any) -> dict[str, Any]:
+            for _ in range(2):
+                self.call_agent(
+                    url="https://qa/run", payload={"intent": "poll", "context": context}
+                )
+            return {}
+
+    services = dataclasses.replace(make_services(), intents=Recorder())
+    agent = IntentAgent(name="root", intents=[TwiceNode()])
+    data = {
+        "intent": "twice",
+        "context": {"request_id": "r-1", "idempotency_key": "k-1", "permissions": ["a"]},
+    }
+    await run_agent_async(Runner(agent, services=services), data)
+    assert [context["request_id"] for context in sent] == ["r-1", "r-1"]
+    assert len({context["idempotency_key"] for context in sent} | {"k-1"}) == 3
+
+
+def at(seconds: float) -> str:
+    return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
+
+
+async def test_replayed_and_old_requests_are_rejected() -> None:
+    shop = Shop()
+    app = create_app(
+        shop.agent,
+        public_url="http://shop",
+        verifier=StaticTokens(TOKENS),
+        limits=ServerLimits(replay_window=60),
+    )
+    client = Client(app, "run")
+
+    async def status(token: str = "acc_ann", **context: Any) -> int:
+        data = {"intent": "order", "inputs": {"item": "tea"}, "context": context}
+        return (await client.call(data, token)).status_code
+
+    async with app.lifespan():
+        assert await status(timestamp=at(0), nonce="n-1") == 200
+        assert await status(timestamp=at(0), nonce="n-1") == 400
+        assert await status("acc_bob", timestamp=at(0), nonce="n-1") == 200
+        assert await status(timestamp=at(-90), nonce="n-2") == 400
+        assert await status(timestamp=at(90), nonce="n-3") == 400
+        assert await status(nonce="n-4") == 400
+        assert await status(timestamp=at(0)) == 400
+        assert await status(timestamp=at(0), request_id="r-1") == 200
+        assert await status(timestamp=at(0), request_id="r-1") == 200  # the recorded response
+    assert len(shop.orders) == 3
