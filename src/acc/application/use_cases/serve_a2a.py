@@ -1,7 +1,7 @@
 """Serve agents over A2A: send, stream, get, list, cancel, subscribe, push configurations."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
@@ -9,6 +9,7 @@ from acc.application.a2a.executor import TaskExecutor
 from acc.application.a2a.intake import MessageIntake
 from acc.application.a2a.intent_admission import outputs_of_task
 from acc.application.a2a.maintenance import TaskMaintenance
+from acc.application.a2a.media_modes import Modes, served_modes
 from acc.application.a2a.push_configs import CheckUrl, PushConfigs
 from acc.application.a2a.requests import (
     GetRequest,
@@ -32,6 +33,7 @@ from acc.domain.errors import (
     Unauthenticated,
     UnsupportedOperation,
 )
+from acc.domain.value_objects.agent_card import Skill
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import text_of
 from acc.domain.value_objects.contract import INTENTS_EXTENSION
@@ -61,6 +63,8 @@ class ServeA2AUseCase:
     `check_url` rejects URLs that must not be called; without it push is not supported. With
     `deduplicate` a repeated message returns its task. With `anonymous_listing` anonymous callers
     may list the tasks of all anonymous callers. `limiter` limits the calls of single intents.
+    `modes` are the accepted media types; by default those of the agent. `skills` are those of the
+    card whose scopes are required.
     """
 
     def __init__(
@@ -74,6 +78,8 @@ class ServeA2AUseCase:
         deduplicate: bool = True,
         anonymous_listing: bool = False,
         limiter: RateLimiterPort | None = None,
+        modes: Modes | None = None,
+        skills: Sequence[Skill] = (),
     ) -> None:
         self.limits = limits or ServerLimits()
         self.runner = runner
@@ -98,6 +104,8 @@ class ServeA2AUseCase:
             push_configs=self._push_configs,
             limits=self.limits,
             deduplicate=deduplicate,
+            modes=modes or served_modes(runner.agent, runner.services),
+            skills=skills,
             limiter=limiter,
         )
 
@@ -118,6 +126,11 @@ class ServeA2AUseCase:
                 await self.stop()
                 for job in background:
                     job.cancel()
+
+    @property
+    def is_ready(self) -> bool:
+        """Return True while new tasks are accepted."""
+        return self._executor.is_open
 
     async def stop(self) -> None:
         """Accept no more tasks, wait for the running ones, then end the streams."""
@@ -215,7 +228,12 @@ class ServeA2AUseCase:
         return self._intake.admission.intents
 
     async def call_intent(
-        self, principal: Principal, payload: IntentPayload, *, tenant: str = ""
+        self,
+        principal: Principal,
+        payload: IntentPayload,
+        *,
+        tenant: str = "",
+        trace_parent: str = "",
     ) -> Mapping[str, Any]:
         """Execute an intent as a task and return its outputs.
 
@@ -226,7 +244,9 @@ class ServeA2AUseCase:
         contract = self.intents.contract(payload.intent)
         caller = principal.within(tenant)
         message = self._intake.admission.message(payload, self.runner.services.ids.new())
-        request = SendRequest(message=message, extensions=(INTENTS_EXTENSION,))
+        request = SendRequest(
+            message=message, extensions=(INTENTS_EXTENSION,), trace_parent=trace_parent
+        )
         task = (await self._intake.submit(caller, request, streaming=False)).task
         run = self._executor.find(task.id)
         task = await self._wait(task)
@@ -255,7 +275,12 @@ class ServeA2AUseCase:
         """
         principal.require(READ_SCOPE)
         if not self._anonymous_listing:
-            self.check_authenticated(principal, "listing tasks")
+            self.check_authenticated(
+                principal,
+                "listing tasks",
+                advice="; to let anonymous callers list the tasks of all anonymous callers, start "
+                "the server with --anonymous-listing",
+            )
         query = request.query
         if query.since is not None:
             query = replace(query, since=query.since - _TIMESTAMP_ROUNDING_SECONDS)
@@ -318,10 +343,10 @@ class ServeA2AUseCase:
         task = await self._own_task(principal, request.tenant, request.task_id)
         await self._tasks.delete_push_config(task.id, request.id)
 
-    def check_authenticated(self, principal: Principal, what: str) -> None:
+    def check_authenticated(self, principal: Principal, what: str, *, advice: str = "") -> None:
         """Raise Unauthenticated if a caller is anonymous."""
         if principal.is_anonymous:
-            raise Unauthenticated(f"{what} requires authentication")
+            raise Unauthenticated(f"{what} requires authentication{advice}")
 
     async def _own_task(self, principal: Principal, tenant: str, task_id: str) -> Task:
         return await own_task(self._tasks, principal.within(tenant).owner, task_id)

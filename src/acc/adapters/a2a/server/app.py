@@ -15,11 +15,13 @@ from acc.adapters.a2a.server.asgi import (
     send_response,
 )
 from acc.adapters.a2a.server.dispatch import (
+    RETRY_AFTER_SECONDS,
     RPC_WIRES,
     RequestDispatcher,
     StaticDocuments,
     send_early_error,
 )
+from acc.adapters.a2a.server.exchange import CorsPolicy, Exchange
 from acc.adapters.a2a.wire.v03 import WIRE_V03
 from acc.application.use_cases.serve_a2a import ServeA2AUseCase
 from acc.ports.outbound.auth_ports import TokenVerifierPort
@@ -32,6 +34,7 @@ _OPENAPI_PATH = "/openapi.json"
 _CONTRACTS_PATH = "/contracts"
 _RUN_PATH = "/run"
 _HEALTH_PATH = "/health"
+_READY_PATH = "/ready"
 #: The extended card of versions before 0.3.
 _LEGACY_EXTENDED_CARD_PATH = "/agent/authenticatedExtendedCard"
 _MAX_AGE_SECONDS = 300
@@ -41,7 +44,8 @@ class A2AServer:
     """ASGI application over the use case.
 
     Without a verifier every caller is anonymous. `hosts` are the host names that the server
-    accepts; None accepts all. `lifespan` replaces the context in which the server runs.
+    accepts; None accepts all. `cors` names the web origins whose pages may call it. `lifespan`
+    replaces the context in which the server runs.
     """
 
     def __init__(
@@ -52,6 +56,7 @@ class A2AServer:
         verifier: TokenVerifierPort | None = None,
         limiter: RateLimiterPort | None = None,
         hosts: Collection[str] | None = None,
+        cors: CorsPolicy | None = None,
         protocol_versions: Collection[str] = tuple(RPC_WIRES),
         lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = None,
     ) -> None:
@@ -65,6 +70,7 @@ class A2AServer:
         )
         self._documents = documents
         self._hosts = hosts
+        self._cors = cors
         self._lifespan = lifespan or serve.open
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -90,6 +96,10 @@ class A2AServer:
 
     async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = HttpRequest(scope, receive, self.serve.limits)
+        send = Exchange(request, send, self._cors).send
+        if self._cors is not None and self._cors.is_preflight(request):
+            await self._cors.send_preflight(request, send)
+            return
         is_rpc = request.method == "POST" and request.path in _ROOT_PATHS
         try:
             request.check_head(self._hosts)
@@ -123,6 +133,13 @@ class A2AServer:
         elif path == _HEALTH_PATH:
             request.check_method("GET", "HEAD")
             await send_response(send, 200, b'{"status":"ok"}')
+        elif path == _READY_PATH:
+            request.check_method("GET", "HEAD")
+            if self.serve.is_ready:
+                await send_response(send, 200, b'{"status":"ready"}')
+            else:
+                retry = [(b"retry-after", str(RETRY_AFTER_SECONDS).encode())]
+                await send_response(send, 503, b'{"status":"stopping"}', headers=retry)
         elif path == _LEGACY_EXTENDED_CARD_PATH:
             request.check_method("GET", "HEAD")
             principal = await self._dispatcher.authenticate(request)

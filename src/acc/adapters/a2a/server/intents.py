@@ -24,15 +24,19 @@ _INTERNAL_ERROR = "Internal error"
 _ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
 
-async def call_intent(serve: ServeA2AUseCase, principal: Principal, body: bytes) -> bytes:
+async def call_intent(
+    serve: ServeA2AUseCase, principal: Principal, body: bytes, *, trace_parent: str = ""
+) -> bytes:
     """Execute the intent of a request body and return its outputs as JSON."""
     names = serve.intents.names
     default = names[0] if len(names) == 1 else ""
     payload = read_payload(decode(_ANY, body, "body"), default_intent=default)
-    return encode(dict(await serve.call_intent(principal, payload)))
+    return encode(dict(await serve.call_intent(principal, payload, trace_parent=trace_parent)))
 
 
-async def call_rpc_intent(serve: ServeA2AUseCase, principal: Principal, call: RpcRequest) -> bytes:
+async def call_rpc_intent(
+    serve: ServeA2AUseCase, principal: Principal, call: RpcRequest, *, trace_parent: str = ""
+) -> bytes:
     """Execute the intent that is the method of a JSON-RPC request; return its outputs as JSON."""
     params = decode(_ANY, call.params, "params")
     if isinstance(params, dict):
@@ -40,7 +44,8 @@ async def call_rpc_intent(serve: ServeA2AUseCase, principal: Principal, call: Rp
             violation = FieldViolation("intent", "unknown", "is unknown; the method is the intent")
             raise InvalidInputs(call.method, [violation], place="params")
         params = {**params, "intent": call.method}
-    return encode(dict(await serve.call_intent(principal, read_payload(params))))
+    payload = read_payload(params)
+    return encode(dict(await serve.call_intent(principal, payload, trace_parent=trace_parent)))
 
 
 def encode_run_error(error: BaseException) -> tuple[int, bytes]:
