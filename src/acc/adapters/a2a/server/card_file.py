@@ -72,8 +72,8 @@ class _Card(_Struct, frozen=True, kw_only=True):
     default_output_modes: list[str] = []
     skills: list[_Skill] = []
     supports_authenticated_extended_card: bool | None = None
-    public: list[str] = ["*"]
-    extended: list[str] = ["*"]
+    public: tuple[str, ...] = ("*",)
+    extended: tuple[str, ...] = ("*",)
 
 
 def read_card_file(path: Path) -> CardConfig:
@@ -152,8 +152,8 @@ def _to_config(card: _Card) -> CardConfig:
         push_notifications=capabilities.push_notifications,
         extended_card=card.supports_authenticated_extended_card if extended is None else extended,
         state_transition_history=capabilities.state_transition_history,
-        public=tuple(card.public),
-        extended=tuple(card.extended),
+        public=card.public,
+        extended=card.extended,
     )
 
 

@@ -66,6 +66,8 @@ from acc.ports.outbound.limit_ports import RateLimiterPort
 
 RPC_WIRES: Mapping[str, Wire] = {"1.0": WIRE_V1, "0.3": WIRE_V03}
 REST_WIRES: Mapping[str, Wire] = {"1.0": WIRE_V1, "0.3": WIRE_V03_REST}
+#: The name of each operation in 1.0, for the access log.
+_METHOD_NAMES = {operation: method for method, operation in WIRE_V1.methods.items()}
 _MAX_VERSION_LENGTH = 20
 _MAX_METHOD_LENGTH = 100
 _MAX_LOGGED_ID_LENGTH = 256
@@ -183,7 +185,7 @@ class RequestDispatcher:
             self._check_version(version)
             wire = REST_WIRES[version]
             route = find_route(request)
-            request.operation = route.operation.value
+            request.operation = _METHOD_NAMES[route.operation]
             principal = await self.authenticate(request)
             extensions = self._negotiate_extensions(request)
             if route.has_body:
