@@ -12,7 +12,7 @@ docs/a2a.md にあります。
 
 Run it / 実行方法: python examples/conformance_agent.py
 Serve it / 起動方法:
-    acc serve conformance_agent:agent --port 9999 --no-deduplication --anonymous-listing
+    acc serve conformance_agent:agent --port 9999 --no-deduplication
 """
 
 import asyncio

@@ -37,9 +37,9 @@ from acc.application.agents.base import BaseAgent
 from acc.application.agents.callbacks import Plugin
 from acc.application.contracts.node_agents import TreeNode
 from acc.application.runtime.type_variables import AnyDepsT
-from acc.bootstrap.a2a import ServeOptions, card_signer, make_server
+from acc.bootstrap.a2a import ServeOptions, card_signer, make_server, read_card
 from acc.bootstrap.a2a_client import make_receiver, receive_notifications
-from acc.domain.value_objects.endpoint import check_remote_url
+from acc.domain.value_objects.agent_card import CardConfig, Provider, Skill
 from acc.domain.value_objects.principal import Principal
 from acc.domain.value_objects.run import RunConfig
 from acc.ports.outbound.auth_ports import NotificationSignerPort, TokenVerifierPort
@@ -47,6 +47,7 @@ from acc.ports.outbound.limit_ports import RateLimiterPort
 
 __all__ = [
     "A2AServer",
+    "CardConfig",
     "HmacSigner",
     "JwtSigner",
     "JwtVerifier",
@@ -54,10 +55,12 @@ __all__ = [
     "NotificationSignerPort",
     "NotificationVerifier",
     "Principal",
+    "Provider",
     "RateLimiter",
     "RateLimiterPort",
     "ServerLimits",
     "SigningKey",
+    "Skill",
     "StaticTokens",
     "TokenEntry",
     "TokenFile",
@@ -70,6 +73,7 @@ __all__ = [
     "make_receiver",
     "new_token",
     "public_key_set",
+    "read_card",
     "read_key_set",
     "receive_notifications",
     "token_hash",
@@ -80,7 +84,8 @@ __all__ = [
 def create_app(
     agent: BaseAgent[AnyDepsT] | TreeNode,
     *,
-    public_url: str = "http://127.0.0.1:8000",
+    public_url: str = "",
+    card: CardConfig | None = None,
     store: str | Path = "memory",
     verifier: TokenVerifierPort | None = None,
     limiter: RateLimiterPort | None = None,
@@ -96,6 +101,7 @@ def create_app(
     protocol_versions: Sequence[str] = PROTOCOL_VERSIONS,
     deduplicate: bool = True,
     anonymous_listing: bool = False,
+    cors_origins: Sequence[str] = (),
     deps: AnyDepsT | None = None,
     plugins: Sequence[Plugin[AnyDepsT]] = (),
 ) -> A2AServer:
@@ -106,6 +112,8 @@ def create_app(
     Args:
         agent: The root agent, or a node with a contract.
         public_url: The URL under which clients reach the application; the card contains it.
+            Default: the URL of `card`, else http://127.0.0.1:8000.
+        card: What the card declares about the agent; `read_card` reads it from a file.
         store: "memory", or the path of a SQLite file.
         verifier: Verifies bearer tokens; without it, every caller is anonymous.
         limiter: Limits requests per caller, such as a `RateLimiter`; without it, there is no limit.
@@ -121,14 +129,15 @@ def create_app(
         protocol_versions: The A2A versions that are served.
         deduplicate: Whether a message with a known id returns the existing task.
         anonymous_listing: Whether anonymous callers may list tasks.
+        cors_origins: Web origins whose pages may call the application; "*" allows all.
         deps: Dependencies of all runs, as `ctx.deps`.
         plugins: Callbacks for all agents.
     """
-    check_remote_url(public_url)
     return make_server(
         agent,
         ServeOptions(
             public_url=public_url,
+            card=card,
             store=store,
             verifier=verifier,
             limiter=limiter,
@@ -144,6 +153,7 @@ def create_app(
             protocol_versions=protocol_versions,
             deduplicate=deduplicate,
             anonymous_listing=anonymous_listing,
+            cors_origins=cors_origins,
             deps=deps,
             plugins=plugins,
         ),

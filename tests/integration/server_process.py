@@ -30,13 +30,23 @@ def tokens_file(folder: Path) -> Path:
     return path
 
 
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
 class Server:
     """A server on a free local port with extra environment variables; a context manager."""
 
     def __init__(
         self, folder: Path, *options: str, agent: str = "sample_agents:everything", **extra: str
     ) -> None:
-        self._command = [sys.executable, "-m", "acc", "serve", agent, "--port", "0", *options]
+        #: The summary has the port, unless it shows another URL.
+        self._port = _free_port() if "--public-url" in options else 0
+        self._command = [sys.executable, "-m", "acc", "serve", agent]
+        self._command += ["--port", str(self._port), *options]
         self._log = folder / f"server-{time.monotonic_ns()}.log"
         self._extra = extra
         self.port = 0
@@ -58,7 +68,7 @@ class Server:
         began = time.monotonic()
         for line in self._process.stdout:
             if b"agent-card" in line:
-                self.port = int(line.split(b"127.0.0.1:")[1].split(b"/")[0])
+                self.port = self._port or int(line.split(b"127.0.0.1:")[1].split(b"/")[0])
                 return self
             assert time.monotonic() - began < _START_TIMEOUT_SECONDS, self.log
         self._process.wait()

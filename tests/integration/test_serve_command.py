@@ -109,6 +109,11 @@ def test_foreign_file_is_not_modified(tmp_path: Path, capsys: pytest.CaptureFixt
     ("arguments", "advice"),
     [
         (["--host", "0.0.0.0"], "--tokens"),  # noqa: S104 - which is refused
+        (["--host", "0.0.0.0", "--unprotected"], "--public-url"),  # noqa: S104 - which is refused
+        (["--host", "::", "--unprotected"], "--public-url"),
+        (["--public-url", "http://0.0.0.0:80"], "--public-url"),
+        (["--cors-origin", "desk"], "origin"),
+        (["--card", "no-such.json"], "no-such.json"),
         (["--max-body", "much"], "--max-body"),
         (["--max-body", "0"], "--max-body"),
         (["--heartbeat", "0"], "heartbeat"),

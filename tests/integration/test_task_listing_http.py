@@ -15,17 +15,23 @@ def listing_request(wire_format: WireFormat) -> bytes:
     return wire_format.post(json.dumps(call).encode(), token="")
 
 
-def test_server_without_tokens_rejects_listing(tmp_path: Path) -> None:
+def test_anonymous_listing_is_allowed_on_loopback(tmp_path: Path) -> None:
     with Server(tmp_path) as server:
-        for wire_format in WIRE_FORMATS:
-            error = check_error(server.send(listing_request(wire_format)), wire_format, status=401)
-            assert "listing tasks requires" in error["message"]
-
-
-def test_anonymous_listing_is_allowed_by_option(tmp_path: Path) -> None:
-    with Server(tmp_path, "--anonymous-listing") as server:
         for wire_format in WIRE_FORMATS:
             reply = server.send(listing_request(wire_format))
             assert reply.status == 200
             page = reply.json["result"] if wire_format.is_rpc else reply.json
             assert page["tasks"] == []
+
+
+PUBLIC = ("--public-url", "https://desk.example", "--unprotected")
+
+
+def test_anonymous_listing_elsewhere_needs_the_option(tmp_path: Path) -> None:
+    with Server(tmp_path, *PUBLIC) as server:
+        for wire_format in WIRE_FORMATS:
+            error = check_error(server.send(listing_request(wire_format)), wire_format, status=401)
+            assert "--anonymous-listing" in error["message"]
+    with Server(tmp_path, *PUBLIC, "--anonymous-listing") as server:
+        for wire_format in WIRE_FORMATS:
+            assert server.send(listing_request(wire_format)).status == 200

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -11,11 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from acc.application.a2a.card_builder import (
     PROTOCOL_VERSIONS,
+    ExtendedCards,
     build_card,
-    extended_skills,
-    openid_security,
+    listed_contracts,
+    public_card,
 )
-from acc.application.a2a.intake import input_modes
+from acc.application.a2a.card_checks import check_card, require_valid
+from acc.application.a2a.media_modes import served_modes
 from acc.application.a2a.quotas import ToolLimits
 from acc.application.a2a.requests import ServerLimits
 from acc.application.a2a.webhook_retries import PushDelivery
@@ -28,9 +31,13 @@ from acc.application.use_cases.serve_a2a import ServeA2AUseCase
 from acc.bootstrap.agents import Runner, check_models, make_services, make_stores
 from acc.bootstrap.memory import version
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.agent_card import AgentCard
+from acc.domain.value_objects.agent_card import AgentCard, CardConfig, CardFinding
 from acc.domain.value_objects.base import replace
-from acc.domain.value_objects.endpoint import is_loopback_url, loopback_allow_entries
+from acc.domain.value_objects.endpoint import (
+    check_public_url,
+    is_loopback_url,
+    loopback_allow_entries,
+)
 from acc.domain.value_objects.run import RunConfig
 from acc.domain.value_objects.session import SessionKey
 from acc.ports.outbound.auth_ports import NotificationSignerPort, TokenVerifierPort
@@ -44,6 +51,8 @@ if TYPE_CHECKING:
     from acc.adapters.auth.tokens import TokenEntry
 
 
+log = logging.getLogger("acc.serve")
+DEFAULT_URL = "http://127.0.0.1:8000"
 #: A check may take as long as this number of requests.
 _REQUESTS_PER_CHECK = 3
 
@@ -52,15 +61,17 @@ _REQUESTS_PER_CHECK = 3
 class ServeOptions:
     """Options of a server.
 
-    `store` is "memory" or the path of a SQLite file. `allow` lists hosts and networks that this
-    server may call although they are not public. `hosts` are the host names that it accepts; None
-    accepts all. `sign_card` returns a card with its signatures. `public_keys` is the JWK set of the
-    signers. `connections` limits slow clients. With `anonymous_listing` anonymous callers may list
-    tasks. Without `deduplicate` a repeated message is a new message. `issuers` are the OIDC issuers
-    that the card names.
+    `public_url` is the URL on the card; by default that of `card`, else the local address. `store`
+    is "memory" or the path of a SQLite file. `allow` lists hosts and networks that this server may
+    call although they are not public. `hosts` are the host names that it accepts; None accepts all.
+    `sign_card` returns a card with its signatures. `public_keys` is the JWK set of the signers.
+    `connections` limits slow clients. With `anonymous_listing` anonymous callers may list tasks.
+    Without `deduplicate` a repeated message is a new message. `issuers` are the OIDC issuers that
+    the card names. `cors_origins` are the web origins whose pages may call the server.
     """
 
-    public_url: str = "http://127.0.0.1:8000"
+    public_url: str = ""
+    card: CardConfig | None = None
     store: str | Path = "memory"
     verifier: TokenVerifierPort | None = None
     allow: Sequence[str] = ()
@@ -80,12 +91,14 @@ class ServeOptions:
     plugins: Sequence[Plugin] = ()
     issuers: Sequence[str] = ()
     limiter: RateLimiterPort | None = None
+    cors_origins: Sequence[str] = ()
 
 
 def make_server(agent: BaseAgent | TreeNode, options: ServeOptions | None = None) -> "A2AServer":
     """Return an ASGI application that serves an agent over A2A."""
     from acc.adapters.a2a.server.app import A2AServer
     from acc.adapters.a2a.server.dispatch import RPC_WIRES, StaticDocuments
+    from acc.adapters.a2a.server.exchange import CorsPolicy
     from acc.adapters.a2a.server.intents import write_contracts
     from acc.adapters.a2a.server.openapi import openapi_document
     from acc.adapters.a2a.server.webhook_request import WebhookSender
@@ -109,31 +122,39 @@ def make_server(agent: BaseAgent | TreeNode, options: ServeOptions | None = None
         else (ToolLimits(options.limiter), *options.plugins),
     )
     tasks, storage = make_task_store(options.store, services.sessions, services.clock, agent.name)
+    config = options.card or CardConfig()
+    can_push = options.push and config.push_notifications is not False
+    require_valid(
+        check_card(agent, config, services, requires_auth=requires_auth, can_push=can_push)
+    )
     serve = ServeA2AUseCase(
         runner,
         tasks=tasks,
         storage=storage,
         limits=options.limits,
-        check_url=(lambda url: check_url(url, options.allow)) if options.push else None,
+        check_url=(lambda url: check_url(url, options.allow)) if can_push else None,
         deduplicate=options.deduplicate,
         anonymous_listing=options.anonymous_listing,
         limiter=options.limiter,
+        modes=served_modes(agent, services, config),
+        skills=config.skills,
     )
-    card = build_card(
+    contracts = serve.intents.contracts
+    every = build_card(
         agent,
-        url=options.public_url,
+        url=_published_url(options),
         version=options.agent_version or version(),
         requires_auth=requires_auth,
-        can_push=options.push,
-        input_modes=input_modes(agent, services),
+        can_push=can_push,
+        modes=served_modes(agent, services),
         protocol_versions=options.protocol_versions,
-        contracts=serve.intents.contracts,
+        contracts=contracts,
+        issuers=options.issuers,
+        config=config,
     )
-    if options.issuers:
-        card = replace(card, **openid_security(options.issuers))
+    card = public_card(every, contracts, config)
     extensions = tuple(extension.uri for extension in card.extensions)
     sign_card = options.sign_card or (lambda card: card)
-    extended_card = sign_card(replace(card, skills=extended_skills(agent, card)))
 
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
@@ -143,7 +164,7 @@ def make_server(agent: BaseAgent | TreeNode, options: ServeOptions | None = None
             if options.limiter is not None:
                 stack.push_async_callback(options.limiter.aclose)
             delivery = None
-            if options.push:
+            if can_push:
                 client = await stack.enter_async_context(guarded_client(allow=options.allow))
                 sender = WebhookSender(
                     client, wires=RPC_WIRES, signer=options.signer, extensions=extensions
@@ -156,9 +177,15 @@ def make_server(agent: BaseAgent | TreeNode, options: ServeOptions | None = None
         serve,
         documents=StaticDocuments(
             card=write_public_card(sign_card(card)),
-            extended_card=extended_card if requires_auth else None,
-            openapi=openapi_document(card),
-            contracts=write_contracts(card.name, card.version, serve.intents.contracts),
+            extended_cards=ExtendedCards(
+                agent, every, contracts=contracts, config=config, sign=sign_card
+            )
+            if card.extended_card
+            else None,
+            openapi=openapi_document(card, listed_contracts(contracts, card.skills)),
+            contracts=write_contracts(
+                card.name, card.version, listed_contracts(contracts, card.skills)
+            ),
             last_modified=formatdate(services.clock.now(), usegmt=True).encode(),
             keys=json.dumps(options.public_keys).encode() if options.public_keys else b"",
             extensions=extensions,
@@ -166,9 +193,36 @@ def make_server(agent: BaseAgent | TreeNode, options: ServeOptions | None = None
         verifier=options.verifier,
         limiter=options.limiter,
         hosts=options.hosts,
+        cors=CorsPolicy(options.cors_origins) if options.cors_origins else None,
         protocol_versions=options.protocol_versions,
         lifespan=lifespan,
     )
+
+
+def _published_url(options: ServeOptions) -> str:
+    """Return the URL on the card, or raise InvalidInput if clients cannot call it."""
+    declared = "" if options.card is None else options.card.url
+    url = options.public_url or declared or DEFAULT_URL
+    check_public_url(url)
+    if options.verifier is not None and url.startswith("http:") and not is_loopback_url(url):
+        log.warning(
+            "callers send their tokens to %s without encryption; use TLS (--tls-cert), or a proxy "
+            "with TLS and --public-url https://...",
+            url,
+        )
+    return url
+
+
+def read_card(path: Path) -> CardConfig:
+    """Return the card that a JSON or TOML file declares, or raise InvalidInput."""
+    from acc.adapters.a2a.server.card_file import read_card_file
+
+    return read_card_file(path)
+
+
+def check_card_file(agent: BaseAgent, path: Path) -> list[CardFinding]:
+    """Return what is wrong with the card that a file declares for an agent."""
+    return check_card(agent, read_card(path), make_services())
 
 
 def make_task_store(

@@ -347,3 +347,10 @@ def log_runs(stream: TextIO) -> None:
     from acc.adapters.system.logs import log_runs_to
 
     log_runs_to(stream)
+
+
+def log_requests(stream: TextIO) -> None:
+    """Write the logs of runs and of served requests to a stream as JSON lines."""
+    from acc.adapters.system.logs import ACCESS_LOGGER, LOGGER, log_runs_to
+
+    log_runs_to(stream, loggers=(LOGGER, ACCESS_LOGGER))

@@ -2,6 +2,7 @@
 
 import sys
 from contextlib import redirect_stdout
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -11,6 +12,7 @@ from rich.padding import Padding
 
 from acc.application.lint.structure import Severity
 from acc.application.use_cases.check_agents import TreeReport, check_agents
+from acc.bootstrap.a2a import check_card_file
 from acc.bootstrap.agents import load_agent
 from acc.cli.event_view import make_console, safe_text
 from acc.cli.output import print_json
@@ -29,21 +31,26 @@ def check(
     agent: AgentReference,
     /,
     *,
+    card: Annotated[
+        Path | None,
+        Parameter(help="The file of `acc serve --card`, which is checked too."),
+    ] = None,
     json: Annotated[
         bool, Parameter(help="Print the report as JSON.", negative=(), show_default=False)
     ] = False,
 ) -> int:
-    """Check an agent tree against nine rules of multi-agent design, without running it.
+    """Check an agent tree against eleven rules of multi-agent design, without running it.
 
     The rules: single responsibility, clear descriptions, bounded loops, isolated branches,
     consistent state keys, matching schemas, terminating transfers, approval of high-privilege
-    actions, and existing memories. Exits with 1 if there is a problem; warnings do not change the
-    status.
+    actions, existing memories, and a valid agent card. Exits with 1 if there is a problem; warnings
+    do not change the status.
 
     Example: acc check shop.agents:root
     """
     with redirect_stdout(sys.stderr):
-        report = check_agents(load_agent(agent))
+        root = load_agent(agent)
+        report = check_agents(root, None if card is None else check_card_file(root, card))
     if json:
         data = {"severity": report.severity, **msgspec.to_builtins(report)}
         print_json(msgspec.json.format(msgspec.json.encode(data), indent=2))

@@ -23,15 +23,21 @@ from acc.bootstrap.a2a import (
     jwt_signer,
     make_limiter,
     make_verifier,
+    read_card,
     serve_forever,
     split_issuer,
 )
-from acc.bootstrap.agents import check_has_models, load_agent
+from acc.bootstrap.agents import check_has_models, load_agent, log_requests
 from acc.bootstrap.mcp import McpServerOptions, serve_mcp_over_http, serve_mcp_over_stdio
 from acc.cli.call import check_allow
 from acc.cli.output import console
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.endpoint import check_remote_url
+from acc.domain.value_objects.agent_card import CardConfig
+from acc.domain.value_objects.endpoint import (
+    check_public_url,
+    is_loopback_url,
+    is_unspecified_host,
+)
 from acc.ports.outbound.auth_ports import NotificationSignerPort
 
 PushSigning = Literal["hmac", "jwt", "bearer", "none"]
@@ -51,8 +57,18 @@ class AddressOptions:
     port: Annotated[int, Parameter(help="The port to listen on; 0 selects a free port.")] = 8000
     public_url: Annotated[
         str,
-        Parameter(help="The URL in the card, if it differs from the address."),
+        Parameter(
+            help="The URL in the card, if it differs from the address. Required with --host "
+            "0.0.0.0, unless --card has a url."
+        ),
     ] = ""
+    card: Annotated[
+        Path | None,
+        Parameter(
+            help="A JSON or TOML file with fields of the agent card: name, skills, modes, "
+            "security schemes; see the A2A guide."
+        ),
+    ] = None
     tls_cert: Annotated[
         Path | None, Parameter(help="A certificate chain (PEM); the server then uses https.")
     ] = None
@@ -112,11 +128,20 @@ class AccessOptions:
     anonymous_listing: Annotated[
         bool,
         Parameter(
-            help="Without --tokens, allow every caller to list all tasks, which otherwise requires "
-            "authentication. The official conformance tests need it.",
+            help="With --unprotected, allow every caller to list the tasks of all anonymous "
+            "callers. On loopback without tokens this is always allowed.",
             negative=(),
         ),
     ] = False
+    cors_origin: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="A web origin whose pages may call the server, such as https://app.example.com, "
+            "or *; can be repeated. [default: none]",
+            negative=(),
+            consume_multiple=False,
+        ),
+    ] = ()
     allow: Annotated[
         tuple[str, ...],
         Parameter(
@@ -269,6 +294,15 @@ def serve(
             negative=(),
         ),
     ] = False,
+    verbose: Annotated[
+        bool,
+        Parameter(
+            name=("--verbose", "-v"),
+            help="Log requests and runs to stderr as JSON lines with trace_id, without message "
+            "content.",
+            negative=(),
+        ),
+    ] = False,
 ) -> int:
     """Serve an agent over A2A 1.0 and 0.3, as JSON-RPC and HTTP+JSON, on one URL.
 
@@ -277,7 +311,6 @@ def serve(
     address, access = address or AddressOptions(), access or AccessOptions()
     limits = limits or LimitOptions()
     requires_auth = access.tokens is not None or bool(access.oidc)
-    _check_oidc(access, address.public_url)
     server_limits = limits.to_server_limits()
     limiter = make_limiter(
         limits.rate_limit,
@@ -293,20 +326,28 @@ def serve(
     check_allow(access.allow)
     if address.tls_key is not None and address.tls_cert is None:
         raise InvalidInput("--tls-key requires the certificate: --tls-cert FILE")
-    if address.public_url:
-        _check_public_url(address.public_url)
+    card = None if address.card is None else read_card(address.card)
+    public_url = _public_url(address, card)
     _check_host(address.host, is_protected=requires_auth or access.unprotected)
+    if is_unspecified_host(address.host) and not public_url:
+        raise InvalidInput(
+            f"--host {address.host} is not an address that clients can call; add --public-url with "
+            "the URL under which they reach this server, which is published on the card"
+        )
+    _check_oidc(access, public_url)
+    is_local = _is_loopback(address.host) and (not public_url or is_loopback_url(public_url))
     with redirect_stdout(stderr):  # output of the module is not output of the command
         root = load_agent(agent)
     if not allow_embedded:
         check_has_models(root, flag="--allow-embedded")
 
     def make_options(listen_url: str) -> ServeOptions:
-        url = (address.public_url or listen_url).rstrip("/")
+        url = (public_url or listen_url).rstrip("/")
         hosts = sorted({*_LOOPBACK, address.host, urlsplit(url).hostname or address.host})
         signer, public_keys = _make_signer(signing, access.push_key, url)
         return ServeOptions(
             public_url=url,
+            card=card,
             store=address.store,
             verifier=make_verifier(
                 tokens=access.tokens,
@@ -326,10 +367,13 @@ def serve(
             connections=connection_limits(limits.request_timeout),
             protocol_versions=tuple(dict.fromkeys(protocol_version)) or ("1.0", "0.3"),
             deduplicate=not no_deduplication,
-            anonymous_listing=access.anonymous_listing,
+            anonymous_listing=access.anonymous_listing or is_local,
+            cors_origins=access.cors_origin,
         )
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    if verbose:
+        log_requests(stderr)
     started = serve_forever(
         root,
         make_options,
@@ -408,7 +452,7 @@ def _parse_size(text: str) -> int:
 
 def _check_host(host: str, *, is_protected: bool) -> None:
     """Raise InvalidInput if an unprotected server would be reachable from other machines."""
-    if is_protected or host in _LOOPBACK or host.startswith("127."):
+    if is_protected or _is_loopback(host):
         return
     raise InvalidInput(
         f"without --tokens or --oidc anyone who reaches {host} can use this agent; add --tokens "
@@ -426,14 +470,25 @@ def _check_oidc(access: AccessOptions, public_url: str) -> None:
         raise InvalidInput("--audience and --default-scope require --oidc")
 
 
-def _check_public_url(url: str) -> None:
-    try:
-        check_remote_url(url)
-    except InvalidInput as error:
-        raise InvalidInput(f"--public-url: {error}") from None
-    parts = urlsplit(url)
-    if parts.query or parts.fragment:
-        raise InvalidInput(f"--public-url: {url!r} must not have a query or a fragment")
+def _is_loopback(host: str) -> bool:
+    return host in _LOOPBACK or host.startswith("127.")
+
+
+def _public_url(address: AddressOptions, card: CardConfig | None) -> str:
+    """Return the URL that the options publish, empty for the address of the server."""
+    declared = "" if card is None else card.url
+    for option, url in (("--public-url", address.public_url), (f"{address.card}: url", declared)):
+        if url:
+            try:
+                check_public_url(url)
+            except InvalidInput as error:
+                raise InvalidInput(f"{option}: {error}") from None
+    if declared and address.public_url and declared.rstrip("/") != address.public_url.rstrip("/"):
+        raise InvalidInput(
+            f"--public-url {address.public_url} and the url {declared} in {address.card} differ; "
+            "remove one of them"
+        )
+    return address.public_url or declared
 
 
 def _select_signing(access: AccessOptions) -> PushSigning:

@@ -3,8 +3,11 @@
 from server_harness import CommandAgent
 
 from acc import Agent, SequentialAgent, tool
-from acc.application.a2a.card_builder import build_card, extended_skills
+from acc.application.a2a.card_builder import ExtendedCards, build_card
+from acc.domain.value_objects.principal import Principal
 from acc.testing import ScriptedModel
+
+ANY = Principal(caller="any")
 
 
 @tool
@@ -66,7 +69,8 @@ def test_extended_skills_cover_the_whole_tree() -> None:
     card = build_card(
         agent, url="https://a.example", version="1", requires_auth=True, can_push=True
     )
-    skills = {skill.id: skill.description for skill in extended_skills(agent, card)}
+    cards = ExtendedCards(agent, card, sign=lambda card: card)
+    skills = {skill.id: skill.description for skill in cards.card_for(ANY).skills}
     assert list(skills) == [
         "office",
         "weather-desk",

@@ -27,9 +27,10 @@ from server_harness import (
 
 from acc import Agent, BaseAgent, RunContext
 from acc.application.a2a.executor import TaskRun, trace_id_of
-from acc.application.a2a.intake import accepts, media_type, output_modes, wants_json_answer
+from acc.application.a2a.intake import wants_json_answer
+from acc.application.a2a.media_modes import accepts, media_type, output_modes
 from acc.application.a2a.requests import ServerLimits
-from acc.domain.errors import ContentTypeNotSupported, InvalidInput, LimitExceeded
+from acc.domain.errors import ContentTypeNotSupported, InvalidInput, LimitExceeded, Unavailable
 from acc.domain.value_objects.content import Part, text_of
 from acc.domain.value_objects.task import Message, Role, Task
 from acc.testing import ScriptedModel
@@ -355,11 +356,11 @@ async def test_send_fails_when_server_is_not_open(
     harness: ServerHarness, agent_under_test: CommandAgent
 ) -> None:
     serve = harness.server(agent_under_test)
-    with pytest.raises(LimitExceeded, match="run its lifespan"):
+    with pytest.raises(Unavailable, match="run its lifespan"):
         await send(serve, "hello")
     async with serve.open():
         await serve.stop()
-        with pytest.raises(LimitExceeded, match="stopping"):
+        with pytest.raises(Unavailable, match="stopping"):
             await send(serve, "hello")
 
 

@@ -40,7 +40,7 @@ async def test_notification_is_passed_on_and_late_one_accepted() -> None:
     assert notified == ["t1"]
 
 
-async def test_wrong_token_is_rejected_before_reading() -> None:
+async def test_wrong_token_is_rejected_before_reading(caplog: pytest.LogCaptureFixture) -> None:
     receiver, notified = NotificationReceiver(URL), list[str]()
     with receiver.expect(notified.append) as push:
         for token in ("", "guess", "合言葉", push.token[:-1]):
@@ -48,6 +48,11 @@ async def test_wrong_token_is_rejected_before_reading() -> None:
         assert await post(receiver, push.token, b"{}") == 400
         assert await post(receiver, push.token, method="GET") == 405
     assert notified == []
+    assert [message.partition(" (")[0] for message in caplog.messages] == [
+        "push notification rejected: it has no token",
+        *["push notification rejected: it has an unknown token"] * 3,
+    ]
+    assert push.token[:-1] not in caplog.text
 
 
 async def test_invalid_signature_is_rejected() -> None:

@@ -1,6 +1,7 @@
 """Notifications contain whole artifacts, in both protocol versions."""
 
 import asyncio
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,13 @@ import pytest
 
 from acc.adapters.a2a.server.dispatch import RPC_WIRES
 from acc.adapters.a2a.server.webhook_request import WebhookSender
+from acc.adapters.auth.notification_signatures import HmacSigner
+from acc.adapters.http.client import NetworkOptions, guarded_client
 from acc.adapters.storage.in_memory_tasks import InMemoryTaskStore
 from acc.adapters.storage.sqlite_tasks import SqliteTaskStore
 from acc.application.a2a.projection import INPUT_REQUEST
 from acc.application.a2a.webhook_retries import PushDelivery
+from acc.domain.errors import RemoteFailed
 from acc.domain.value_objects.content import Part, text_part
 from acc.domain.value_objects.principal import Owner
 from acc.domain.value_objects.task import (
@@ -25,11 +29,12 @@ from acc.domain.value_objects.task import (
     StatusUpdate,
     Task,
     TaskArtifact,
+    TaskEvent,
     TaskState,
     TaskStatus,
     Update,
 )
-from acc.ports.outbound.storage_ports import TaskStorePort
+from acc.ports.outbound.storage_ports import Delivery, TaskStorePort
 from acc.testing import FrozenClock
 
 ANN = Owner("acme", "ann")
@@ -156,3 +161,38 @@ async def test_notification_contains_no_extension_data(
     bodies = await notifications_of(reopen, protocol_version, waiting)
     message = bodies[0].get("statusUpdate", bodies[0])["status"]["message"]
     assert [part.get("text") for part in message["parts"]] == ["Which?"]
+
+
+def delivery_of(url: str) -> Delivery:
+    event = TaskEvent(seq=1, update=moved(TaskState.COMPLETED))
+    config = PushConfig(id="p", task_id="t", url=url, token="the-token")
+    return Delivery(id=1, config=config, event=event, attempts=0, owner=ANN)
+
+
+TASK = Task(id="t", context_id="c", status=TaskStatus(state=TaskState.COMPLETED, at=1.0))
+
+
+async def test_name_that_does_not_resolve_is_reported() -> None:
+    async def resolve(host: str, port: int) -> Any:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    network = NetworkOptions(resolve=resolve)
+    async with guarded_client(network=network) as client:
+        sender = WebhookSender(client, wires=RPC_WIRES)
+        with pytest.raises(RemoteFailed, match="'nowhere.example' of the receiver cannot be"):
+            await sender.deliver(delivery_of("https://nowhere.example/hook"), TASK)
+
+
+async def test_rejected_credentials_are_explained_without_the_secret() -> None:
+    def respond(request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(401)
+
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(respond)) as client:
+        sender = WebhookSender(client, wires=RPC_WIRES, signer=HmacSigner("s" * 16))
+        with pytest.raises(RemoteFailed) as caught:
+            await sender.deliver(delivery_of("https://me.example/hook"), TASK)
+    text = str(caught.value)
+    assert "status 401" in text
+    assert "ACC_PUSH_SECRET" in text
+    assert "X-A2A-Notification-Token, X-Agent-Signature" in text
+    assert "the-token" not in text

@@ -369,3 +369,20 @@ async def test_configuration_without_id_is_found_without_id(
             await serve.delete_push(ANN, PushRequest(task_id=task.id, id=name))
         with pytest.raises(TaskNotFound):
             await serve.get_push(ANN, asked)
+
+
+async def test_failed_attempt_is_logged_and_retried(
+    harness: ServerHarness, agent_under_test: CommandAgent, caplog: pytest.LogCaptureFixture
+) -> None:
+    receiver = Receiver()
+    receiver.faults = [RemoteFailed("the receiver responded with status 401")]
+    async with (
+        harness.open(agent_under_test, check_url=allow_any_url) as serve,
+        delivering(harness, receiver, delay=lambda attempt: 0.0),
+    ):
+        await send(serve, "count 3", push=push_config(id="p1"))
+        await wait_until(lambda: receiver.of("p1") == WHOLE)
+    record = next(one for one in caplog.records if one.name == "acc.push")
+    assert "attempt 1 of 8" in record.getMessage()
+    assert "status 401" in record.getMessage()
+    assert record.__dict__["config_id"] == "p1"

@@ -37,7 +37,7 @@ from acc.application.use_cases.check_agents import check_agents
 
 def test_single_agent_has_no_findings() -> None:
     report = check_agents(agent("solo"))
-    assert [r.severity for r in report.rules] == [OK, *[NOT_APPLICABLE] * 8, OK]
+    assert [r.severity for r in report.rules] == [OK, *[NOT_APPLICABLE] * 8, OK, NOT_APPLICABLE]
     assert (report.agent, report.agents, report.severity) == ("solo", 1, OK)
     assert report.count(WARNING) == 0
     assert all(r.title and r.title_ja for r in report.rules)

@@ -4,7 +4,7 @@ import pytest
 from agent_support import WHO
 
 from acc import Agent, Part, RunContext, Runner, SequentialAgent, ToolContext, tool
-from acc.application.a2a.intake import input_modes
+from acc.application.a2a.media_modes import input_modes
 from acc.bootstrap.agents import make_services
 from acc.domain.errors import ContentTypeNotSupported
 from acc.testing import ScriptedModel, call

@@ -2,10 +2,12 @@
 
 import json
 import logging
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TextIO
 
 LOGGER = "acc.run"
+ACCESS_LOGGER = "acc.access"
 _FIELDS = (
     "trace_id",
     "request_id",
@@ -15,7 +17,10 @@ _FIELDS = (
     "tool",
     "path",
     "branch",
+    "method",
+    "task",
     "status",
+    "duration_ms",
     "code",
 )
 
@@ -49,12 +54,15 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, ensure_ascii=False)
 
 
-def log_runs_to(stream: TextIO, level: int = logging.INFO) -> logging.Handler:
-    """Write the run log to a stream as JSON lines and return the handler."""
+def log_runs_to(
+    stream: TextIO, level: int = logging.INFO, *, loggers: Sequence[str] = (LOGGER,)
+) -> logging.Handler:
+    """Write the run log, or other logs, to a stream as JSON lines and return the handler."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines())
-    logger = logging.getLogger(LOGGER)
-    logger.addHandler(handler)
-    logger.setLevel(level)
-    logger.propagate = False
+    for name in loggers:
+        logger = logging.getLogger(name)
+        logger.addHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = False
     return handler

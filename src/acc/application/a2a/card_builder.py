@@ -1,29 +1,33 @@
 """Build the agent card of an agent."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from acc.application.a2a.intake import JSON, output_modes
+from acc.application.a2a.media_modes import JSON, Modes, output_modes
 from acc.application.a2a.projection import INPUT_REQUEST, MEMORY_FOOTPRINT
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.llm import LlmAgent
 from acc.application.contracts.node_agents import NodeAgent
 from acc.application.contracts.schemas import contract_of_agent
+from acc.application.runtime.state import matches_patterns
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.agent_card import (
     HTTP_JSON,
     JSONRPC,
     AgentCard,
+    CardConfig,
     Extension,
     Interface,
+    Security,
     Skill,
 )
+from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.contract import (
     INTENTS_EXTENSION,
     IntentContract,
     contract_to_json,
 )
-from acc.domain.value_objects.principal import INVOKE_SCOPE, READ_SCOPE
+from acc.domain.value_objects.principal import INVOKE_SCOPE, READ_SCOPE, Principal
 
 PROTOCOL_VERSIONS = ("1.0", "0.3")
 EXTENSIONS = (
@@ -38,6 +42,7 @@ EXTENSIONS = (
         "were shown to the agent.",
     ),
 )
+_MAX_SIGNED_CARDS = 100
 _BEARER: Mapping[str, Mapping[str, Any]] = {"bearer": {"type": "http", "scheme": "bearer"}}
 
 
@@ -48,11 +53,17 @@ def build_card(
     version: str,
     requires_auth: bool,
     can_push: bool,
-    input_modes: tuple[str, ...] | None = None,
+    modes: Modes | None = None,
     protocol_versions: Sequence[str] = PROTOCOL_VERSIONS,
     contracts: Sequence[IntentContract] = (),
+    issuers: Sequence[str] = (),
+    config: CardConfig | None = None,
 ) -> AgentCard:
-    """Return the public card; `requires_auth` if callers need a token."""
+    """Return the card with all skills that the public card may list, before `public_card`.
+
+    `requires_auth` is True if callers need a token; `issuers` are the OIDC issuers of tokens.
+    """
+    config = config or CardConfig()
     unknown = sorted(set(protocol_versions).difference(PROTOCOL_VERSIONS))
     if unknown or not protocol_versions:
         raise InvalidInput(
@@ -60,25 +71,145 @@ def build_card(
             f"got {', '.join(unknown) or 'none'}"
         )
     base = url.rstrip("/")
+    modes = modes or Modes(tuple(agent.input_modes), output_modes(agent))
+    schemes, security = _security(config, requires_auth, issuers)
     return AgentCard(
-        name=agent.name,
-        description=agent.description or f"The agent {agent.name}.",
-        version=version,
+        name=config.name or agent.name,
+        description=config.description or agent.description or f"The agent {agent.name}.",
+        version=config.version or version,
         interfaces=tuple(
             Interface(url=address, binding=binding, version=protocol_version)
             for protocol_version in PROTOCOL_VERSIONS
             if protocol_version in protocol_versions
-            for address, binding in ((f"{base}/", JSONRPC), (base, HTTP_JSON))
+            for address, binding in ((config.url or f"{base}/", JSONRPC), (base, HTTP_JSON))
         ),
-        skills=tuple(_skills(agent)),
-        input_modes=tuple(agent.input_modes) if input_modes is None else input_modes,
-        output_modes=output_modes(agent),
+        skills=config.skills or _with_security(_skills(agent), contracts, security),
+        input_modes=config.input_modes or modes.inputs,
+        output_modes=config.output_modes or modes.outputs,
         streaming=True,
         push_notifications=can_push,
-        extended_card=requires_auth,
+        extended_card=requires_auth and config.extended_card is not False,
         extensions=(*EXTENSIONS, _intents_extension(contracts)),
-        security_schemes=_BEARER if requires_auth else {},
-        security=({"bearer": ()},) if requires_auth else (),
+        provider=config.provider,
+        documentation_url=config.documentation_url,
+        icon_url=config.icon_url,
+        security_schemes=schemes,
+        security=security,
+        state_transition_history=config.state_transition_history,
+    )
+
+
+def public_card(
+    card: AgentCard, contracts: Sequence[IntentContract], config: CardConfig | None = None
+) -> AgentCard:
+    """Return a card with the skills and contracts that its owner lists for everyone."""
+    patterns = CardConfig().public if config is None else config.public
+    skills = tuple(skill for skill in card.skills if matches_patterns(patterns, skill.id))
+    return _with_skills(card, skills, contracts)
+
+
+class ExtendedCards:
+    """The cards of authenticated callers: the skills for which they have the scopes.
+
+    `sign` returns a card with its signatures.
+    """
+
+    def __init__(
+        self,
+        agent: BaseAgent,
+        card: AgentCard,
+        *,
+        contracts: Sequence[IntentContract] = (),
+        config: CardConfig | None = None,
+        sign: Callable[[AgentCard], AgentCard],
+    ) -> None:
+        patterns = CardConfig().extended if config is None else config.extended
+        skills = {skill.id: skill for skill in card.skills}
+        derived = (skill for one in agent.walk() for skill in _skills(one, with_arguments=True))
+        has_own = config is not None and bool(config.skills)
+        for skill in _with_security(derived, contracts, card.security):
+            if not has_own or skill.id not in skills:
+                skills[skill.id] = skill
+        self._card = card
+        self._contracts = contracts
+        self._sign = sign
+        self._skills = [skill for name, skill in skills.items() if matches_patterns(patterns, name)]
+        #: Signed cards by the positions of their skills.
+        self._signed: dict[tuple[int, ...], AgentCard] = {}
+
+    def card_for(self, principal: Principal) -> AgentCard:
+        """Return the card of a caller."""
+        allowed = principal.permissions
+        visible = tuple(
+            index for index, skill in enumerate(self._skills) if skill.is_allowed(allowed)
+        )
+        card = self._signed.get(visible)
+        if card is None:
+            skills = tuple(self._skills[index] for index in visible)
+            card = self._sign(_with_skills(self._card, skills, self._contracts))
+            if len(self._signed) < _MAX_SIGNED_CARDS:
+                self._signed[visible] = card
+        return card
+
+
+def _with_skills(
+    card: AgentCard, skills: tuple[Skill, ...], contracts: Sequence[IntentContract]
+) -> AgentCard:
+    """Return a card with these skills, and the contracts of these skills only."""
+    listed = listed_contracts(contracts, skills)
+    extensions = tuple(
+        _intents_extension(listed) if extension.uri == INTENTS_EXTENSION else extension
+        for extension in card.extensions
+    )
+    return replace(card, skills=skills, extensions=extensions)
+
+
+def listed_contracts(
+    contracts: Sequence[IntentContract], skills: Sequence[Skill]
+) -> tuple[IntentContract, ...]:
+    """Return the contracts of the skills of a card."""
+    ids = {skill.id for skill in skills}
+    return tuple(contract for contract in contracts if contract.name in ids)
+
+
+def _security(
+    config: CardConfig, requires_auth: bool, issuers: Sequence[str]
+) -> tuple[Mapping[str, Mapping[str, Any]], Security]:
+    if not requires_auth:
+        return {}, ()
+    if config.security_schemes:
+        every: Security = tuple(
+            {name: declared_scopes(scheme)} for name, scheme in config.security_schemes.items()
+        )
+        return config.security_schemes, config.security or every
+    return _openid_security(issuers) if issuers else (_BEARER, ({"bearer": ()},))
+
+
+def declared_scopes(scheme: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the scopes of the flows of an OAuth2 scheme."""
+    flows = scheme.get("flows")
+    scopes: dict[str, None] = {}
+    for flow in flows.values() if isinstance(flows, Mapping) else ():
+        if isinstance(flow, Mapping) and isinstance(flow.get("scopes"), Mapping):
+            scopes |= dict.fromkeys(flow["scopes"])
+    return tuple(scopes)
+
+
+def _with_security(
+    skills: Iterable[Skill], contracts: Sequence[IntentContract], security: Security
+) -> tuple[Skill, ...]:
+    """Return skills with the permissions that their contracts require as scopes."""
+    required = {contract.name: contract.permissions for contract in contracts}
+    return tuple(
+        replace(
+            skill,
+            security=tuple(
+                dict.fromkeys(alternative, tuple(required[skill.id])) for alternative in security
+            ),
+        )
+        if required.get(skill.id) and security
+        else skill
+        for skill in skills
     )
 
 
@@ -92,28 +223,19 @@ def _intents_extension(contracts: Sequence[IntentContract]) -> Extension:
     )
 
 
-def openid_security(issuers: Sequence[str]) -> dict[str, Any]:
-    """Return the fields of a card that name OIDC issuers and the scopes of the operations."""
+def _openid_security(
+    issuers: Sequence[str],
+) -> tuple[Mapping[str, Mapping[str, Any]], Security]:
+    """Return OIDC issuers as security schemes, and the scopes of the operations."""
     names = ["oidc"] if len(issuers) == 1 else [f"oidc-{n}" for n, _ in enumerate(issuers, 1)]
-    return {
-        "security_schemes": {
-            name: {
-                "type": "openIdConnect",
-                "openIdConnectUrl": f"{issuer.rstrip('/')}/.well-known/openid-configuration",
-            }
-            for name, issuer in zip(names, issuers, strict=True)
-        },
-        "security": tuple({name: (INVOKE_SCOPE, READ_SCOPE)} for name in names),
+    schemes = {
+        name: {
+            "type": "openIdConnect",
+            "openIdConnectUrl": f"{issuer.rstrip('/')}/.well-known/openid-configuration",
+        }
+        for name, issuer in zip(names, issuers, strict=True)
     }
-
-
-def extended_skills(agent: BaseAgent, card: AgentCard) -> tuple[Skill, ...]:
-    """Return the skills of the whole tree with tool arguments, for authenticated callers."""
-    skills: dict[str, Skill] = {skill.id: skill for skill in card.skills}
-    for member in agent.walk():
-        for skill in _skills(member, with_arguments=True):
-            skills[skill.id] = skill
-    return tuple(skills.values())
+    return schemes, tuple({name: (INVOKE_SCOPE, READ_SCOPE)} for name in names)
 
 
 def _skills(agent: BaseAgent, *, with_arguments: bool = False) -> Iterator[Skill]:

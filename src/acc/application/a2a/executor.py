@@ -24,7 +24,7 @@ from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import text_part
 from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.principal import Owner, Principal
-from acc.domain.value_objects.run import CallContext
+from acc.domain.value_objects.run import CallContext, trace_of_parent
 from acc.domain.value_objects.task import (
     ACTIVE,
     INTERRUPTED,
@@ -58,6 +58,9 @@ STOPPED = f"the server was stopped before this task ended; {_RETRY_HINT}"
 INTERRUPTED_TASK = f"the server was interrupted during this task; {_RETRY_HINT}"
 #: Minimum time that cancelled tasks get to record their end.
 CANCEL_GRACE_SECONDS = 0.5
+#: Metadata of a message that name the trace it belongs to.
+TRACE_PARENT = "traceparent"
+TRACE_FIELDS = ("traceId", "trace_id", TRACE_PARENT)
 _MAX_TRACE_ID_LENGTH = 128
 _MAX_CONTEXT_PREFIX_LENGTH = 128
 #: Events whose usage is that of other events too.
@@ -550,6 +553,9 @@ def trace_id_of(message: Message, default: str) -> str:
     """Return the trace id in the metadata of a message."""
     if not message.metadata:
         return default
-    trace_id = message.metadata.get("traceId", message.metadata.get("trace_id"))
-    is_valid = isinstance(trace_id, str) and 0 < len(trace_id) <= _MAX_TRACE_ID_LENGTH
-    return trace_id if is_valid else default
+    metadata = message.metadata
+    trace_id = metadata.get("traceId", metadata.get("trace_id"))
+    if isinstance(trace_id, str) and 0 < len(trace_id) <= _MAX_TRACE_ID_LENGTH:
+        return trace_id
+    parent = metadata.get(TRACE_PARENT)
+    return (trace_of_parent(parent) if isinstance(parent, str) else "") or default

@@ -6,18 +6,18 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from acc.application.a2a.approvals import read_answers
-from acc.application.a2a.executor import TaskExecutor
+from acc.application.a2a.executor import TRACE_FIELDS, TRACE_PARENT, TaskExecutor
 from acc.application.a2a.intent_admission import IntentAdmission
+from acc.application.a2a.media_modes import JSON, Modes, accepts, media_type
 from acc.application.a2a.projection import ProjectionOptions, input_required
 from acc.application.a2a.push_configs import PushConfigs
 from acc.application.a2a.quotas import StoredContent
 from acc.application.a2a.requests import SendRequest, ServerLimits, own_task
 from acc.application.a2a.subscriptions import TaskBroker
 from acc.application.agents.base import BaseAgent
-from acc.application.agents.llm import LlmAgent, has_memory
+from acc.application.agents.llm import has_memory
 from acc.application.contracts.idempotency import RequestKey
 from acc.application.runtime.inputs import validate_answers
-from acc.application.runtime.run import Services
 from acc.application.runtime.runner import SessionRunner
 from acc.domain.errors import (
     ContentTypeNotSupported,
@@ -25,10 +25,12 @@ from acc.domain.errors import (
     InvalidTransition,
     LimitExceeded,
     PermissionDenied,
+    Unavailable,
     UnsupportedOperation,
 )
+from acc.domain.value_objects.agent_card import Skill
 from acc.domain.value_objects.approval import InputAnswer, InputRequest, RequestKind
-from acc.domain.value_objects.content import Part
+from acc.domain.value_objects.base import replace as with_fields
 from acc.domain.value_objects.contract import INTENTS_EXTENSION
 from acc.domain.value_objects.principal import Owner, Principal
 from acc.domain.value_objects.task import (
@@ -43,16 +45,13 @@ from acc.domain.value_objects.task import (
     TaskStatus,
 )
 from acc.ports.outbound.limit_ports import RateLimiterPort
-from acc.ports.outbound.model_ports import input_types
 from acc.ports.outbound.storage_ports import SubmitResult, TaskStorePort
 
-TEXT = "text/plain"
-JSON = "application/json"
-_BYTES = "application/octet-stream"
 _MAX_ID_LENGTH = 256
 _MAX_OUTPUT_MODES = 100
 #: Media types of protocol versions before 0.3.
 _LEGACY_MODES = {"text": "text/*", "*": "*/*"}
+_RETRY_AFTER_SECONDS = 5.0
 _STOPPING = "the server is stopping; try again later"
 _NOT_STARTED = "the server is not started; run its lifespan, even if it is mounted"
 _UNDECIDED = (
@@ -84,6 +83,8 @@ class MessageIntake:
         limits: ServerLimits,
         deduplicate: bool,
         stored: StoredContent,
+        modes: Modes,
+        skills: Sequence[Skill] = (),
         limiter: RateLimiterPort | None = None,
     ) -> None:
         self._runner = runner
@@ -96,8 +97,8 @@ class MessageIntake:
         self._deduplicate = deduplicate
         self._limiter = limiter
         self.admission = IntentAdmission(runner)
-        self._input_modes = input_modes(runner.agent, runner.services)
-        self._output_modes = output_modes(runner.agent)
+        self._modes = modes
+        self._skills = {skill.id: skill for skill in skills}
         # Agents without memory report no footprint; a footprint of 0 would be a measurement.
         self._has_memory = has_memory(runner.agent)
         #: Number of tasks of a caller that are being stored.
@@ -116,16 +117,20 @@ class MessageIntake:
         A message with the `key` of an earlier request returns the task of that request.
         """
         if not self._executor.is_open:
-            raise LimitExceeded(_STOPPING if self._executor.was_opened else _NOT_STARTED)
+            text = _STOPPING if self._executor.was_opened else _NOT_STARTED
+            raise Unavailable(text, retry_after=_RETRY_AFTER_SECONDS)
         is_active = INTENTS_EXTENSION in (*request.extensions, *request.message.extensions)
         message, contract = self.admission.admit(sender, request.message, is_active=is_active)
+        message = _with_trace(message, request.trace_parent)
         intent = message.metadata.get("intent") if contract is None else contract.name
         check_call(self._runner.agent, intent, sender)
+        if isinstance(intent, str) and intent in self._skills:
+            _check_scopes(self._skills[intent], sender)
         if self._limiter is not None and isinstance(intent, str) and intent:
             await self._limiter.count_request(sender.account.user_id, intent)
-        modes = self._input_modes if contract is None else (*self._input_modes, JSON)
+        modes = self._modes.inputs if contract is None else (*self._modes.inputs, JSON)
         validate_message(message, self._limits, modes)
-        modes = self._output_modes if contract is None else (JSON, *self._output_modes)
+        modes = self._modes.outputs if contract is None else (JSON, *self._modes.outputs)
         as_data = wants_json_answer(request.accepted_output_modes, modes)
         push = None if request.push is None else await self._push_configs.validate(request.push)
         if self._limiter is not None:
@@ -345,6 +350,23 @@ def check_call(agent: BaseAgent, intent: object, caller: Principal) -> None:
         raise PermissionDenied(f"{caller.caller!r} may not call the intent {name!r}")
 
 
+def _with_trace(message: Message, trace_parent: str) -> Message:
+    """Return a message that belongs to a trace, unless it names one itself."""
+    if not trace_parent or any(name in message.metadata for name in TRACE_FIELDS):
+        return message
+    return with_fields(message, metadata={**message.metadata, TRACE_PARENT: trace_parent})
+
+
+def _check_scopes(skill: Skill, caller: Principal) -> None:
+    """Raise InsufficientScope if the caller has the scopes of no alternative of a skill."""
+    if skill.is_allowed(caller.permissions):
+        return
+    first = next(iter(skill.security))
+    for scopes in first.values():
+        for scope in scopes:
+            caller.require(scope)
+
+
 def validate_message(message: Message, limits: ServerLimits, modes: Sequence[str]) -> None:
     """Raise an error if a message is invalid, too large or of an unsupported media type."""
     if message.role is not Role.USER:
@@ -372,44 +394,6 @@ def validate_message(message: Message, limits: ServerLimits, modes: Sequence[str
             raise ContentTypeNotSupported(
                 f"this agent does not accept {kind}; it accepts {', '.join(modes)}"
             )
-
-
-def media_type(part: Part) -> str:
-    """Return the media type of a part without its parameters."""
-    declared = part.media_type and part.media_type.partition(";")[0].strip().lower()
-    if declared:
-        return declared
-    if part.text is not None:
-        return TEXT
-    return _BYTES if part.raw is not None or part.url is not None else JSON
-
-
-def accepts(kind: str, modes: Sequence[str]) -> bool:
-    """Return True if a mode covers a media type; text/plain covers every text."""
-    return kind in modes or any(
-        fnmatchcase(kind, mode) or (mode == TEXT and kind.startswith("text/")) for mode in modes
-    )
-
-
-def input_modes(agent: BaseAgent, services: Services) -> tuple[str, ...]:
-    """Return the media types that an agent accepts: its own, and files that all models accept."""
-    declared = tuple(agent.input_modes)
-    if agent.input_modes != BaseAgent.input_modes:
-        return declared
-    accepted: tuple[str, ...] | None = None
-    for member in agent.walk():
-        if isinstance(member, LlmAgent):
-            types = input_types(services.model(member.model)) or ()
-            accepted = types if accepted is None else tuple(t for t in accepted if t in types)
-    return declared + tuple(f"{t}*" if t.endswith("/") else t for t in accepted or ())
-
-
-def output_modes(agent: BaseAgent) -> tuple[str, ...]:
-    """Return the media types that an agent produces; JSON first for structured output."""
-    declared = tuple(agent.output_modes)
-    if getattr(agent, "output_schema", None) is not None:
-        return (JSON, *(mode for mode in declared if mode != JSON))
-    return declared
 
 
 def wants_json_answer(accepted: Sequence[str], modes: Sequence[str]) -> bool:

@@ -295,7 +295,12 @@ def _artifact(event: Event, parts: tuple[Part, ...]) -> ArtifactUpdate:
     name = str(detail["name"])
     artifact_id = f"{name}-file" if _RESERVED_NAME.fullmatch(name) else name
     return ArtifactUpdate(
-        artifact=TaskArtifact(artifact_id=artifact_id, name=name, parts=parts),
+        artifact=TaskArtifact(
+            artifact_id=artifact_id,
+            name=name,
+            description=str(detail.get("description", "")),
+            parts=parts,
+        ),
         append=bool(detail.get("append")),
         last_chunk=bool(detail.get("last", True)),
     )

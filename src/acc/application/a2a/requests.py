@@ -15,7 +15,8 @@ class SendRequest(Value, frozen=True, kw_only=True):
     """Send a message that starts or continues a task.
 
     The `push` configuration has no task id yet. Without `wait` the task is returned as soon as it
-    is stored. `extensions` are those that the client activated.
+    is stored. `extensions` are those that the client activated. `trace_parent` is the trace that
+    the request belongs to, as W3C traceparent; what the message says about its trace has priority.
     """
 
     message: Message
@@ -26,6 +27,7 @@ class SendRequest(Value, frozen=True, kw_only=True):
     metadata: Mapping[str, Any] = {}
     tenant: str = ""
     extensions: tuple[str, ...] = ()
+    trace_parent: str = ""
 
 
 class GetRequest(Value, frozen=True, kw_only=True):

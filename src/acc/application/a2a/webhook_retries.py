@@ -102,7 +102,16 @@ class PushDelivery:
             if not isinstance(error, AccError):
                 log.exception("push notification failed unexpectedly", extra=extra)
             if delivery.attempts + 1 < self._max_attempts:
-                await self._tasks.reschedule(delivery.id, seconds=self._delay(delivery.attempts))
+                seconds = self._delay(delivery.attempts)
+                log.warning(
+                    "push notification failed (attempt %d of %d), next attempt in %g s: %s",
+                    delivery.attempts + 1,
+                    self._max_attempts,
+                    seconds,
+                    error,
+                    extra=extra,
+                )
+                await self._tasks.reschedule(delivery.id, seconds=seconds)
                 return
             log.warning(
                 "push notification dropped after %d attempts: %s",

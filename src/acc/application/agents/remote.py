@@ -175,7 +175,7 @@ class RemoteAgent(StandardAgent[object, str]):
         parent = ctx.call.metadata.get("traceparent")
         if isinstance(parent, str):
             metadata["traceparent"] = parent
-        context = outgoing_context(ctx, has_credentials=bool(self.token))
+        context = outgoing_context(ctx, has_credentials=bool(self.token or self.auth))
         metadata[INTENTS_EXTENSION] = {"context": context}
         stored = ctx.current_branch.state.get(self._context_key)
         return Message(

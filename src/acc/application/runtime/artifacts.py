@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from acc.application.runtime.context import RunContext
 
 _MAX_NAME_LENGTH = 256
+_MAX_DESCRIPTION_LENGTH = 4000
 
 
 class Artifacts:
@@ -28,10 +29,19 @@ class Artifacts:
         self._context = context
 
     async def save(
-        self, name: str, content: str | bytes, *, media_type: str = "text/plain; charset=utf-8"
+        self,
+        name: str,
+        content: str | bytes,
+        *,
+        media_type: str = "text/plain; charset=utf-8",
+        description: str = "",
     ) -> int:
-        """Store a new version, record that, and return its number."""
+        """Store a new version, record that, and return its number.
+
+        A2A clients see the `description` beside the file.
+        """
         self._check_name(name)
+        described = _described(name, description)
         data = _to_bytes(name, content)
         if not isinstance(media_type, str) or not media_type.isprintable():
             raise InvalidInput(f"artifact {name!r}: invalid media type {media_type!r}")
@@ -43,24 +53,31 @@ class Artifacts:
         key = context.run.request.key
         version = await context.services.artifacts.save(key, name, data, media_type)
         detail = {"name": name, "version": version, "media_type": media_type, "size": len(data)}
-        await context.emit(EventKind.ARTIFACT, detail=detail)
+        await context.emit(EventKind.ARTIFACT, detail=detail | described)
         return version
 
     async def publish(
-        self, name: str, *parts: Part | str, append: bool = False, last: bool = True
+        self,
+        name: str,
+        *parts: Part | str,
+        append: bool = False,
+        last: bool = True,
+        description: str = "",
     ) -> None:
         """Show a result, or a chunk of one, to the observer of the run.
 
         The parts are recorded with the run and not stored as a file. A chunk that is not the `last`
-        is continued by chunks with the same name and `append=True`.
+        is continued by chunks with the same name and `append=True`. A2A clients see the
+        `description` of the first chunk.
         """
         self._check_name(name)
+        described = _described(name, description)
         content = tuple(Part(text=part) if isinstance(part, str) else part for part in parts)
         if not content or not all(isinstance(part, Part) for part in content):
             raise InvalidInput(f"artifact {name!r}: expected at least one str or Part")
         check_storable(content, PARTS_DECODER, f"artifact {name!r}")
         detail = {"name": name, "append": append, "last": last}
-        await self._context.emit(EventKind.ARTIFACT, parts=content, detail=detail)
+        await self._context.emit(EventKind.ARTIFACT, parts=content, detail=detail | described)
 
     async def load(self, name: str, version: int | None = None) -> StoredArtifact | None:
         """Return a version, the newest by default, or None."""
@@ -89,6 +106,16 @@ class Artifacts:
 
     def _is_granted(self, name: str) -> bool:
         return all(matches_patterns(patterns, name) for patterns in self._context.artifact_grants)
+
+
+def _described(name: str, description: object) -> dict[str, str]:
+    """Return the description as a field of the event; none if it is empty."""
+    if not isinstance(description, str) or len(description) > _MAX_DESCRIPTION_LENGTH:
+        raise InvalidInput(
+            f"artifact {name!r}: description must be a str of at most "
+            f"{_MAX_DESCRIPTION_LENGTH} characters"
+        )
+    return {"description": description} if description else {}
 
 
 def _to_bytes(name: str, content: object) -> bytes:

@@ -1,11 +1,13 @@
 """Check an agent tree against the multi-agent design checklist, without running it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from acc.application.agents.base import BaseAgent
 from acc.application.lint import data, structure
 from acc.application.lint.data_flow import StateFlow
 from acc.application.lint.structure import Finding, RuleResult, Severity
+from acc.domain.value_objects.agent_card import CardFinding, CardSeverity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,11 +81,18 @@ _TITLES = {
         "Memories exist",
         "存在するメモリを指定",
     ),
+    "card": (
+        "The declared agent card is valid",
+        "Agent Cardの宣言が実装と一致",
+    ),
 }
 
 
-def check_agents(root: BaseAgent) -> TreeReport:
-    """Return the result of each rule of the checklist."""
+def check_agents(root: BaseAgent, card: Sequence[CardFinding] | None = None) -> TreeReport:
+    """Return the result of each rule of the checklist.
+
+    `card` are the findings about the card that a file declares; None if there is no file.
+    """
     flow = StateFlow(root)
     agents = flow.agents
     results: dict[str, RuleResult] = {
@@ -97,6 +106,7 @@ def check_agents(root: BaseAgent) -> TreeReport:
         "transfers": structure.check_transfers(agents),
         "privileges": structure.check_privileges(agents),
         "memories": structure.check_memories(agents),
+        "card": _card_result(card),
     }
     rules = tuple(
         RuleReport(
@@ -110,3 +120,19 @@ def check_agents(root: BaseAgent) -> TreeReport:
         for name, result in results.items()
     )
     return TreeReport(agent=root.name, agents=len(agents), rules=rules)
+
+
+def _card_result(card: Sequence[CardFinding] | None) -> RuleResult:
+    if card is None:
+        return RuleResult(applies=False, note="no card was given: --card FILE")
+    severities = {CardSeverity.ERROR: Severity.PROBLEM, CardSeverity.WARNING: Severity.WARNING}
+    findings = tuple(
+        Finding(
+            severity=severities[finding.severity],
+            agents=(),
+            text=f"{finding.field}: {finding.text}",
+            fix=finding.fix,
+        )
+        for finding in card
+    )
+    return RuleResult(applies=True, findings=findings)

@@ -1,13 +1,14 @@
 """Serve agents over A2A: send, stream, get, list, cancel, subscribe, push configurations."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 
 from acc.application.a2a.executor import TaskExecutor
 from acc.application.a2a.intake import MessageIntake
 from acc.application.a2a.intent_admission import outputs_of_task
 from acc.application.a2a.maintenance import TaskMaintenance
+from acc.application.a2a.media_modes import Modes, served_modes
 from acc.application.a2a.push_configs import CheckUrl, PushConfigs
 from acc.application.a2a.quotas import StoredContent
 from acc.application.a2a.replays import ReplayGuard
@@ -35,6 +36,7 @@ from acc.domain.errors import (
     Unauthenticated,
     UnsupportedOperation,
 )
+from acc.domain.value_objects.agent_card import Skill
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import text_of
 from acc.domain.value_objects.contract import INTENTS_EXTENSION
@@ -63,7 +65,9 @@ class ServeA2AUseCase:
 
     `check_url` rejects URLs that must not be called; without it push is not supported. With
     `deduplicate` a repeated message returns its task. With `anonymous_listing` anonymous callers
-    may list the tasks of all anonymous callers. `limiter` limits intents, tokens and cost.
+    may list the tasks of all anonymous callers. `limiter` limits intents, tokens and cost. `modes`
+    are the accepted media types; by default those of the agent. `skills` are those of the card
+    whose scopes are required.
     """
 
     def __init__(
@@ -77,6 +81,8 @@ class ServeA2AUseCase:
         deduplicate: bool = True,
         anonymous_listing: bool = False,
         limiter: RateLimiterPort | None = None,
+        modes: Modes | None = None,
+        skills: Sequence[Skill] = (),
     ) -> None:
         self.limits = limits or ServerLimits()
         self.runner = runner
@@ -110,6 +116,8 @@ class ServeA2AUseCase:
             limits=self.limits,
             deduplicate=deduplicate,
             stored=stored,
+            modes=modes or served_modes(runner.agent, runner.services),
+            skills=skills,
             limiter=limiter,
         )
 
@@ -130,6 +138,11 @@ class ServeA2AUseCase:
                 await self.stop()
                 for job in background:
                     job.cancel()
+
+    @property
+    def is_ready(self) -> bool:
+        """Return True while new tasks are accepted."""
+        return self._executor.is_open
 
     async def stop(self) -> None:
         """Accept no more tasks, wait for the running ones, then end the streams."""
@@ -227,7 +240,12 @@ class ServeA2AUseCase:
         return self._intake.admission.intents
 
     async def call_intent(
-        self, principal: Principal, payload: IntentPayload, *, tenant: str = ""
+        self,
+        principal: Principal,
+        payload: IntentPayload,
+        *,
+        tenant: str = "",
+        trace_parent: str = "",
     ) -> IntentOutputs:
         """Execute an intent as a task and return its outputs.
 
@@ -244,7 +262,9 @@ class ServeA2AUseCase:
         key = request_key(payload, self.runner.app_name, owner.user_id)
         message_id = self.runner.services.ids.new() if key is None else key.digest
         message = self._intake.admission.message(payload, message_id)
-        request = SendRequest(message=message, extensions=(INTENTS_EXTENSION,))
+        request = SendRequest(
+            message=message, extensions=(INTENTS_EXTENSION,), trace_parent=trace_parent
+        )
         submitted = await self._intake.submit(caller, request, streaming=False, key=key)
         task = submitted.task
         run = self._executor.find(task.id)
@@ -276,7 +296,12 @@ class ServeA2AUseCase:
         """
         principal.require(READ_SCOPE)
         if not self._anonymous_listing:
-            self.check_authenticated(principal, "listing tasks")
+            self.check_authenticated(
+                principal,
+                "listing tasks",
+                advice="; to let anonymous callers list the tasks of all anonymous callers, start "
+                "the server with --anonymous-listing",
+            )
         query = request.query
         if query.since is not None:
             query = replace(query, since=query.since - _TIMESTAMP_ROUNDING_SECONDS)
@@ -339,10 +364,10 @@ class ServeA2AUseCase:
         task = await self._own_task(principal, request.tenant, request.task_id)
         await self._tasks.delete_push_config(task.id, request.id)
 
-    def check_authenticated(self, principal: Principal, what: str) -> None:
+    def check_authenticated(self, principal: Principal, what: str, *, advice: str = "") -> None:
         """Raise Unauthenticated if a caller is anonymous."""
         if principal.is_anonymous:
-            raise Unauthenticated(f"{what} requires authentication")
+            raise Unauthenticated(f"{what} requires authentication{advice}")
 
     async def _own_task(self, principal: Principal, tenant: str, task_id: str) -> Task:
         return await own_task(self._tasks, principal.within(tenant).owner, task_id)

@@ -1,6 +1,6 @@
 """The agent card: identity, skills and interfaces of an agent."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -19,8 +19,16 @@ class Interface(Value, frozen=True, kw_only=True):
     tenant: str = ""
 
 
+#: Alternatives of security schemes, each with the scopes that it requires.
+Security = tuple[Mapping[str, tuple[str, ...]], ...]
+
+
 class Skill(Value, frozen=True, kw_only=True):
-    """A capability of an agent."""
+    """A capability of an agent.
+
+    `security` lists the alternatives of scopes that a caller needs for it, in addition to those of
+    the card: each entry maps the name of a security scheme to scopes.
+    """
 
     id: str
     name: str
@@ -29,6 +37,16 @@ class Skill(Value, frozen=True, kw_only=True):
     examples: tuple[str, ...] = ()
     input_modes: tuple[str, ...] = ()
     output_modes: tuple[str, ...] = ()
+    security: Security = ()
+
+    def is_allowed(self, permissions: Collection[str] | None) -> bool:
+        """Return True if permissions cover one alternative; None covers all of them."""
+        if permissions is None or not self.security:
+            return True
+        return any(
+            all(scope in permissions for scopes in alternative.values() for scope in scopes)
+            for alternative in self.security
+        )
 
 
 class Extension(Value, frozen=True, kw_only=True):
@@ -52,7 +70,8 @@ class AgentCard(Value, frozen=True, kw_only=True):
 
     `security_schemes` have the form of A2A 0.3 and OpenAPI, for instance
     `{"bearer": {"type": "http", "scheme": "bearer"}}`. `security` lists the alternatives: each
-    entry maps scheme names to scopes.
+    entry maps scheme names to scopes. `state_transition_history` exists in 0.3 only; None if the
+    card does not declare it.
     """
 
     name: str
@@ -70,8 +89,38 @@ class AgentCard(Value, frozen=True, kw_only=True):
     documentation_url: str = ""
     icon_url: str = ""
     security_schemes: Mapping[str, Mapping[str, Any]] = {}
-    security: tuple[Mapping[str, tuple[str, ...]], ...] = ()
+    security: Security = ()
     signatures: tuple[Mapping[str, Any], ...] = ()
+    state_transition_history: bool | None = None
+
+
+class CardConfig(Value, frozen=True, kw_only=True):
+    """What the owner of an agent declares on its card; the rest is derived from the agent.
+
+    Without `skills`, the agent, its tools and its sub-agents are the skills. `public` and
+    `extended` are patterns of the ids of skills that the public and the extended card list; a
+    pattern that begins with `!` excludes: `("*", "!desk.*")`. The extended card has the declared
+    and the derived skills, as far as the caller has their scopes. None as `push_notifications` or
+    `extended_card` means: as the server is configured.
+    """
+
+    name: str = ""
+    description: str = ""
+    version: str = ""
+    url: str = ""
+    provider: Provider | None = None
+    documentation_url: str = ""
+    icon_url: str = ""
+    skills: tuple[Skill, ...] = ()
+    input_modes: tuple[str, ...] = ()
+    output_modes: tuple[str, ...] = ()
+    security_schemes: Mapping[str, Mapping[str, Any]] = {}
+    security: Security = ()
+    push_notifications: bool | None = None
+    extended_card: bool | None = None
+    state_transition_history: bool | None = None
+    public: tuple[str, ...] = ("*",)
+    extended: tuple[str, ...] = ("*",)
 
 
 class CardSeverity(StrEnum):

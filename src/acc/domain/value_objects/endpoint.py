@@ -219,6 +219,27 @@ def check_remote_url(url: str) -> None:
         raise InvalidInput("the URL must not contain credentials; pass them as token")
 
 
+def check_public_url(url: str) -> None:
+    """Raise InvalidInput unless clients can call `url`, which is published on a card."""
+    check_remote_url(url)
+    parts = urlsplit(url)
+    if parts.query or parts.fragment:
+        raise InvalidInput(f"{url!r} must not have a query or a fragment")
+    if is_unspecified_host(parts.hostname or ""):
+        raise InvalidInput(
+            f"{url!r} names every address of this machine, which clients cannot call; use the name "
+            "or address under which they reach the server, such as https://agents.example.com"
+        )
+
+
+def is_unspecified_host(host: str) -> bool:
+    """Return True for the addresses that listen everywhere: 0.0.0.0 and ::."""
+    try:
+        return ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
 def origin_of(url: str) -> str:
     """Return scheme, host and port of a URL, without the default port of the scheme."""
     parts = urlsplit(url)

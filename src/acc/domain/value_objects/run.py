@@ -1,5 +1,6 @@
 """Limits, call context, grants and status of a run."""
 
+import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
@@ -81,11 +82,22 @@ _CONFIG_HINTS = {
     "max_retries": "max_repairs",
     "max_handoffs": "max_hops",
 }
+_TRACE_PARENT = re.compile(
+    r"(?!ff)[0-9a-f]{2}-(?P<trace>[0-9a-f]{32})-(?P<span>[0-9a-f]{16})-[0-9a-f]{2}"
+)
 _MAY_BE_ZERO = frozenset({"max_hops", "max_tool_calls", "max_repairs", "max_tool_retries"})
 #: Seconds.
 _MAY_BE_FRACTIONS = frozenset({"timeout", "tool_timeout", "approval_ttl"})
 _OPTIONAL = frozenset({"token_budget", "timeout", "tool_timeout", "approval_ttl"})
 _NOT_NUMBERS = frozenset({"raise_tool_errors", "record_prompts", "snapshots", "debug", "stubs"})
+
+
+def trace_of_parent(parent: str) -> str:
+    """Return the trace id of a W3C traceparent, an empty string if it is invalid."""
+    match = _TRACE_PARENT.fullmatch(parent)
+    if match is None or not match["trace"].strip("0") or not match["span"].strip("0"):
+        return ""
+    return match["trace"]
 
 
 class CallContext(Value, frozen=True, kw_only=True):

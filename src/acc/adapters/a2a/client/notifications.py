@@ -1,6 +1,7 @@
 """Receiver of push notifications from remote agents."""
 
 import hmac
+import logging
 import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
@@ -14,6 +15,7 @@ from acc.domain.value_objects.endpoint import check_remote_url
 from acc.domain.value_objects.task import PushConfig
 from acc.ports.outbound.remote_ports import Notify
 
+log = logging.getLogger("acc.push")
 _TOKEN_HEADER = "x-a2a-notification-token"  # noqa: S105 - the name of a header
 _MAX_BODY_BYTES = 16 * 1024 * 1024
 _MAX_EXPIRED_TOKENS = 10_000
@@ -76,6 +78,8 @@ class NotificationReceiver:
         token = headers.get(_TOKEN_HEADER, "")
         notify = self._find(token)
         if notify is None and token not in self._expired:
+            what = "an unknown token" if token else "no token"
+            log.warning("push notification rejected: it has %s (%s)", what, _TOKEN_HEADER)
             return 401
         body = await _read_body(receive)
         if body is None:
@@ -85,7 +89,12 @@ class NotificationReceiver:
         try:
             if self._verifier is not None:
                 self._verifier.verify(body, headers)
-        except AccError:
+        except AccError as error:
+            log.warning(
+                "push notification rejected: %s; the secret or key of the server and of this "
+                "receiver must match",
+                error,
+            )
             return 401
         task_id = read_task_id(body)
         if not task_id:

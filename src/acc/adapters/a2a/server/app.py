@@ -16,11 +16,13 @@ from acc.adapters.a2a.server.asgi import (
     send_response,
 )
 from acc.adapters.a2a.server.dispatch import (
+    RETRY_AFTER_SECONDS,
     RPC_WIRES,
     RequestDispatcher,
     StaticDocuments,
     send_early_error,
 )
+from acc.adapters.a2a.server.exchange import CorsPolicy, Exchange
 from acc.adapters.a2a.wire.json_fields import encode
 from acc.adapters.a2a.wire.v03 import WIRE_V03
 from acc.application.use_cases.serve_a2a import ServeA2AUseCase
@@ -37,6 +39,7 @@ _CONTRACTS_PATH = "/contracts"
 _RUN_PATH = "/run"
 _HEALTH_PATH = "/health"
 _STATUS_PATH = "/status"
+_READY_PATH = "/ready"
 #: The extended card of versions before 0.3.
 _LEGACY_EXTENDED_CARD_PATH = "/agent/authenticatedExtendedCard"
 _MAX_AGE_SECONDS = 300
@@ -46,7 +49,8 @@ class A2AServer:
     """ASGI application over the use case.
 
     Without a verifier every caller is anonymous. `hosts` are the host names that the server
-    accepts; None accepts all. `lifespan` replaces the context in which the server runs.
+    accepts; None accepts all. `cors` names the web origins whose pages may call it. `lifespan`
+    replaces the context in which the server runs.
     """
 
     def __init__(
@@ -57,6 +61,7 @@ class A2AServer:
         verifier: TokenVerifierPort | None = None,
         limiter: RateLimiterPort | None = None,
         hosts: Collection[str] | None = None,
+        cors: CorsPolicy | None = None,
         protocol_versions: Collection[str] = tuple(RPC_WIRES),
         lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = None,
     ) -> None:
@@ -70,6 +75,7 @@ class A2AServer:
         )
         self._documents = documents
         self._hosts = hosts
+        self._cors = cors
         self._lifespan = lifespan or serve.open
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -95,6 +101,10 @@ class A2AServer:
 
     async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = HttpRequest(scope, receive, self.serve.limits)
+        send = Exchange(request, send, self._cors).send
+        if self._cors is not None and self._cors.is_preflight(request):
+            await self._cors.send_preflight(request, send)
+            return
         is_rpc = request.method == "POST" and request.path in _ROOT_PATHS
         try:
             request.check_head(self._hosts)
@@ -133,6 +143,9 @@ class A2AServer:
             principal = await self._dispatcher.authenticate(request)
             principal.require(READ_SCOPE)
             await send_response(send, 200, _write_status())
+        elif path == _READY_PATH:
+            request.check_method("GET", "HEAD")
+            await _send_readiness(send, is_ready=self.serve.is_ready)
         elif path == _LEGACY_EXTENDED_CARD_PATH:
             request.check_method("GET", "HEAD")
             principal = await self._dispatcher.authenticate(request)
@@ -141,6 +154,14 @@ class A2AServer:
         else:
             return False
         return True
+
+
+async def _send_readiness(send: Send, *, is_ready: bool) -> None:
+    if is_ready:
+        await send_response(send, 200, b'{"status":"ready"}')
+        return
+    retry = [(b"retry-after", str(RETRY_AFTER_SECONDS).encode())]
+    await send_response(send, 503, b'{"status":"stopping"}', headers=retry)
 
 
 async def _send_cacheable(

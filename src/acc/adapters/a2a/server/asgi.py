@@ -23,6 +23,7 @@ from acc.application.a2a.extensions import Item, hide_extensions
 from acc.application.a2a.requests import ServerLimits
 from acc.application.a2a.subscriptions import TaskStream
 from acc.domain.errors import AccError, InvalidInput
+from acc.domain.value_objects.run import trace_of_parent
 
 log = logging.getLogger("acc.serve")
 Scope = MutableMapping[str, Any]
@@ -80,12 +81,26 @@ class NegotiatedExtensions(NamedTuple):
 class HttpRequest:
     """An HTTP request with validated headers and a bounded body."""
 
-    __slots__ = ("_head_error", "_receive", "headers", "limits", "method", "path", "scope")
+    __slots__ = (
+        "_head_error",
+        "_receive",
+        "caller",
+        "headers",
+        "limits",
+        "method",
+        "operation",
+        "path",
+        "scope",
+        "task_id",
+        "trace_id",
+    )
 
     def __init__(self, scope: Scope, receive: Receive, limits: ServerLimits) -> None:
         self.scope = scope
         self.limits = limits
         self.method: str = scope["method"]
+        # What the access log contains, as far as it is known.
+        self.operation = self.caller = self.task_id = self.trace_id = ""
         self._receive = receive
         raw = scope.get("raw_path") or scope["path"].encode()
         path: str = raw.decode("ascii", "replace")
@@ -135,6 +150,15 @@ class HttpRequest:
     def header(self, name: bytes) -> str:
         """Return a header as text, empty if it is absent."""
         return self.headers.get(name, b"").decode("latin-1").strip()
+
+    @property
+    def trace_parent(self) -> str:
+        """Return a valid traceparent header, else an empty string."""
+        value = self.headers.get(b"traceparent")
+        if value is None:
+            return ""
+        parent = value.decode("latin-1").strip()
+        return parent if trace_of_parent(parent) else ""
 
     def query(self) -> Mapping[str, str]:
         """Return the query parameters."""
@@ -247,6 +271,7 @@ async def send_events(
 ) -> None:
     """Send a stream as server-sent events until it ends or the client disconnects."""
     try:
+        request.task_id = stream.task_id
         head = [*EVENT_STREAM_HEADERS, *extensions.headers]
         await send({"type": "http.response.start", "status": 200, "headers": head})
         async with asyncio.TaskGroup() as group:

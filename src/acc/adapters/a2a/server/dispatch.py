@@ -38,6 +38,14 @@ from acc.adapters.a2a.wire.protocol import Operation, Wire
 from acc.adapters.a2a.wire.v03 import WIRE_V03
 from acc.adapters.a2a.wire.v03_rest import WIRE_V03_REST
 from acc.adapters.a2a.wire.v1 import WIRE_V1
+from acc.application.a2a.card_builder import ExtendedCards
+from acc.application.a2a.requests import (
+    GetRequest,
+    PushCreateRequest,
+    PushRequest,
+    SendRequest,
+    TaskRequest,
+)
 from acc.application.a2a.subscriptions import TaskStream
 from acc.application.use_cases.serve_a2a import ServeA2AUseCase
 from acc.domain.errors import (
@@ -52,14 +60,18 @@ from acc.domain.value_objects.agent_card import AgentCard
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.contract import INTENTS_EXTENSION
 from acc.domain.value_objects.principal import ANONYMOUS, Principal
+from acc.domain.value_objects.task import Task
 from acc.ports.outbound.auth_ports import TokenVerifierPort
 from acc.ports.outbound.limit_ports import RateLimiterPort
 
 RPC_WIRES: Mapping[str, Wire] = {"1.0": WIRE_V1, "0.3": WIRE_V03}
 REST_WIRES: Mapping[str, Wire] = {"1.0": WIRE_V1, "0.3": WIRE_V03_REST}
+#: The name of each operation in 1.0, for the access log.
+_METHOD_NAMES = {operation: method for method, operation in WIRE_V1.methods.items()}
 _MAX_VERSION_LENGTH = 20
 _MAX_METHOD_LENGTH = 100
-_RETRY_AFTER_SECONDS = 5
+_MAX_LOGGED_ID_LENGTH = 256
+RETRY_AFTER_SECONDS = 5
 #: JSON-RPC errors that also set the HTTP status, for proxies.
 _RPC_HTTP_STATUSES = frozenset({401, 403, 429, 503})
 _STREAMING = frozenset({Operation.STREAM, Operation.SUBSCRIBE})
@@ -71,7 +83,7 @@ class StaticDocuments:
     """The documents of a server: cards, OpenAPI document, contracts, keys, extensions."""
 
     card: bytes
-    extended_card: AgentCard | None
+    extended_cards: ExtendedCards | None
     openapi: bytes
     contracts: bytes
     last_modified: bytes
@@ -118,8 +130,11 @@ class RequestDispatcher:
                 self._check_intent_or_version(body, version)
             call = decode_rpc_request(body)
             request_id = call.id
+            request.operation = call.method[:_MAX_METHOD_LENGTH]
             if call.method not in wire.methods and call.method in self._serve.intents:
-                outputs, marks = await call_rpc_intent(self._serve, principal, call)
+                outputs, marks = await call_rpc_intent(
+                    self._serve, principal, call, trace_parent=request.trace_parent
+                )
                 response = rpc_result_prefix(call.id) + outputs + b"}"
                 await send_response(send, 200, response, JSON, marks)
                 return
@@ -149,7 +164,9 @@ class RequestDispatcher:
             request.check_json()
             content = await request.body()
             await self._count_bytes(principal, request, content)
-            body, marks = await call_intent(self._serve, principal, content)
+            body, marks = await call_intent(
+                self._serve, principal, content, trace_parent=request.trace_parent
+            )
         except Exception as error:  # noqa: BLE001 - process boundary
             log_internal_error(error)
             status, body = encode_run_error(error)
@@ -169,6 +186,7 @@ class RequestDispatcher:
             self._check_version(version)
             wire = REST_WIRES[version]
             route = find_route(request)
+            request.operation = _METHOD_NAMES[route.operation]
             principal = await self.authenticate(request)
             extensions = self._negotiate_extensions(request)
             if route.has_body:
@@ -197,6 +215,7 @@ class RequestDispatcher:
         Raises RateLimited if the caller sends too many requests.
         """
         principal = await self._verify(request)
+        request.caller = principal.caller
         if self._limiter is not None:
             await self._limiter.count_request(_limit_key(principal, request))
         return principal
@@ -218,12 +237,11 @@ class RequestDispatcher:
 
     def extended_card(self, principal: Principal, tenant: str = "") -> AgentCard:
         """Return the extended card to an authenticated caller of the tenant."""
-        card = self.documents.extended_card
-        if card is None:
+        cards = self.documents.extended_cards
+        if cards is None:
             raise UnsupportedOperation("this agent has no extended card")
         self._serve.check_authenticated(principal, "the extended card")
-        principal.within(tenant)
-        return card
+        return cards.card_for(principal.within(tenant))
 
     def _check_intent_or_version(self, body: bytes, version: str) -> None:
         """Raise VersionNotSupported, unless the method is an intent: those have no version."""
@@ -269,11 +287,14 @@ class RequestDispatcher:
         serve = self._serve
         if params.tenant:
             check_tenant(params.tenant)
-        if operation in _SENDING and INTENTS_EXTENSION in params.message.metadata:
-            params = replace(params, extensions=_requested_extensions(request))
+        if operation in _SENDING:
+            params = _with_headers(params, request)
+        request.task_id = _task_of(params)
         match operation:
             case Operation.SEND:
-                return wire.write_send_result(extensions.show(await serve.send(principal, params)))
+                result = await serve.send(principal, params)
+                request.task_id = result.id if isinstance(result, Task) else result.task_id
+                return wire.write_send_result(extensions.show(result))
             case Operation.STREAM:
                 return await serve.stream(principal, params, after=request.last_event_id())
             case Operation.GET:
@@ -303,6 +324,23 @@ class RequestDispatcher:
                 return wire.write_push_list(*await serve.list_push_configs(principal, params))
         await serve.delete_push(principal, params)
         return wire.write_empty()
+
+
+def _with_headers(params: SendRequest, request: HttpRequest) -> SendRequest:
+    """Return a request with what its HTTP headers say about extensions and the trace."""
+    if INTENTS_EXTENSION in params.message.metadata:
+        params = replace(params, extensions=_requested_extensions(request))
+    parent = request.trace_parent
+    return replace(params, trace_parent=parent) if parent else params
+
+
+def _task_of(params: Any) -> str:
+    """Return the task that an operation names, for the access log."""
+    if isinstance(params, GetRequest | TaskRequest):
+        return params.id[:_MAX_LOGGED_ID_LENGTH]
+    if isinstance(params, PushRequest):
+        return params.task_id[:_MAX_LOGGED_ID_LENGTH]
+    return params.config.task_id if isinstance(params, PushCreateRequest) else ""
 
 
 # Versions and errors
@@ -381,7 +419,7 @@ def _error_headers(status: int, error: BaseException) -> Headers:
         challenge = f'Bearer error="insufficient_scope", scope="{error.scope}"'
         return [(b"www-authenticate", challenge.encode())]
     if status in (429, 503):
-        seconds = getattr(error, "retry_after", _RETRY_AFTER_SECONDS)
+        seconds = getattr(error, "retry_after", RETRY_AFTER_SECONDS)
         return [(b"retry-after", str(max(1, ceil(seconds))).encode())]
     return []
 

@@ -35,16 +35,18 @@ class IntentResponse(NamedTuple):
     headers: Headers
 
 
-async def call_intent(serve: ServeA2AUseCase, principal: Principal, body: bytes) -> IntentResponse:
+async def call_intent(
+    serve: ServeA2AUseCase, principal: Principal, body: bytes, *, trace_parent: str = ""
+) -> IntentResponse:
     """Execute the intent of a request body and return its outputs as JSON."""
     names = serve.intents.names
     default = names[0] if len(names) == 1 else ""
     payload = read_payload(decode(_ANY, body, "body"), default_intent=default)
-    return _respond(await serve.call_intent(principal, payload))
+    return _respond(await serve.call_intent(principal, payload, trace_parent=trace_parent))
 
 
 async def call_rpc_intent(
-    serve: ServeA2AUseCase, principal: Principal, call: RpcRequest
+    serve: ServeA2AUseCase, principal: Principal, call: RpcRequest, *, trace_parent: str = ""
 ) -> IntentResponse:
     """Execute the intent that is the method of a JSON-RPC request; return its outputs as JSON."""
     params = decode(_ANY, call.params, "params")
@@ -54,7 +56,8 @@ async def call_rpc_intent(
             raise InvalidInputs(call.method, [violation], place="params")
         name = "delegated_intent" if is_packet(params) else "intent"
         params = {**params, name: call.method}
-    return _respond(await serve.call_intent(principal, read_payload(params)))
+    payload = read_payload(params)
+    return _respond(await serve.call_intent(principal, payload, trace_parent=trace_parent))
 
 
 def _respond(outputs: IntentOutputs) -> IntentResponse:

@@ -1,10 +1,11 @@
 """OpenAPI 3.1 document of the HTTP+JSON binding, generated from the wire types."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from acc.adapters.a2a.server.openapi_intents import intent_paths, intent_schemas
 from acc.adapters.a2a.wire.card_codec import WireAgentCard
 from acc.adapters.a2a.wire.json_fields import MAX_INT, MAX_TENANT_LENGTH
 from acc.adapters.a2a.wire.v1 import MAX_PAGE_SIZE
@@ -19,6 +20,7 @@ from acc.adapters.a2a.wire.v1_types import (
     WireTaskRequest,
 )
 from acc.domain.value_objects.agent_card import HTTP_JSON, AgentCard
+from acc.domain.value_objects.contract import IntentContract
 
 Schema = dict[str, Any]
 _VERSION = "1.0"
@@ -70,6 +72,7 @@ _ERRORS = {
     "421": "The server does not serve that Host.",
     "429": "A limit of the caller is exceeded.",
     "431": "The headers are too large.",
+    "503": "The server is stopping, or a service that it needs does not respond.",
 }
 _STRING = {"type": "string"}
 #: Ids that need no escape in a path; the ids of the server are such.
@@ -79,8 +82,8 @@ _CLIENT_ID = {"type": "string", "minLength": 1}
 _TENANT = {"type": "string", "minLength": 1, "maxLength": MAX_TENANT_LENGTH}
 
 
-def openapi_document(card: AgentCard) -> bytes:
-    """Return the OpenAPI document of version 1.0 of the HTTP+JSON binding."""
+def openapi_document(card: AgentCard, contracts: Sequence[IntentContract] = ()) -> bytes:
+    """Return the OpenAPI document of version 1.0 of the HTTP+JSON binding, and of the intents."""
     servers = [
         {"url": interface.url}
         for interface in card.interfaces
@@ -94,9 +97,13 @@ def openapi_document(card: AgentCard) -> bytes:
             "description": card.description,
         },
         "servers": servers,
-        "paths": {**_public_paths(), **(_paths() if servers else {})},
+        "paths": {
+            **_public_paths(),
+            **(intent_paths(contracts) if contracts else {}),
+            **(_paths() if servers else {}),
+        },
         "components": {
-            "schemas": _schemas(),
+            "schemas": {**_schemas(), **intent_schemas(contracts)},
             "parameters": _parameters(),
             "responses": {f"Error{status}": _error_response(status) for status in _ERRORS},
             "headers": {
@@ -332,11 +339,6 @@ def _public_paths() -> dict[str, Any]:
             **errors,
         },
     }
-    status = {
-        "type": "object",
-        "properties": {"status": {"const": "ok"}},
-        "required": ["status"],
-    }
     health = {
         "operationId": "GetHealth",
         "summary": "Check that the server is running.",
@@ -344,12 +346,41 @@ def _public_paths() -> dict[str, Any]:
         "responses": {
             "200": {
                 "description": "The server is running.",
-                "content": {"application/json": {"schema": status}},
+                "content": {"application/json": {"schema": _status("ok")}},
             },
             **errors,
         },
     }
-    return {"/.well-known/agent-card.json": {"get": card}, "/health": {"get": health}}
+    ready = {
+        "operationId": "GetReadiness",
+        "summary": "Check that the server accepts new tasks.",
+        "security": [],
+        "responses": {
+            "200": {
+                "description": "The server accepts new tasks.",
+                "content": {"application/json": {"schema": _status("ready")}},
+            },
+            "503": {
+                "description": "The server is stopping.",
+                "headers": {"Retry-After": {"schema": _STRING, "required": True}},
+                "content": {"application/json": {"schema": _status("stopping")}},
+            },
+            **errors,
+        },
+    }
+    return {
+        "/.well-known/agent-card.json": {"get": card},
+        "/health": {"get": health},
+        "/ready": {"get": ready},
+    }
+
+
+def _status(value: str) -> Schema:
+    return {
+        "type": "object",
+        "properties": {"status": {"const": value}},
+        "required": ["status"],
+    }
 
 
 def _operation(name: str, summary: str, response: str | None, *parameters: str) -> dict[str, Any]:
@@ -394,7 +425,7 @@ def _error_response(status: str) -> dict[str, Any]:
         "description": _ERRORS[status],
         "content": _content(_ref("Error")),
     }
-    name = {"401": "WWW-Authenticate", "429": "Retry-After"}.get(status)
+    name = {"401": "WWW-Authenticate", "429": "Retry-After", "503": "Retry-After"}.get(status)
     if name:
         response["headers"] = {name: {"$ref": f"#/components/headers/{name}"}}
     return response

@@ -1,6 +1,8 @@
 """The HTTP request of one push notification; retries are in `application/a2a`."""
 
+import socket
 from collections.abc import Collection, Mapping
+from urllib.parse import urlsplit
 
 import httpx2
 
@@ -13,6 +15,12 @@ from acc.ports.outbound.auth_ports import NotificationSignerPort
 from acc.ports.outbound.storage_ports import Delivery
 
 _TOKEN_HEADER = "X-A2A-Notification-Token"  # noqa: S105 - a header name
+_CREDENTIAL_HEADERS = (
+    _TOKEN_HEADER,
+    "Authorization",
+    "X-Agent-Signature",
+    "X-A2A-Notification-Jwt",
+)
 _ID_HEADER = "X-A2A-Notification-Id"
 
 
@@ -61,10 +69,18 @@ class WebhookSender:
         except AccError:
             raise
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            raise RemoteFailed(f"the receiver is unreachable: {type(error).__name__}") from error
+            raise RemoteFailed(_unreachable(config.url, error)) from error
         if not 200 <= status < 300:
+            hint = ""
+            if status in (401, 403):
+                sent = [name for name in headers if name in _CREDENTIAL_HEADERS]
+                with_what = f"with {', '.join(sent)}" if sent else "without credentials"
+                hint = (
+                    f"; it was sent {with_what}: compare the secret (ACC_PUSH_SECRET), the key or "
+                    "the token with those that the receiver expects"
+                )
             raise RemoteFailed(
-                f"the receiver responded with status {status}", remote_code=str(status)
+                f"the receiver responded with status {status}{hint}", remote_code=str(status)
             )
 
     def _body(self, delivery: Delivery, task: Task) -> bytes:
@@ -75,6 +91,17 @@ class WebhookSender:
         assert isinstance(update, StatusUpdate | ArtifactUpdate)  # noqa: S101 - only these are queued
         shown = hide_extensions(_complete(task, update), self._extensions)
         return wire.write_stream_item(task.id, task.context_id, shown)
+
+
+def _unreachable(url: str, error: Exception) -> str:
+    """Return why a receiver cannot be reached; a name that does not resolve is reported as such."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, socket.gaierror):
+            host = urlsplit(url).hostname
+            return f"the host name {host!r} of the receiver cannot be resolved"
+        cause = cause.__cause__ or cause.__context__
+    return f"the receiver is unreachable: {type(error).__name__}"
 
 
 def _task_at(task: Task, update: object) -> Task:

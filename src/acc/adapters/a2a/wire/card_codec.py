@@ -13,6 +13,7 @@ from acc.domain.value_objects.agent_card import (
     Extension,
     Interface,
     Provider,
+    Security,
     Skill,
 )
 
@@ -71,6 +72,7 @@ class WireAgentCapabilities(WireStruct):
 
     streaming: bool | None = None
     push_notifications: bool | None = None
+    state_transition_history: bool | None = None
     extended_agent_card: bool | None = None
     extensions: list[WireAgentExtension] | None = None
 
@@ -85,6 +87,8 @@ class WireAgentSkill(WireStruct):
     examples: list[str] | None = None
     input_modes: list[str] | None = None
     output_modes: list[str] | None = None
+    security_requirements: list[dict[str, Any]] | None = None
+    security: list[dict[str, Any]] | None = None
 
 
 class WireAgentProvider(WireStruct):
@@ -159,14 +163,7 @@ def card_content(card: AgentCard) -> dict[str, Any]:
         "securitySchemes": {
             name: _to_v1_scheme(scheme) for name, scheme in card.security_schemes.items()
         },
-        "securityRequirements": [
-            {
-                "schemes": {
-                    name: _non_empty({"list": list(scopes)}) for name, scopes in requirement.items()
-                }
-            }
-            for requirement in card.security
-        ],
+        "securityRequirements": _to_v1_security(card.security),
     }
     return content | _non_empty(optional)
 
@@ -193,12 +190,31 @@ def merged_card(card: AgentCard) -> dict[str, Any]:
         ],
         "supportsAuthenticatedExtendedCard": card.extended_card,
     }
+    if card.state_transition_history is not None:
+        document["capabilities"]["stateTransitionHistory"] = card.state_transition_history
     if card.security:
-        document["security"] = [
-            {name: list(scopes) for name, scopes in requirement.items()}
-            for requirement in card.security
-        ]
+        document["security"] = _to_v03_security(card.security)
+    for skill, entry in zip(card.skills, document["skills"], strict=True):
+        if skill.security:
+            entry["security"] = _to_v03_security(skill.security)
     return document
+
+
+def _to_v1_security(security: Security) -> list[dict[str, Any]]:
+    return [
+        {
+            "schemes": {
+                name: _non_empty({"list": list(scopes)}) for name, scopes in requirement.items()
+            }
+        }
+        for requirement in security
+    ]
+
+
+def _to_v03_security(security: Security) -> list[dict[str, Any]]:
+    return [
+        {name: list(scopes) for name, scopes in requirement.items()} for requirement in security
+    ]
 
 
 def _non_empty(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -244,6 +260,7 @@ def _skill_document(skill: Skill) -> dict[str, Any]:
         "examples": list(skill.examples),
         "inputModes": list(skill.input_modes),
         "outputModes": list(skill.output_modes),
+        "securityRequirements": _to_v1_security(skill.security),
     }
     return document | _non_empty(optional)
 
@@ -276,12 +293,14 @@ def parse_card(data: bytes) -> AgentCard:
     capabilities = card.capabilities or WireAgentCapabilities()
     schemes = card.security_schemes or {}
     provider = card.provider
+    # Signatures of 1.0 do not cover fields that only 0.3 defines.
+    is_v1 = card.supported_interfaces is not None
     return AgentCard(
         name=require_text(card.name, "name"),
         description=card.description or "",
         version=card.version or "",
         interfaces=_parse_interfaces(card),
-        skills=tuple(_parse_skill(skill) for skill in card.skills or ()),
+        skills=tuple(_parse_skill(skill, is_v1=is_v1) for skill in card.skills or ()),
         input_modes=_parse_modes(card.default_input_modes),
         output_modes=_parse_modes(card.default_output_modes),
         streaming=bool(capabilities.streaming),
@@ -303,12 +322,13 @@ def parse_card(data: bytes) -> AgentCard:
         else Provider(organization=provider.organization or "", url=provider.url or ""),
         documentation_url=card.documentation_url or "",
         icon_url=card.icon_url or "",
-        security_schemes={name: _to_openapi_scheme(scheme) for name, scheme in schemes.items()},
+        security_schemes={name: to_openapi_scheme(scheme) for name, scheme in schemes.items()},
         security=tuple(
-            _parse_requirement(requirement)
+            parse_requirement(requirement)
             for requirement in card.security_requirements or card.security or ()
         ),
         signatures=tuple(card.signatures or ()),
+        state_transition_history=None if is_v1 else capabilities.state_transition_history,
     )
 
 
@@ -345,7 +365,8 @@ def _parse_interfaces(card: WireAgentCard) -> tuple[Interface, ...]:
     )
 
 
-def _parse_skill(skill: WireAgentSkill) -> Skill:
+def _parse_skill(skill: WireAgentSkill, *, is_v1: bool) -> Skill:
+    security = skill.security_requirements if is_v1 else skill.security
     return Skill(
         id=skill.id or skill.name or "",
         name=skill.name or skill.id or "",
@@ -354,10 +375,12 @@ def _parse_skill(skill: WireAgentSkill) -> Skill:
         examples=tuple(skill.examples or ()),
         input_modes=tuple(skill.input_modes or ()),
         output_modes=tuple(skill.output_modes or ()),
+        security=tuple(parse_requirement(requirement) for requirement in security or ()),
     )
 
 
-def _parse_requirement(requirement: Mapping[str, Any]) -> Mapping[str, tuple[str, ...]]:
+def parse_requirement(requirement: Mapping[str, Any]) -> Mapping[str, tuple[str, ...]]:
+    """Return a security requirement of either protocol version."""
     schemes = requirement.get("schemes")
     if not isinstance(schemes, Mapping):
         schemes = requirement
@@ -370,7 +393,7 @@ def _parse_scopes(scopes: Any) -> tuple[str, ...]:
     return tuple(str(scope) for scope in scopes) if isinstance(scopes, list) else ()
 
 
-def _to_openapi_scheme(scheme: Mapping[str, Any]) -> dict[str, Any]:
+def to_openapi_scheme(scheme: Mapping[str, Any]) -> dict[str, Any]:
     """Return a security scheme of either form, or of both, in its OpenAPI form."""
     for kind, (name, fields) in _SCHEME_FORMS.items():
         v1_scheme = scheme.get(name)
