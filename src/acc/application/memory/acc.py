@@ -71,7 +71,7 @@ from acc.ports.outbound.memory_ports import (
 from acc.ports.outbound.model_ports import TokenCounterPort
 
 DEFAULT_BUDGET_TOKENS = 1_024
-_RECALL_LIMIT = 24
+_RECALL_LIMIT = 48
 #: Shares of the budget: rules and facts, and the last exchange. Evidence gets the rest.
 _STATE_SHARE = 0.3
 _MAX_RULES_SHARE = 0.6
@@ -82,7 +82,7 @@ _PASSAGE_SHARE = 0.5
 _MAX_SENTENCES = 400
 _MAX_QUOTED_SENTENCES = 20
 #: Sentences that a new one may refer to, and those of them that are notes or recalled.
-_MAX_EARLIER = 24
+_MAX_EARLIER = 40
 _MAX_EARLIER_NOTES = 12
 _MAX_EARLIER_PASSAGES = 4
 _MAX_SUPERSEDED = 128
