@@ -65,12 +65,12 @@ async def test_last_answer_is_complete_if_the_budget_is_unused() -> None:
 
 
 async def test_superseded_sentence_leaves_a_marker_and_the_rest_as_written() -> None:
-    text = 'She said "ship it".\nThe budget is 40 EUR.\n\n- "Do not rush", wrote Bo.'
+    text = 'She message "ship it".\nThe budget is 40 EUR.\n\n- "Do not rush", wrote Bo.'
     fix = "The budget is 55 EUR instead."
     memory = make_memory({fix: (Act.CORRECT, "The budget is 40 EUR."), text: Act.STATE})
-    for turn_id, said in enumerate((text, fix, "And the weather?"), start=1):
-        await memory.view(TurnSignal(turn_id=turn_id, text=said))
-        await memory.record(ConversationTurn.of(turn_id, said, "Noted."))
+    for turn_id, query in enumerate((text, fix, "And the weather?"), start=1):
+        await memory.view(TurnSignal(turn_id=turn_id, text=query))
+        await memory.record(ConversationTurn.of(turn_id, query, "Noted."))
     view = await memory.view(TurnSignal(turn_id=4, text="What did Bo say about the budget?"))
     texts = [message.text for message in view.messages]
     assert text.replace("The budget is 40 EUR.", SUPERSEDED_MARKER) in texts
