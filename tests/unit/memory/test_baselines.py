@@ -120,7 +120,7 @@ async def test_retrieval_returns_a_result_with_its_call() -> None:
     called, answered = view.messages
     assert (called.role, called.calls[0].arguments) == ("assistant", {"name": "Lark"})
     assert (answered.role, answered.results[0].call_id) == ("tool", called.calls[0].id)
-    assert answered.results[0].content == '{"room":"Lark","floor":3}'
+    assert answered.results[0].content == {"room": "Lark", "floor": 3}
 
 
 async def test_empty_transcript_does_not_count_tokens() -> None:

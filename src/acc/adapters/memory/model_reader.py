@@ -4,8 +4,10 @@ One call per turn, and one more if the first response cannot be used. A sentence
 not mention is read by the embedded reader.
 """
 
+import logging
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -31,6 +33,8 @@ from acc.domain.value_objects.reading import (
 from acc.ports.outbound.memory_ports import ReaderPort
 from acc.ports.outbound.model_ports import LanguageModelPort, ModelRequest, ModelResponse
 
+logger = logging.getLogger("acc.memory")
+
 DEFAULT_TIMEOUT_SECONDS = 60.0
 _FENCE = re.compile(r"^\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*$", re.S | re.I)
 _MAX_SENTENCES = 60
@@ -38,6 +42,7 @@ _MAX_EARLIER = 40
 _MAX_TEXT_LENGTH = 400
 _MAX_RESPONSE_LENGTH = 16_000
 _MAX_REASON_LENGTH = 300
+_MAX_WARNINGS = 64
 #: A rule of the model is not committed if the embedded reader gives rules less than this.
 _MIN_PLAUSIBLE = 0.03
 INSTRUCTION = """\
@@ -164,6 +169,7 @@ class ModelReader:
                 reason = str(invalid)
                 prompt = _repair(prompt, response, reason)
         self._fallback = one_line(reason)[:_MAX_REASON_LENGTH]
+        _warn_once(self._fallback)
         return None
 
     def _parse(self, response: object, count: int, known: Mapping[str, EarlierSentence]) -> _Answer:
@@ -184,6 +190,12 @@ class ModelReader:
             if item.ref and item.ref not in known:
                 raise _InvalidAnswer(f"there is no earlier sentence {item.ref!r}")
         return answer
+
+
+@lru_cache(maxsize=_MAX_WARNINGS)
+def _warn_once(reason: str) -> None:
+    """Log why the model does not read, once for each reason and not for each session."""
+    logger.warning("the embedded reader reads in place of the model: %s", reason)
 
 
 def _combine(reading: Reading, item: _Item | None, known: Mapping[str, EarlierSentence]) -> Reading:

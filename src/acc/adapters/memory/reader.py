@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from math import log
 
-from acc.adapters.memory.reader_links import FEATURES, PAIR_ACTS, pair_features
+from acc.adapters.memory.reader_links import FEATURES, PAIR_ACTS, analyse_sentence, pair_features
 from acc.adapters.memory.reader_weights import ACTS, ReaderWeights, load_weights, softmax
 from acc.domain.errors import AccError, ModelFailed
 from acc.domain.language import one_line
@@ -24,6 +24,8 @@ MAX_EARLIER = 200
 #: Below this probability from the words alone, a sentence is not compared with earlier ones.
 MIN_REFERENCE = 0.005
 _SCORE_DECIMALS = 6
+#: Sentences whose analysis is kept: more than one turn compares.
+_MAX_ANALYSED = 128
 _SMALL = 1e-6
 _PAIRS = tuple(Act(name) for name in PAIR_ACTS)
 _PLAIN = tuple(act for act in ACTS if act not in REFERRING_ACTS)
@@ -50,7 +52,9 @@ class EmbeddedReader:
         self._embedder = embedder
         self._min_rule = min_rule
         self._min_reference = min_reference
-        self._scores = lru_cache(maxsize=4_096)(self._word_scores)
+        # A reader belongs to one memory, so other sessions do not displace its sentences.
+        self._scores = lru_cache(maxsize=_MAX_ANALYSED)(self._word_scores)
+        self._analyse = lru_cache(maxsize=_MAX_ANALYSED)(analyse_sentence)
 
     async def read(
         self,
@@ -136,6 +140,7 @@ class EmbeddedReader:
             turn,
             [(old.text, old.turn_id, self._scores(old.text)) for old in earlier],
             cosines,
+            self._analyse,
         )
         parameters = weights.links_with_vectors if vectors else weights.links
         plain, pairs = joint_scores(words, rows, parameters)

@@ -7,7 +7,12 @@ from datetime import UTC, datetime
 import msgspec
 
 from acc.application.memory.messages import count_tokens, fit_messages
-from acc.application.memory.passages import passage_id, passage_messages, turn_passages
+from acc.application.memory.passages import (
+    passage_id,
+    passage_messages,
+    turn_passages,
+    without_files,
+)
 from acc.application.memory.state_update import (
     RULE_PREFIX,
     StateUpdate,
@@ -38,6 +43,7 @@ from acc.domain.value_objects.content import (
     NO_USAGE,
     RUNTIME_AUTHOR,
     ChatMessage,
+    Part,
     Usage,
     text_part,
 )
@@ -109,6 +115,8 @@ class AccMemory:
         self.owned_resources = tuple(owned_resources)
         self._state = CompressedCognitiveState()
         self._notes: tuple[Note, ...] = ()
+        #: Sentences of the notes by id. Those that are missing are read from the index.
+        self._note_texts: dict[str, str] = {}
         #: Ids of superseded sentences, which are never shown again.
         self._superseded: tuple[str, ...] = ()
         #: Those of them whose replacement is not recorded yet.
@@ -131,7 +139,7 @@ class AccMemory:
         """Return the committed state and the notes as JSON data."""
         return {
             "ccs": to_payload(self._state),
-            "notes": [msgspec.to_builtins(note) for note in self._notes],
+            "notes": msgspec.to_builtins(list(self._notes)),
             "superseded": list(self._superseded),
             "retired": list(self._retired),
         }
@@ -142,6 +150,7 @@ class AccMemory:
         self._notes = msgspec.convert(snapshot["notes"], tuple[Note, ...])
         self._superseded = msgspec.convert(snapshot["superseded"], tuple[str, ...])
         self._retired = msgspec.convert(snapshot["retired"], tuple[str, ...])
+        self._note_texts = {}
 
     async def has_turn(self, turn_id: int) -> bool:
         """Return True if the index contains a turn."""
@@ -156,7 +165,7 @@ class AccMemory:
         questions = [s.text for s in direct if s.text.rstrip().endswith(("?", "？", "か。"))]
         self._cue = (" ".join(questions) or signal.text)[:MAX_CUE_LENGTH]
         recalled = await self._index.search(self._cue, limit=_RECALL_LIMIT)
-        texts = await self._note_texts()
+        texts = await self._read_notes()
         earlier = self._earlier(texts, recalled)
         readings = await self._reader.read([s.text for s in direct], earlier)
         known = {**texts, **{sentence.id: sentence.text for sentence in earlier}}
@@ -169,7 +178,8 @@ class AccMemory:
         await self._question_quoted_rules(quoted, update)
         update.finish()
         texts |= {f"{passage_id(signal.turn_id, 0)}#{s.start}": s.text for s in direct}
-        self._notes = tuple(update.notes)
+        self._notes = tuple(self._counted(note, texts) for note in update.notes)
+        self._note_texts = {n.id: texts[n.id] for n in self._notes if n.id in texts}
         self._retired = tuple(update.retired)
         superseded = dict.fromkeys((*self._superseded, *update.retired))
         self._superseded = tuple(superseded)[-_MAX_SUPERSEDED:]
@@ -179,14 +189,18 @@ class AccMemory:
     async def _view_of_results(self, signal: TurnSignal) -> MemoryView:
         """Commit within a long turn, when tool results are no longer shown in full."""
         recalled = await self._index.search(self._cue, limit=_RECALL_LIMIT)
-        texts = await self._note_texts()
+        texts = await self._read_notes()
         note = f"turn {signal.turn_id}: tool results are shown shortened"
         base = replace_state(self._state, episodic_trace=(note,), relational_map=())
         return self._commit(signal, base, recalled, texts, (), None)
 
     async def record(self, turn: ConversationTurn) -> None:
         """Store the turn for later recall; the state does not change."""
-        await self._index.add(turn_passages(turn))
+        await self._index.add(turn_passages(turn, self._count))
+        # The recorded message may differ from the signal, and counts.
+        for note in self._notes:
+            if note.turn_id == turn.turn_id:
+                self._note_texts.pop(note.id, None)
         await self._retire(passage_id(turn.turn_id, 0))
         self._last_turn = turn
 
@@ -199,15 +213,24 @@ class AccMemory:
 
     # Reading
 
-    async def _note_texts(self) -> dict[str, str]:
-        """Return the sentences of the notes by id."""
-        ids = list(dict.fromkeys(note.passage_id for note in self._notes))
-        passages = {p.id: normalize_text(p.text) for p in await self._index.get(ids)} if ids else {}
-        return {
-            note.id: " ".join(passages[note.passage_id][note.start : note.end].split())
-            for note in self._notes
-            if note.passage_id in passages
-        }
+    async def _read_notes(self) -> dict[str, str]:
+        """Return the sentences of the notes by id, in the order of the notes."""
+        known = self._note_texts
+        missing = [note for note in self._notes if note.id not in known]
+        if missing:
+            ids = list(dict.fromkeys(note.passage_id for note in missing))
+            passages = {p.id: normalize_text(p.text) for p in await self._index.get(ids)}
+            for note in missing:
+                if note.passage_id in passages:
+                    text = passages[note.passage_id][note.start : note.end]
+                    known[note.id] = " ".join(text.split())
+        return {note.id: known[note.id] for note in self._notes if note.id in known}
+
+    def _counted(self, note: Note, texts: Mapping[str, str]) -> Note:
+        """Return a note with its size, which is counted once."""
+        if note.tokens or note.id not in texts:
+            return note
+        return replace(note, tokens=self._count(_fact(note, texts[note.id])) + 2)
 
     def _earlier(self, texts: dict[str, str], recalled: Sequence[Match]) -> list[EarlierSentence]:
         """Return the sentences that a new one may refer to: rules, notes and recalled ones."""
@@ -323,10 +346,14 @@ class AccMemory:
     ) -> MemoryView:
         shown, tokens, dropped = self._fit_rules(base)
         shown, tokens = self._add_facts(shown, tokens, texts, signal.turn_id)
-        exchange, exchange_tokens = self._last_exchange(tokens)
+        available = self._budget - tokens
+        exchange, exchange_tokens = self._last_exchange(available)
         evidence, qualified, rejected, evidence_tokens = self._evidence(
-            recalled, self._budget - tokens - exchange_tokens
+            recalled, available - exchange_tokens
         )
+        if any(message.is_shortened for message in exchange):
+            # What the evidence does not need.
+            exchange, exchange_tokens = self._fit_exchange(available - evidence_tokens)
         references = tuple(
             ArtifactReference(artifact_id=p.id, provenance=f"{p.source.value} turn {p.turn_id}")
             for p in qualified[: LIMITS["retrieved_artifacts"].items]
@@ -390,25 +417,29 @@ class AccMemory:
             text = texts.get(note.id, "")
             if not text or one_line(text) in rules or note.turn_id == turn_id:
                 continue
-            item = f"{_KINDS.get(note.act, 'said')}({_clip(text, 'relational_map', 8)})"
-            size = self._count(item) + 2
+            size = self._counted(note, texts).tokens
             if tokens + size > limit or len(chosen) == LIMITS["relational_map"].items:
                 continue
             tokens += size
-            chosen.append((note, item))
+            chosen.append((note, _fact(note, text)))
         chosen.sort(key=lambda entry: (entry[0].turn_id, entry[0].start))
         items = tuple(dict.fromkeys(item for _, item in chosen))
         with_facts = replace_state(shown, relational_map=items)
         return with_facts, self._count(render_state(with_facts))
 
-    def _last_exchange(self, used: int) -> tuple[tuple[ChatMessage, ...], int]:
+    def _last_exchange(self, available: int) -> tuple[tuple[ChatMessage, ...], int]:
+        """Return the last exchange and its size; evidence gets at least a share of its own."""
         if self._last_turn is None:
             return (), 0
+        if any(map(_has_files, self._last_turn.messages)):
+            return self._fit_exchange(available)  # a file is left out as a whole, so it comes first
         share = max(int(self._budget * _EXCHANGE_SHARE), MIN_BUDGET_TOKENS)
-        # Evidence gets what the exchange leaves, and at least a share of its own.
-        free = self._budget - used - int(self._budget * _MIN_EVIDENCE_SHARE)
-        available = min(self._budget - used, max(share, free))
-        return fit_messages(self._last_turn.messages, available, self._count)
+        free = available - int(self._budget * _MIN_EVIDENCE_SHARE)
+        return self._fit_exchange(min(available, max(share, free)))
+
+    def _fit_exchange(self, available: int) -> tuple[tuple[ChatMessage, ...], int]:
+        messages = () if self._last_turn is None else self._last_turn.messages
+        return fit_messages(messages, available, self._count)
 
     def _evidence(
         self, recalled: Sequence[Match], available: int
@@ -419,64 +450,102 @@ class AccMemory:
         rejected: list[Rejection] = []
         tokens = 0
         dates: set[str] = set()
+        length = max(int(available * _PASSAGE_SHARE) * 4, 80)
+        superseded: dict[str, set[int]] = {}
+        for sentence_id in self._superseded:
+            passage_of, _, start = sentence_id.partition("#")
+            superseded.setdefault(passage_of, set()).add(int(start))
         for match in recalled:
-            passage = self._without_superseded(match.passage)
+            passage = match.passage
+            if passage.id in superseded:
+                passage = _without_sentences(passage, superseded[passage.id])
             if not passage.text:
-                rejected.append(
-                    Rejection(
-                        passage=match.passage,
-                        reason=RejectionReason.SUPERSEDED,
-                        explanation="a later sentence changed, lifted or corrected it",
-                    )
-                )
+                rejected.append(_rejection(match.passage, RejectionReason.SUPERSEDED))
                 continue
             if passage.turn_id == last:
-                rejected.append(
-                    Rejection(
-                        passage=passage,
-                        reason=RejectionReason.DUPLICATE,
-                        explanation="it is part of the last exchange",
-                    )
-                )
+                rejected.append(_rejection(passage, RejectionReason.DUPLICATE))
                 continue
-            length = int(available * _PASSAGE_SHARE) * 4
-            messages = passage_messages(passage, max(length, 80))
-            size = sum(count_tokens(message, self._count) for message in messages)
-            size += 0 if _date(passage.at) in dates else self._count(_heading(passage.at)) + 4
-            if tokens + size > available:
-                rejected.append(
-                    Rejection(
-                        passage=passage,
-                        reason=RejectionReason.OVER_BUDGET,
-                        explanation=f"{size} tokens do not fit",
-                    )
-                )
+            date = _date(passage.at)
+            heading = 0 if date in dates else self._count(_heading(passage.at)) + 4
+            size = self._passage_size(passage, length)
+            if tokens + size + heading > available and _has_file_parts(passage.parts):
+                passage = without_files(passage)
+                size = self._passage_size(passage, length)
+            if tokens + size + heading > available:
+                reason = RejectionReason.OVER_BUDGET
+                rejected.append(_rejection(passage, reason, f"{size} tokens do not fit"))
                 continue
-            dates.add(_date(passage.at))
-            tokens += size
-            shown.append((passage, messages))
+            dates.add(date)
+            tokens += size + heading
+            shown.append((passage, passage_messages(passage, length)))
         shown.sort(key=lambda entry: (entry[0].turn_id, entry[0].order, entry[0].id))
         result: list[ChatMessage] = []
-        date: str | None = None
+        shown_date: str | None = None
         for passage, messages in shown:
-            if _date(passage.at) != date:
-                date = _date(passage.at)
-                heading = text_part(_heading(passage.at))
-                result.append(ChatMessage(role="user", author=RUNTIME_AUTHOR, parts=heading))
+            if _date(passage.at) != shown_date:
+                shown_date = _date(passage.at)
+                parts = text_part(_heading(passage.at))
+                result.append(ChatMessage(role="user", author=RUNTIME_AUTHOR, parts=parts))
             result += messages
         return result, [passage for passage, _ in shown], rejected, tokens
 
-    def _without_superseded(self, passage: Passage) -> Passage:
-        """Return a passage without superseded sentences."""
-        prefix = f"{passage.id}#"
-        starts = {int(i.removeprefix(prefix)) for i in self._superseded if i.startswith(prefix)}
-        if not starts:
-            return passage
-        sentences = [s.text for s in split_message(passage.text) if s.start not in starts]
-        return replace(passage, text=" ".join(sentences))
+    def _passage_size(self, passage: Passage, max_length: int) -> int:
+        if passage.tokens and len(passage.text) <= max_length:
+            return passage.tokens
+        messages = passage_messages(passage, max_length)
+        return sum(count_tokens(message, self._count) for message in messages)
 
 
+_EXPLANATIONS = {
+    RejectionReason.SUPERSEDED: "a later sentence changed, lifted or corrected it",
+    RejectionReason.DUPLICATE: "it is part of the last exchange",
+}
+
+
+def _rejection(passage: Passage, reason: RejectionReason, explanation: str = "") -> Rejection:
+    text = explanation or _EXPLANATIONS[reason]
+    return Rejection(passage=passage, reason=reason, explanation=text)
+
+
+def _without_sentences(passage: Passage, starts: set[int]) -> Passage:
+    """Return a passage without the sentences at these places, empty if no other remains.
+
+    A marker takes the place of a sentence. Everything else stays as it was written.
+    """
+    # Sentences are found in the normalised text; most texts are equal to it or as long.
+    normal = normalize_text(passage.text)
+    text = passage.text if len(passage.text) == len(normal) else normal
+    sentences = split_message(passage.text)
+    removed = [sentence for sentence in sentences if sentence.start in starts]
+    if not removed:
+        return passage
+    if len(removed) == len(sentences):
+        return replace(passage, text="")
+    for sentence in reversed(removed):
+        text = text[: sentence.start] + SUPERSEDED_MARKER + text[sentence.end :]
+    others = tuple(part for part in passage.parts if part.text is None)
+    parts = (*text_part(text), *others) if others else ()
+    return replace(passage, text=text, parts=parts, tokens=0)
+
+
+def _has_files(message: ChatMessage) -> bool:
+    return _has_file_parts(message.parts)
+
+
+def _has_file_parts(parts: Sequence[Part]) -> bool:
+    return any(
+        part.raw is not None or (part.result is not None and part.result.files) for part in parts
+    )
+
+
+#: Takes the place of a superseded sentence in a recalled message.
+SUPERSEDED_MARKER = "[superseded]"
 _KINDS = {Act.STATE: "fact", Act.CORRECT: "fact", Act.SET: "wish", Act.ONCE: "task"}
+
+
+def _fact(note: Note, text: str) -> str:
+    """Return a note as an item of the state."""
+    return f"{_KINDS.get(note.act, 'said')}({_clip(text, 'relational_map', 8)})"
 
 
 def _clip(text: str, field: str, reserved: int = 0) -> str:

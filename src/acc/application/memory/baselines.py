@@ -122,7 +122,7 @@ class RetrievalMemory:
 
     async def record(self, turn: ConversationTurn) -> None:
         """Store the messages of a turn."""
-        await self._index.add(turn_passages(turn))
+        await self._index.add(turn_passages(turn, self._tokens.count))
 
 
 class OracleMemory:

@@ -117,12 +117,18 @@ def fit_messages(
 ) -> tuple[tuple[ChatMessage, ...], int]:
     """Return messages shortened to a token budget, and their size.
 
-    Long messages are shortened first. If short ones do not fit either, the oldest calls are left
-    out together with their results, and a note of the runtime says how many.
+    Files are replaced by their names and long messages are shortened first. If short ones do not
+    fit either, the oldest calls are left out together with their results, and a note of the runtime
+    says so. If nothing else fits, the beginnings of question and answer remain.
     """
     shortened = tuple(messages)
     size = sum(count_tokens(message, count) for message in shortened)
     length = max((len(part_text(p)) for m in shortened for p in m.parts), default=0)
+    if size > budget:
+        shortened = tuple(
+            shorten_message(message, max(length, _MIN_LENGTH)) for message in messages
+        )
+        size = sum(count_tokens(message, count) for message in shortened)
     while size > budget and length > _MIN_LENGTH:
         length = max(length // 2, _MIN_LENGTH)
         shortened = tuple(shorten_message(message, length) for message in messages)
@@ -131,8 +137,26 @@ def fit_messages(
         shortened = _newest_exchanges(shortened, budget, count)
         size = sum(count_tokens(message, count) for message in shortened)
     if size > budget:
-        return (), 0
+        shortened = _beginnings(shortened, budget, count)
+        size = sum(count_tokens(message, count) for message in shortened)
     return shortened, size
+
+
+def _beginnings(
+    messages: tuple[ChatMessage, ...], budget: int, count: CountTokens
+) -> tuple[ChatMessage, ...]:
+    """Return the beginnings of question and answer, or nothing if there is no room for them."""
+    ends = [*messages[:1], *messages[1:][-1:]]
+    ends = [message for message in ends if message.role != "tool" and not message.calls]
+    share = budget // max(len(ends), 1) - MESSAGE_TOKENS
+    shown: list[ChatMessage] = []
+    for message in ends:
+        text = " ".join(part_text(part) for part in message.parts)
+        while text and count(text) > share:
+            text = text[: len(text) * 3 // 4]
+        if text.strip():
+            shown.append(replace(message, parts=(_text(text),), is_shortened=True))
+    return tuple(shown)
 
 
 def _newest_exchanges(

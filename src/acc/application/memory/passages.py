@@ -1,16 +1,25 @@
 """Messages of a turn as passages of the recall index, and back."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
-from acc.application.memory.messages import content_text, part_text, shorten_text
+from acc.application.memory.messages import (
+    CountTokens,
+    content_text,
+    count_tokens,
+    part_text,
+    shorten_message,
+)
+from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import ChatMessage, Part, ToolCall, ToolResult, text_part
 from acc.domain.value_objects.memory import ConversationTurn, Passage, Source
 
 _SOURCES = {"user": Source.USER, "assistant": Source.AGENT, "tool": Source.TOOL}
 _MAX_LENGTH = 8_000
+#: The index contains files up to this size. Of larger ones it has the name.
+_MAX_FILE_BYTES = 1_000_000
 
 
 def passage_id(turn_id: int, number: int) -> str:
@@ -18,25 +27,27 @@ def passage_id(turn_id: int, number: int) -> str:
     return f"t{turn_id}.{number}"
 
 
-def turn_passages(turn: ConversationTurn) -> list[Passage]:
-    """Return the messages of a turn that can be recalled."""
+def turn_passages(turn: ConversationTurn, count: CountTokens) -> list[Passage]:
+    """Return the messages of a turn that can be recalled, with their size in tokens."""
     passages: list[Passage] = []
     calls: dict[str, ToolCall] = {}
     for message in turn.messages:
         calls |= {call.id: call for call in message.calls}
         text = _passage_text(message, calls)
         if text.strip() and not message.calls:
-            passages.append(
-                Passage(
-                    id=passage_id(turn.turn_id, len(passages)),
-                    order=len(passages),
-                    turn_id=turn.turn_id,
-                    text=text[:_MAX_LENGTH],
-                    author=message.author,
-                    source=_SOURCES[message.role],
-                    at=turn.at,
-                )
+            passage = Passage(
+                id=passage_id(turn.turn_id, len(passages)),
+                order=len(passages),
+                turn_id=turn.turn_id,
+                text=text[:_MAX_LENGTH],
+                author=message.author,
+                source=_SOURCES[message.role],
+                at=turn.at,
             )
+            passage = replace(passage, parts=tuple(_native_parts(message, passage.id, calls)))
+            shown = passage_messages(passage)
+            tokens = sum(count_tokens(shown_message, count) for shown_message in shown)
+            passages.append(replace(passage, tokens=tokens))
     return passages
 
 
@@ -52,20 +63,75 @@ def _passage_text(message: ChatMessage, calls: Mapping[str, ToolCall]) -> str:
     return "\n".join(lines)
 
 
+def _native_parts(
+    message: ChatMessage, recalled: str, calls: Mapping[str, ToolCall]
+) -> Iterator[Part]:
+    """Yield the parts of a message that is not only text; a tool result follows its call."""
+    if message.role != "tool":
+        if any(part.text is None for part in message.parts):
+            yield from map(_storable, message.parts)
+        return
+    for number, result in enumerate(message.results):
+        call = calls.get(result.call_id)
+        # Ids of earlier turns may occur again, and a recalled call is another message.
+        call_id = f"recalled-{recalled}" + (f".{number}" if number else "")
+        arguments = {} if call is None else call.arguments
+        yield Part(call=ToolCall(id=call_id, name=result.name, arguments=arguments))
+        files = tuple(map(_storable, result.files))
+        content = result.content
+        if len(text := content_text(content)) > _MAX_LENGTH:
+            content = text[:_MAX_LENGTH]
+        is_complete = all(file.text is None for file in files)
+        if not is_complete:
+            names = ", ".join(file.text for file in files if file.text)
+            content = f"{content_text(content)} {names}"
+        stored = tuple(file for file in files if file.text is None)
+        yield Part(
+            result=replace(result, call_id=call_id, content=content, files=stored),
+        )
+
+
+def _storable(part: Part) -> Part:
+    if part.raw is None or len(part.raw) <= _MAX_FILE_BYTES:
+        return part
+    name = part.filename or "without a name"
+    return Part(text=f"[file {name}, {part.media_type or 'no type'}, too large to be recalled]")
+
+
 def passage_messages(passage: Passage, max_length: int = _MAX_LENGTH) -> tuple[ChatMessage, ...]:
-    """Return a passage as the message it was; a tool result with its call."""
+    """Return a passage as the message it was; a tool result with its call.
+
+    Texts and results that are longer than `max_length` are shortened.
+    """
     if passage.source is not Source.TOOL:
         role: Any = "user" if passage.source is Source.USER else "assistant"
-        parts = text_part(shorten_text(passage.text, max_length))
-        return (ChatMessage(role=role, author=passage.author, parts=parts),)
+        parts = passage.parts or text_part(passage.text)
+        messages = [ChatMessage(role=role, author=passage.author, parts=parts)]
+    else:
+        messages = []
+        for part in passage.parts or _tool_parts(passage):
+            role, author = ("tool", passage.author) if part.call is None else ("assistant",) * 2
+            messages.append(ChatMessage(role=role, author=author, parts=(part,)))
+    if len(passage.text) <= max_length:
+        return tuple(messages)
+    return tuple(shorten_message(message, max_length) for message in messages)
+
+
+def without_files(passage: Passage) -> Passage:
+    """Return a passage whose files are replaced by their names."""
+    messages = (shorten_message(message, _MAX_LENGTH) for message in passage_messages(passage))
+    parts = tuple(part for message in messages for part in message.parts)
+    return replace(passage, parts=parts, tokens=0)
+
+
+def _tool_parts(passage: Passage) -> tuple[Part, ...]:
+    """Return call and result of a passage that an earlier version stored as text."""
     arguments, _, content = passage.text.partition("\n")
     try:
         given = msgspec.json.decode(arguments, type=dict[str, Any])
     except msgspec.MsgspecError:
         given, content = {}, passage.text
     call = ToolCall(id=f"recalled-{passage.id}", name=passage.author, arguments=given)
-    result = ToolResult(call_id=call.id, name=call.name, content=shorten_text(content, max_length))
-    return (
-        ChatMessage(role="assistant", author="assistant", parts=(Part(call=call),)),
-        ChatMessage(role="tool", author=call.name, parts=(Part(result=result),)),
+    return Part(call=call), Part(
+        result=ToolResult(call_id=call.id, name=call.name, content=content)
     )

@@ -214,7 +214,7 @@ class TurnMemory:
             context.run.budget.add_usage(usage)
         if view.trace is not None:
             detail: dict[str, Any] = {"tokens": view.tokens, **view.detail}
-            if isinstance(memory, RestorableMemoryPort):
+            if "snapshot" not in detail and isinstance(memory, RestorableMemoryPort):
                 detail["snapshot"] = memory.snapshot()
             await context.emit(EventKind.MEMORY, usage=usage, detail=detail)
         return view
@@ -294,7 +294,7 @@ async def _catch_up(run: Run, agent_name: str, cached: CachedMemory, *, before: 
         page = await sessions.events(
             key, after=after, before=before, limit=_EVENTS_PER_PAGE, kinds=TURN_EVENTS
         )
-        after = page[-1].seq if page else before
+        after = page[-1].seq if len(page) == _EVENTS_PER_PAGE else before
         for event in page:
             turns.setdefault(event.run_id, []).append(event)
             if is_end_of_turn(event):

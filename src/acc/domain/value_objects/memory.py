@@ -7,6 +7,7 @@ from acc.domain.value_objects.ccs import CompressedCognitiveState
 from acc.domain.value_objects.content import (
     NO_USAGE,
     ChatMessage,
+    Part,
     Usage,
     text_part,
     user_message,
@@ -67,7 +68,9 @@ class Passage(Value, frozen=True, kw_only=True):
     """A whole message of one speaker, as memories recall it.
 
     `id` is unique within a memory. `at` is the Unix time of the message, 0 if unknown, and `order`
-    its place in the conversation.
+    its place in the conversation. `tokens` is the size of the messages that show it in full, 0 if
+    unknown. `parts` are those of a message that is not only text, and the call and result of a
+    tool, as they were.
     """
 
     id: str
@@ -77,6 +80,8 @@ class Passage(Value, frozen=True, kw_only=True):
     source: Source = Source.USER
     at: float = 0.0
     order: int = 0
+    tokens: int = 0
+    parts: tuple[Part, ...] = ()
 
 
 class Match(Value, frozen=True, kw_only=True):
@@ -99,7 +104,8 @@ class Note(Value, frozen=True, kw_only=True):
     """A reference to a sentence of a user, and what the reader made of it.
 
     `start` and `end` delimit the sentence in the normalised text of its passage. `score` is the
-    probability that the sentence matters later.
+    probability that the sentence matters later. `tokens` is the size of the sentence as an item of
+    the state, 0 if unknown.
     """
 
     passage_id: str
@@ -108,6 +114,7 @@ class Note(Value, frozen=True, kw_only=True):
     end: int
     act: Act
     score: float
+    tokens: int = 0
 
     @property
     def id(self) -> str:

@@ -1,0 +1,159 @@
+"""Cost of many sessions with ACC memory: late turns, cache misses, process memory and opening.
+
+1,000 sessions take their turns in rotation, so what a process remembers of one session is not in
+its caches when the next turn of that session begins. Turns 96 to 105 say what turns 6 to 15 say,
+with other names and numbers, so that only the session before them differs. The model is scripted.
+Run: python benchmarks/sessions.py [--sessions 100]
+"""
+
+import argparse
+import asyncio
+import gc
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from measurement import Measurement
+
+from acc import Agent, Runner
+from acc.testing import ScriptedModel
+
+SESSIONS = 1_000
+#: The turns that are compared, counted from 1: those about turn 10 and those about turn 100.
+EARLY, LATE = range(6, 16), range(96, 106)
+OPENINGS = 15
+TOPICS = ("rollback", "backup", "invoice", "on-call", "release", "audit", "payroll", "shipping")
+PEOPLE = ("Bo", "Ann", "Mika", "Yusuf", "Chen", "Ravi", "Ines", "Olga")
+#: One block of ten turns: facts, rules, a change, a correction, questions and small talk.
+BLOCK = (
+    "The {topic} window of unit-{number} is {minutes} minutes. {person} is responsible for it.",
+    "From now on, always name the owner of unit-{number} when you mention {topic}.",
+    "What is the {topic} window of unit-{number}?",
+    "Thanks, that helps. I will be in a meeting until noon.",
+    "Correction: the {topic} window of unit-{number} is {more} minutes.",
+    "Who is responsible for {topic}, and which limits did I give you so far?",
+    "Summarise the open points of {topic} in two sentences for {person}, please.",
+    "You no longer need to name the owner of unit-{number} when you mention {topic}.",
+    "{person} が unit-{number} の{topic}を担当します。予算は{minutes}万円です。",
+    "Which of the {topic} limits changed today?",
+)
+
+
+def message(session: int, turn: int) -> str:
+    """Return what a user says in a turn; the same place of a block has the same form."""
+    block, place = divmod(turn - EARLY.start, len(BLOCK))
+    rng = random.Random(f"{session}.{block}")  # noqa: S311 - variety
+    return BLOCK[place].format(
+        topic=rng.choice(TOPICS),
+        person=rng.choice(PEOPLE),
+        number=rng.randrange(10_000),
+        minutes=rng.randrange(10, 60),
+        more=rng.randrange(60, 90),
+    )
+
+
+async def turn_costs(sessions: int, *, cached: int) -> tuple[float, float]:
+    """Return the milliseconds of CPU of an early and of a late turn."""
+    model = ScriptedModel("Noted.", repeat=True)
+    runner = Runner(Agent(name="a", model=model, memory="acc"), max_cached_memories=cached)
+    costs: dict[int, float] = {}
+    for turn in range(1, LATE.stop):
+        texts = [message(session, turn) for session in range(sessions)]
+        gc.collect()
+        started = time.process_time()
+        for session, text in enumerate(texts):
+            await runner.run(user_id="u", session_id=f"s{session}", message=text)
+        costs[turn] = (time.process_time() - started) * 1000 / sessions
+    await runner.aclose()
+    early, late = (statistics.fmean(costs[turn] for turn in turns) for turns in (EARLY, LATE))
+    return early, late
+
+
+FIRST_TURN = """
+import asyncio, sys
+from pathlib import Path
+from acc import Agent, Runner
+
+async def main():
+    runner = Runner(Agent(name="a", model="embedded", memory="acc"), store=sys.argv[1])
+    await runner.run(user_id="ann", session_id="s", message="The rollback window is 30 minutes.")
+    lines = Path("/proc/self/status").read_text().splitlines()
+    print(next(line.split()[1] for line in lines if line.startswith("VmRSS")))
+
+asyncio.run(main())
+"""
+
+
+def first_turn_megabytes(store: str) -> float:
+    """Return the memory of a process after its first turn with ACC memory."""
+    command = [sys.executable, "-c", FIRST_TURN, store]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 - ours
+    return int(done.stdout) / 1024
+
+
+async def opening_costs(folder: Path, counts: Sequence[int]) -> list[float]:
+    """Return the milliseconds of CPU of the first turn in a session with so many events."""
+    stores = [folder / f"{count}.db" for count in counts]
+    for store, count in zip(stores, counts, strict=True):
+        await _fill(store, count)
+    costs: list[list[float]] = [[] for _ in stores]
+    for _ in range(OPENINGS):
+        for known, store in zip(costs, stores, strict=True):
+            model = ScriptedModel("Noted.", repeat=True)
+            runner = Runner(Agent(name="a", model=model, memory="acc"), store=store)
+            await runner.run(user_id="u", session_id="other", message="Good morning.")
+            started = time.process_time()
+            await runner.run(user_id="u", session_id="s", message=message(0, LATE.start))
+            known.append((time.process_time() - started) * 1000)
+            await runner.aclose()
+    return [statistics.median(known) for known in costs]
+
+
+async def _fill(store: Path, events: int) -> None:
+    """Store a session with about so many events."""
+    model = ScriptedModel("Noted.", repeat=True)
+    runner = Runner(Agent(name="a", model=model, memory="acc"), store=store)
+    turn = 0
+    stored = 0
+    while stored < events:
+        turn += 1
+        result = await runner.run(user_id="u", session_id="s", message=message(0, turn))
+        stored += len(result.events)
+    await runner.aclose()
+
+
+def measure(sessions: int) -> list[Measurement]:
+    results: list[Measurement] = []
+    for label, cached in (("all memories cached", sessions), ("no memory cached", 1)):
+        early, late = asyncio.run(turn_costs(sessions, cached=cached))
+        name = f"{sessions:,} sessions, {label}: turn"
+        results.append(Measurement(f"{name} 10", early, 0, "ms CPU"))
+        results.append(Measurement(f"{name} 100", late, 0, "ms CPU"))
+        results.append(Measurement(f"{name} 100 against 10", late / early, 1.3, "times"))
+    with tempfile.TemporaryDirectory() as folder:
+        for label, store in (("memory", "memory"), ("SQLite", str(Path(folder) / "turn.db"))):
+            name = f"process after the first turn, store in {label}"
+            results.append(Measurement(name, first_turn_megabytes(store), 80, "MB"))
+        few, many = asyncio.run(opening_costs(Path(folder), (10, 10_000)))
+    results.append(Measurement("first turn in a session with 10 events", few, 0, "ms CPU"))
+    results.append(Measurement("first turn in a session with 10,000 events", many, 0, "ms CPU"))
+    results.append(Measurement("10,000 events against 10", many / few, 1.3, "times"))
+    return results
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sessions", type=int, default=SESSIONS, help="number of sessions")
+    results = measure(parser.parse_args().sessions)
+    for result in results:
+        print(result)
+    return 0 if all(result.within_limit for result in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+"""What a view of ACC memory shows of earlier messages."""
+
+import logging
+
+import pytest
+
+from acc.adapters.memory.model_reader import ModelReader
+from acc.application.memory.acc import SUPERSEDED_MARKER, AccMemory
+from acc.application.memory.baselines import RetrievalMemory
+from acc.bootstrap.memory import new_recall_index, token_counter
+from acc.domain.errors import ModelFailed
+from acc.domain.value_objects.content import (
+    ChatMessage,
+    Part,
+    ToolCall,
+    ToolResult,
+    text_part,
+    user_message,
+)
+from acc.domain.value_objects.memory import ConversationTurn, TurnSignal
+from acc.domain.value_objects.reading import Act
+from acc.ports.outbound.model_ports import ModelRequest
+from acc.testing import ScriptedModel, ScriptedReader
+
+IMAGE = Part(raw=b"\x89PNG" + bytes(200), media_type="image/png", filename="plan.png")
+
+
+def make_memory(
+    table: dict[str, Act | tuple[Act, str]] | None = None, budget: int = 512
+) -> AccMemory:
+    return AccMemory(
+        reader=ScriptedReader(table or {}),
+        index=new_recall_index(),
+        tokens=token_counter(),
+        budget=budget,
+    )
+
+
+def answer(text: str) -> ChatMessage:
+    return ChatMessage(role="assistant", author="a", parts=text_part(text))
+
+
+@pytest.mark.parametrize("budget", [64, 128, 256, 512, 1_024])
+async def test_image_does_not_displace_the_last_exchange(budget: int) -> None:
+    memory = make_memory(budget=budget)
+    await memory.view(TurnSignal(turn_id=1, text="See plan"))
+    question = ChatMessage(role="user", author="user", parts=(Part(text="See plan"), IMAGE))
+    turn = ConversationTurn(turn_id=1, messages=(question, answer("Room 3 is free.")))
+    await memory.record(turn)
+    view = await memory.view(TurnSignal(turn_id=2, text="Take it."))
+    assert view.tokens <= budget
+    assert [message.role for message in view.messages] == ["user", "assistant"]
+    assert "Room 3 is free." in view.messages[-1].text
+    assert (IMAGE in view.messages[0].parts) == (budget >= 512)
+
+
+async def test_last_answer_is_complete_if_the_budget_is_unused() -> None:
+    memory = make_memory(budget=512)
+    await memory.view(TurnSignal(turn_id=1, text="List the parts."))
+    long = " ".join(f"Part {number} is in shelf {number * 7}." for number in range(48))
+    assert token_counter().count(long) > 512 * 0.6
+    await memory.record(ConversationTurn.of(1, "List the parts.", long))
+    view = await memory.view(TurnSignal(turn_id=2, text="Shorter."))
+    assert view.messages[-1].text == long
+
+
+async def test_superseded_sentence_leaves_a_marker_and_the_rest_as_written() -> None:
+    text = 'She message "ship it".\nThe budget is 40 EUR.\n\n- "Do not rush", wrote Bo.'
+    fix = "The budget is 55 EUR instead."
+    memory = make_memory({fix: (Act.CORRECT, "The budget is 40 EUR."), text: Act.STATE})
+    for turn_id, query in enumerate((text, fix, "And the weather?"), start=1):
+        await memory.view(TurnSignal(turn_id=turn_id, text=query))
+        await memory.record(ConversationTurn.of(turn_id, query, "Noted."))
+    view = await memory.view(TurnSignal(turn_id=4, text="What did Bo say about the budget?"))
+    texts = [message.text for message in view.messages]
+    assert text.replace("The budget is 40 EUR.", SUPERSEDED_MARKER) in texts
+
+
+@pytest.mark.parametrize("kind", ["acc", "retrieval"])
+async def test_recalled_parts_and_tool_errors_stay_native(kind: str) -> None:
+    memory = (
+        make_memory(budget=2_048)
+        if kind == "acc"
+        else RetrievalMemory(index=new_recall_index(), tokens=token_counter())
+    )
+    data = Part(data={"room": "Lark", "floor": 3})
+    question = ChatMessage(
+        role="user", author="user", parts=(Part(text="Book room Lark."), data, IMAGE)
+    )
+    call = ToolCall(id="c1", name="book", arguments={"room": "Lark"})
+    error = ToolResult(
+        call_id="c1", name="book", content={"error": "Lark is closed", "code": 4}, is_error=True
+    )
+    exchange = (
+        question,
+        ChatMessage(role="assistant", author="a", parts=(Part(call=call),)),
+        ChatMessage(role="tool", author="book", parts=(Part(result=error),)),
+        answer("Booking Lark failed."),
+    )
+    await memory.view(TurnSignal(turn_id=1, text="Book room Lark."))
+    await memory.record(ConversationTurn(turn_id=1, messages=exchange))
+    await memory.view(TurnSignal(turn_id=2, text="Thanks."))
+    await memory.record(ConversationTurn(turn_id=2, messages=(user_message("Thanks."),)))
+    view = await memory.view(TurnSignal(turn_id=3, text="Why was booking room Lark closed?"))
+    parts = [part for message in view.messages for part in message.parts]
+    assert data in parts
+    assert IMAGE in parts
+    results = [part.result for part in parts if part.result is not None]
+    assert [(result.content, result.is_error) for result in results] == [(error.content, True)]
+
+
+async def test_fallback_of_the_model_reader_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(prompt: ModelRequest) -> str:
+        raise ModelFailed("no key for provider quince: set QUINCE_API_KEY")
+
+    with caplog.at_level(logging.WARNING, logger="acc.memory"):
+        for _ in range(2):
+            reader = ModelReader(ScriptedModel(fail, repeat=True), ScriptedReader({}))
+            await reader.read(["The lead is Bo."], ())
+            assert "QUINCE_API_KEY" in reader.drain_usage()[1]
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "QUINCE_API_KEY" in caplog.text
