@@ -67,7 +67,7 @@ from acc.ports.outbound.model_ports import TokenCounterPort
 DEFAULT_BUDGET_TOKENS = 1_024
 _RECALL_LIMIT = 48
 #: Shares of the budget: rules and facts, and the last exchange. Evidence gets the rest.
-_STATE_SHARE = 0.3
+_STATE_SHARE = 0.4
 _MAX_RULES_SHARE = 0.6
 _EXCHANGE_SHARE = 0.2
 _MIN_EVIDENCE_SHARE = 0.4
@@ -201,14 +201,22 @@ class AccMemory:
     # Reading
 
     async def _note_texts(self) -> dict[str, str]:
-        """Return the sentences of the notes by id."""
-        ids = list(dict.fromkeys(note.passage_id for note in self._notes))
-        passages = {p.id: normalize_text(p.text) for p in await self._index.get(ids)} if ids else {}
-        return {
+        """Return the sentences of the notes, and of those that they replaced, by id."""
+        replaced = {note.replaced for note in self._notes if note.replaced}
+        ids = [*(note.passage_id for note in self._notes), *(_passage_of(i) for i in replaced)]
+        found = await self._index.get(list(dict.fromkeys(ids))) if ids else ()
+        passages = {passage.id: normalize_text(passage.text) for passage in found}
+        texts = {
             note.id: " ".join(passages[note.passage_id][note.start : note.end].split())
             for note in self._notes
             if note.passage_id in passages
         }
+        for passage in found:
+            if any(sentence_id.startswith(f"{passage.id}#") for sentence_id in replaced):
+                sentences = split_message(passage.text)
+                known = {f"{passage.id}#{s.start}": s.text for s in sentences}
+                texts |= {i: text for i, text in known.items() if i in replaced}
+        return texts
 
     def _earlier(self, texts: dict[str, str], recalled: Sequence[Match]) -> list[EarlierSentence]:
         """Return the sentences that a new one may refer to: rules, notes and recalled ones."""
@@ -219,7 +227,8 @@ class AccMemory:
             found[rule.text] = EarlierSentence(
                 id=rule_id, text=rule.text, act=Act.SET, confidence=1.0
             )
-        for note_id, text in list(reversed(texts.items()))[:_MAX_EARLIER_NOTES]:
+        noted = [(i, text) for i, text in texts.items() if i in notes]
+        for note_id, text in noted[: -_MAX_EARLIER_NOTES - 1 : -1]:
             note = notes[note_id]
             found.setdefault(
                 text,
@@ -391,6 +400,8 @@ class AccMemory:
             text = texts.get(note.id, "")
             if not text or one_line(text) in rules or note.turn_id == turn_id:
                 continue
+            if note.replaced in texts:
+                text = f"{text} (instead of: {texts[note.replaced]})"
             item = f"{_KINDS.get(note.act, 'said')}({_clip(text, 'relational_map', 8)})"
             size = self._count(item) + 2
             if tokens + size > limit or len(chosen) == LIMITS["relational_map"].items:
@@ -484,6 +495,10 @@ def _clip(text: str, field: str, reserved: int = 0) -> str:
     line = one_line(text)
     limit = LIMITS[field].characters - reserved
     return line if len(line) <= limit else line[: limit - 3].rstrip() + "..."
+
+
+def _passage_of(sentence_id: str) -> str:
+    return sentence_id.partition("#")[0]
 
 
 def _date(at: float) -> str:

@@ -99,7 +99,8 @@ class Note(Value, frozen=True, kw_only=True):
     """A reference to a sentence of a user, and what the reader made of it.
 
     `start` and `end` delimit the sentence in the normalised text of its passage. `score` is the
-    probability that the sentence matters later.
+    probability that the sentence matters later. `replaced` is the id of the sentence that it
+    corrects.
     """
 
     passage_id: str
@@ -108,6 +109,7 @@ class Note(Value, frozen=True, kw_only=True):
     end: int
     act: Act
     score: float
+    replaced: str = ""
 
     @property
     def id(self) -> str:
