@@ -15,7 +15,7 @@ from acc.adapters.memory.reader import EmbeddedReader
 from acc.domain.value_objects.reading import REFERRING_ACTS, Act, EarlierSentence
 
 DATA = Path(__file__).parents[1] / "training" / "reader" / "data"
-WRITERS = {"English": "e7", "Japanese": "j7"}
+WRITERS = {"English": "e12", "Japanese": "j12"}
 RULES = (Act.SET, Act.CHANGE)
 
 

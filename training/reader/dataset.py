@@ -17,7 +17,7 @@ from acc.domain.value_objects.reading import Act
 
 DATA = Path(__file__).parent / "data"
 #: Writers whose texts are never used for training or tuning.
-HELD_OUT = ("e7", "j7")
+HELD_OUT = ("e12", "j12")
 #: Sentences that are drawn from a file of Topical-Chat.
 TOPICAL_CHAT_SENTENCES = 1_500
 _MAX_PUBLIC_LENGTH = 200

@@ -126,6 +126,27 @@ async def test_corrected_fact_is_not_shown_again() -> None:
     assert "Tuesday" not in shown(view)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "target"),
+    [
+        ("Hockey is at 5:30 in the old hall.", "Coach wrote, 5:00 it is.", "Hockey"),
+        ("歯医者は金曜の3時です。", "ごめん、4時だった。", "歯医者"),
+    ],
+)
+async def test_short_correction_is_shown_with_the_corrected_fact(
+    old: str, new: str, target: str
+) -> None:
+    memory = make_memory({old: Act.STATE, new: (Act.CORRECT, target)})
+    await converse(memory, old, "Hello.", new, "Nice weather.")
+    restored = make_memory()
+    restored._index = memory._index
+    restored.restore(memory.snapshot())
+    for each in (memory, restored):
+        view = await converse(each, "What about the rain?", first=5)
+        assert f"fact({new} (instead of: {old}))" in view.text
+        assert shown(view).count(old) == 1
+
+
 async def test_correction_leaves_the_rest_of_a_message() -> None:
     text = "My sister Aiko moved to Lyon. The meeting is on Tuesday."
     new = "The meeting is on Thursday, I was wrong."

@@ -72,7 +72,7 @@ from acc.ports.outbound.model_ports import TokenCounterPort
 DEFAULT_BUDGET_TOKENS = 1_024
 _RECALL_LIMIT = 48
 #: Shares of the budget: rules and facts, and the last exchange. Evidence gets the rest.
-_STATE_SHARE = 0.3
+_STATE_SHARE = 0.4
 _MAX_RULES_SHARE = 0.6
 _EXCHANGE_SHARE = 0.2
 _MIN_EVIDENCE_SHARE = 0.4
@@ -178,8 +178,10 @@ class AccMemory:
         await self._question_quoted_rules(quoted, update)
         update.finish()
         texts |= {f"{passage_id(signal.turn_id, 0)}#{s.start}": s.text for s in direct}
+        texts = known | texts
         self._notes = tuple(self._counted(note, texts) for note in update.notes)
-        self._note_texts = {n.id: texts[n.id] for n in self._notes if n.id in texts}
+        used = {i for note in self._notes for i in (note.id, note.replaced)}
+        self._note_texts = {i: text for i, text in texts.items() if i in used}
         self._retired = tuple(update.retired)
         superseded = dict.fromkeys((*self._superseded, *update.retired))
         self._superseded = tuple(superseded)[-_MAX_SUPERSEDED:]
@@ -214,23 +216,25 @@ class AccMemory:
     # Reading
 
     async def _read_notes(self) -> dict[str, str]:
-        """Return the sentences of the notes by id, in the order of the notes."""
+        """Return the sentences of the notes, and of those that they replaced, by id."""
         known = self._note_texts
-        missing = [note for note in self._notes if note.id not in known]
+        ids = [i for note in self._notes for i in (note.id, note.replaced) if i]
+        missing = [sentence_id for sentence_id in ids if sentence_id not in known]
         if missing:
-            ids = list(dict.fromkeys(note.passage_id for note in missing))
-            passages = {p.id: normalize_text(p.text) for p in await self._index.get(ids)}
-            for note in missing:
-                if note.passage_id in passages:
-                    text = passages[note.passage_id][note.start : note.end]
-                    known[note.id] = " ".join(text.split())
-        return {note.id: known[note.id] for note in self._notes if note.id in known}
+            found = await self._index.get(list(dict.fromkeys(map(_passage_of, missing))))
+            for passage in found:
+                known |= {
+                    sentence_id: sentence.text
+                    for sentence in split_message(passage.text)
+                    if (sentence_id := f"{passage.id}#{sentence.start}") in missing
+                }
+        return {sentence_id: known[sentence_id] for sentence_id in ids if sentence_id in known}
 
     def _counted(self, note: Note, texts: Mapping[str, str]) -> Note:
         """Return a note with its size, which is counted once."""
         if note.tokens or note.id not in texts:
             return note
-        return replace(note, tokens=self._count(_fact(note, texts[note.id])) + 2)
+        return replace(note, tokens=self._count(_fact(note, texts)) + 2)
 
     def _earlier(self, texts: dict[str, str], recalled: Sequence[Match]) -> list[EarlierSentence]:
         """Return the sentences that a new one may refer to: rules, notes and recalled ones."""
@@ -241,7 +245,8 @@ class AccMemory:
             found[rule.text] = EarlierSentence(
                 id=rule_id, text=rule.text, act=Act.SET, confidence=1.0
             )
-        for note_id, text in list(reversed(texts.items()))[:_MAX_EARLIER_NOTES]:
+        noted = [(i, text) for i, text in texts.items() if i in notes]
+        for note_id, text in noted[: -_MAX_EARLIER_NOTES - 1 : -1]:
             note = notes[note_id]
             found.setdefault(
                 text,
@@ -421,7 +426,7 @@ class AccMemory:
             if tokens + size > limit or len(chosen) == LIMITS["relational_map"].items:
                 continue
             tokens += size
-            chosen.append((note, _fact(note, text)))
+            chosen.append((note, _fact(note, texts)))
         chosen.sort(key=lambda entry: (entry[0].turn_id, entry[0].start))
         items = tuple(dict.fromkeys(item for _, item in chosen))
         with_facts = replace_state(shown, relational_map=items)
@@ -543,8 +548,11 @@ SUPERSEDED_MARKER = "[superseded]"
 _KINDS = {Act.STATE: "fact", Act.CORRECT: "fact", Act.SET: "wish", Act.ONCE: "task"}
 
 
-def _fact(note: Note, text: str) -> str:
+def _fact(note: Note, texts: Mapping[str, str]) -> str:
     """Return a note as an item of the state."""
+    text = texts[note.id]
+    if note.replaced in texts:
+        text = f"{text} (instead of: {texts[note.replaced]})"
     return f"{_KINDS.get(note.act, 'said')}({_clip(text, 'relational_map', 8)})"
 
 
@@ -552,6 +560,10 @@ def _clip(text: str, field: str, reserved: int = 0) -> str:
     line = one_line(text)
     limit = LIMITS[field].characters - reserved
     return line if len(line) <= limit else line[: limit - 3].rstrip() + "..."
+
+
+def _passage_of(sentence_id: str) -> str:
+    return sentence_id.partition("#")[0]
 
 
 def _date(at: float) -> str:

@@ -6,6 +6,7 @@ from acc.application.memory.passages import passage_id
 from acc.domain.ccs import LIMITS
 from acc.domain.language import one_line, terms
 from acc.domain.segmentation import Sentence
+from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.ccs import StandingConstraint
 from acc.domain.value_objects.memory import Note, TurnSignal
 from acc.domain.value_objects.reading import Act, Reading
@@ -76,6 +77,8 @@ class StateUpdate:
                 old = self._supersede(reading)
                 if old:
                     self.changes.append(f"corrected: {old}")
+                    if self.retired and not _stands_alone(sentence.text, old):
+                        note = replace(note, replaced=self.retired[-1])
         if note.score >= _MIN_SCORE:
             self.notes.append(note)
 
@@ -121,16 +124,18 @@ class StateUpdate:
 
 
 def _is_similar(reading: Reading, earlier: str) -> bool:
-    """Return True if a sentence is surely about an earlier one.
+    """Return True if a sentence is surely about an earlier one."""
+    if reading.act is Act.CORRECT and reading.confidence < _MIN_CORRECTION:
+        return False
+    shared = terms(reading.text) & terms(earlier)
+    return bool(shared) or reading.target_score >= _MIN_LINK_WITHOUT_WORDS
 
-    A fact that is hidden by mistake is lost, so a correction must share more words than a change.
-    """
-    new, old = terms(reading.text), terms(earlier)
+
+def _stands_alone(correction: str, earlier: str) -> bool:
+    """Return True if a correction can be understood without the sentence that it corrects."""
+    new, old = terms(correction), terms(earlier)
     shared = len(new & old)
-    if reading.act is Act.CORRECT:
-        is_sure = min(reading.confidence, reading.target_score) >= _MIN_CORRECTION
-        return is_sure and shared >= 1 and 3 * shared >= min(len(new), len(old))
-    return shared >= 1 or reading.target_score >= _MIN_LINK_WITHOUT_WORDS
+    return shared >= 1 and 3 * shared >= len(old)
 
 
 def by_importance(notes: Iterable[Note]) -> list[Note]:

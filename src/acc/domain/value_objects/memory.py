@@ -105,7 +105,7 @@ class Note(Value, frozen=True, kw_only=True):
 
     `start` and `end` delimit the sentence in the normalised text of its passage. `score` is the
     probability that the sentence matters later. `tokens` is the size of the sentence as an item of
-    the state, 0 if unknown.
+    the state, 0 if unknown. `replaced` is the id of the sentence that it corrects.
     """
 
     passage_id: str
@@ -115,6 +115,7 @@ class Note(Value, frozen=True, kw_only=True):
     act: Act
     score: float
     tokens: int = 0
+    replaced: str = ""
 
     @property
     def id(self) -> str:
