@@ -422,7 +422,7 @@ def events_query(
     index, where, values = "", "session = ?", list[Any]()
     if kinds is not None:
         # The index has no order by number across kinds, so all events of the kinds would be read.
-        in_order = newest_first or len(kinds) > 1
+        in_order = newest_first or (after > 0 and len(kinds) > 1)
         index = " NOT INDEXED" if in_order else " INDEXED BY events_by_kind"
         where += f" AND kind IN ({', '.join('?' * len(kinds))})"
         values += [kind.value for kind in kinds]

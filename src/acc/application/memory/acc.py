@@ -18,6 +18,7 @@ from acc.application.memory.state_update import (
     StateUpdate,
     by_importance,
 )
+from acc.application.memory.turn_trace import trace_data
 from acc.domain.ccs import (
     LIMITS,
     MIN_BUDGET_TOKENS,
@@ -44,7 +45,6 @@ from acc.domain.value_objects.content import (
     RUNTIME_AUTHOR,
     ChatMessage,
     Part,
-    Usage,
     text_part,
 )
 from acc.domain.value_objects.memory import (
@@ -85,8 +85,6 @@ _MAX_EARLIER = 40
 _MAX_EARLIER_NOTES = 12
 _MAX_EARLIER_PASSAGES = 4
 _MAX_SUPERSEDED = 128
-_MAX_TRACED_LENGTH = 300
-_MAX_TRACED_REJECTIONS = 12
 
 
 class AccMemory:
@@ -572,33 +570,3 @@ def _date(at: float) -> str:
 
 def _heading(at: float) -> str:
     return f"[Earlier, {_date(at)}]" if at else "[Earlier]"
-
-
-def trace_data(trace: TurnTrace, ccs: str) -> dict[str, object]:
-    """Return a trace as JSON data, for events, records and reports."""
-    data: dict[str, object] = {
-        "ccs": ccs,
-        "read": [
-            {"text": r.text, "act": r.act.value, "confidence": round(r.confidence, 3)}
-            for r in trace.readings
-            if r.act is not Act.OTHER
-        ],
-        "recalled": [match.passage.id for match in trace.recalled],
-        "qualified": [{"id": p.id, "text": p.text[:_MAX_TRACED_LENGTH]} for p in trace.qualified],
-        "rejected": [
-            {
-                "id": rejection.passage.id,
-                "text": rejection.passage.text[:_MAX_TRACED_LENGTH],
-                "reason": rejection.reason.value,
-                "explanation": rejection.explanation,
-            }
-            for rejection in trace.rejected[:_MAX_TRACED_REJECTIONS]
-        ],
-        "dropped": list(trace.dropped),
-        "notes": list(trace.notes),
-    }
-    if trace.usage.llm_calls:
-        # Without the cost, which is 0 if the same response comes from a cache.
-        usage: Usage = replace(trace.usage, cost=None, priced_calls=0)
-        data["compressor"] = {"usage": msgspec.to_builtins(usage), "fallback": trace.fallback}
-    return data

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -102,7 +102,8 @@ def _check_content(ctx: RunContext, model: LanguageModelPort, prompt: ModelReque
     """
     parts = prompt.messages[prompt.query_index].parts
     files = [part for part in parts if part.raw is not None or part.url is not None]
-    if not files or (accepted := input_types(model)) is None:
+    results = [result for result in _new_results(prompt) if result.files]
+    if not (files or results) or (accepted := input_types(model)) is None:
         return
     for part in files:
         kind = _media_type(part)
@@ -112,11 +113,16 @@ def _check_content(ctx: RunContext, model: LanguageModelPort, prompt: ModelReque
                 f"{', '.join(('text', *accepted))}. Use a model that accepts {kind}, or convert "
                 "the file to text"
             )
-    for message in reversed(prompt.following):  # each result is new once
+    for result in results:
+        _report_files(ctx, result, accepted)
+
+
+def _new_results(prompt: ModelRequest) -> Iterator[ToolResult]:
+    """Yield the results since the last answer of the model; each result is new once."""
+    for message in reversed(prompt.following):
         if message.role != "tool":
-            break
-        for result in message.results:
-            _report_files(ctx, result, accepted)
+            return
+        yield from message.results
 
 
 def _report_files(ctx: RunContext, result: ToolResult, accepted: Sequence[str]) -> None:
