@@ -184,6 +184,8 @@ def describe(event: Event) -> str:
             return f"transfers to {event.actions.transfer_to_agent}"
         case EventKind.ROUTE:
             return _describe_route(detail)
+        case EventKind.FLOW:
+            return _describe_flow(event.detail)
         case EventKind.FAULT:
             return f"unusable: {one_line(detail.get('fault') or event.text)}"
         case EventKind.ARTIFACT:
@@ -210,6 +212,13 @@ def _describe_route(detail: Mapping[str, Any]) -> str:
     if "from" in detail:  # an edge of a graph
         return f"{detail['from']} → {', '.join(detail.get('to', ())) or 'nowhere'}"
     return f"chooses {detail.get('to', '')} ({detail.get('reason', '')})"
+
+
+def _describe_flow(detail: Mapping[str, Any]) -> str:
+    if "plan" in detail:
+        return f"plans {', '.join(detail['plan']) or 'no tools with effects'}"
+    reasons = "; ".join(detail.get("reasons", ()))
+    return f"{detail.get('tool')}: {detail.get('decision')} ({one_line(reasons)})"
 
 
 def format_arguments(arguments: Mapping[str, Any]) -> str:

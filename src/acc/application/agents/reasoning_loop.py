@@ -21,6 +21,7 @@ from acc.application.runtime.json_types import to_builtins
 from acc.application.runtime.model_call import call_model
 from acc.application.runtime.turn_window import TurnWindow, shortened_results
 from acc.application.tools.execution import ToolExecutor, ToolRetries
+from acc.application.tools.flow_guard import FlowGuard, start_flow_guard
 from acc.application.tools.read_result import ReadResultTool
 from acc.application.tools.tool import TRANSFER_TOOL_NAME, TransferTool
 from acc.application.tools.toolset import DynamicTools
@@ -72,6 +73,7 @@ class ReasoningLoop:
         self._attempt = 1
         self._retries = ToolRetries(ctx.config)
         self._memory: TurnMemory | None = None
+        self._guard: FlowGuard | None = None
 
     async def run(self) -> None:
         """Call the model and tools until there is an answer, a transfer or an escalation."""
@@ -79,6 +81,7 @@ class ReasoningLoop:
         sees_contents = ctx.history and agent.include_contents == "default"
         if agent.memory is not None and sees_contents:
             self._memory = await ctx.services.memory_cache.get(ctx, agent.memory)
+        self._guard = await start_flow_guard(ctx, self._model, self._tools)
         while True:
             event = await self._next_response()
             if event.kind in _FINAL_ANSWERS:
@@ -258,10 +261,15 @@ class ReasoningLoop:
             available_names=available,
             retries=self._retries,
             is_replay=is_replay,
+            guard=self._guard,
         )
+        if self._guard is not None:
+            await self._guard.prepare(event.calls, tools)
         outcomes = await executor.run(event.calls)
         self._add_message("assistant", agent.name, event.parts, event.seq)
-        for outcome in outcomes:
+        for call, outcome in zip(event.calls, outcomes, strict=True):
+            if self._guard is not None and (outcome.executed or not outcome.result.is_error):
+                self._guard.observe(tools.get(call.name), call.arguments, outcome.result)
             parts = (Part(result=outcome.result),)
             self._add_message("tool", outcome.result.name, parts, outcome.seq)
         if all(outcome.invalid_call for outcome in outcomes):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from acc.application.agents.base import BaseAgent
     from acc.application.agents.callbacks import PluginCallbacks
     from acc.application.runtime.agent_memory import MemoryCache, TurnMemory
+    from acc.domain.flow import FlowLedger
 
 
 _NO_PLUGINS: "PluginCallbacks" = {}
@@ -216,6 +217,7 @@ class Run:
     __slots__ = (
         "budget",
         "deps",
+        "flow",
         "journal",
         "memories",
         "plugins",
@@ -248,6 +250,8 @@ class Run:
         self.memories: dict[str, TurnMemory] = {}
         #: Prefixes of steps that need not be replayed: their agents failed or were replaced.
         self.unreplayed_paths: tuple[str, ...] = ()
+        #: What the agents have read, if one of them has an information-flow policy.
+        self.flow: FlowLedger | None = None
 
     @property
     def config(self) -> RunConfig:

@@ -23,6 +23,7 @@ from acc.application.runtime.interrupts import (
 )
 from acc.application.runtime.json_types import encode_model
 from acc.application.runtime.state import to_json_data
+from acc.application.tools.flow_guard import FlowGuard
 from acc.application.tools.function_tool import display_arguments
 from acc.application.tools.tool import BaseTool, ToolContext
 from acc.domain.errors import AccError, ModelRetry, StateNotStorable, ToolFailed
@@ -118,12 +119,14 @@ class ToolExecutor:
         available_names: Collection[str],
         retries: ToolRetries,
         is_replay: bool,
+        guard: FlowGuard | None = None,
     ) -> None:
         self._ctx = ctx
         self._tools = tools
         self._available_names = available_names
         self._retries = retries
         self._is_replay = is_replay
+        self._guard = guard
 
     async def run(self, calls: Sequence[ToolCall]) -> list[ToolOutcome]:
         """Execute the calls concurrently and return the outcomes in the order of the calls.
@@ -177,6 +180,8 @@ class ToolExecutor:
         confirmed = await self._confirm(scope, call, validated)
         if isinstance(confirmed, ToolOutcome):
             return await self._record(scope, confirmed)
+        if self._guard is not None and confirmed.approval is not None:
+            self._guard.approve(confirmed.tool, confirmed.arguments)
         return await self._record(scope, await self._invoke(scope, call, confirmed))
 
     def _validate(
@@ -217,6 +222,12 @@ class ToolExecutor:
                 if content is not None:
                     return ToolOutcome(result=_make_result(call, content))
             question = await _confirmation_question(tool, arguments)
+            if self._guard is not None:
+                flow = await self._guard.decide(scope, tool, arguments)
+                if flow.decision == "refuse":
+                    refusal = InputAnswer(request_id="", reason="; ".join(flow.reasons))
+                    return ToolOutcome(result=_denied_result(call, refusal))
+                question = flow.question(tool.name) or question
         else:
             earlier = recorded.request
             is_confirmation = earlier is not None and earlier.kind is RequestKind.CONFIRMATION
