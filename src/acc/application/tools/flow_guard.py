@@ -15,14 +15,12 @@ from acc.domain.value_objects.approval import ApprovalDecision, RequestKind
 from acc.domain.value_objects.base import JsonData
 from acc.domain.value_objects.content import Part, ToolCall, ToolResult, Usage, user_message
 from acc.domain.value_objects.event import Event, EventKind
-from acc.domain.value_objects.flow import UNDECLARED, FlowMode, ToolLabels
+from acc.domain.value_objects.flow import UNDECLARED, UNTRUSTED_METADATA, FlowMode, ToolLabels
 from acc.ports.outbound.model_ports import LanguageModelPort, ModelRequest
 
 if TYPE_CHECKING:
     from acc.application.agents.base import BaseAgent
 
-#: Metadata of a part: the sender read untrusted data before it wrote the part.
-UNTRUSTED_METADATA = "acc.untrusted"
 _MAX_EARLIER_EVENTS = 1_000
 _EARLIER_KINDS = (EventKind.MESSAGE, EventKind.TOOL_CALLS, EventKind.TOOL_RESULT)
 #: Another agent that the policy guards itself, and one that it does not.

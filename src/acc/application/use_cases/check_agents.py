@@ -71,6 +71,10 @@ _TITLES = {
         "High-privilege actions require approval",
         "Human-in-the-Loopが必要な高権限アクションを特定",
     ),
+    "labels": (
+        "Tools of agents with an information-flow policy have labels",
+        "情報フローポリシーを持つAgentのツールにラベルを付ける",
+    ),
     "memories": (
         "Memories exist",
         "存在するメモリを指定",
@@ -91,6 +95,7 @@ def check_agents(root: BaseAgent) -> TreeReport:
         "schemas": data.check_schemas(agents, flow),
         "transfers": structure.check_transfers(agents),
         "privileges": structure.check_privileges(agents),
+        "labels": structure.check_labels(agents),
         "memories": structure.check_memories(agents),
     }
     rules = tuple(

@@ -12,6 +12,8 @@ Effect = Literal["none", "write", "destructive"]
 EFFECTS = ("none", "write", "destructive")
 FlowMode = Literal["strict", "ask", "off"]
 FLOW_MODES = ("strict", "ask", "off")
+#: Metadata of a part: the agent that wrote it had read untrusted data.
+UNTRUSTED_METADATA = "acc.untrusted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
