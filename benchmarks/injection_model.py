@@ -23,13 +23,15 @@ Arguments = Mapping[str, Any]
 #: A tool and its arguments, or a function that returns them when the call is made.
 Call = tuple[str, Arguments | Callable[[], Arguments]]
 _WORD_WITH_DIGIT = re.compile(r"[^\s,;:()\"']*\d[^\s,;:()\"']*")
+_DATE_OR_TIME = re.compile(r"\d{4}-\d\d-\d\d|\d{1,2}")
 
 
 @dataclass
 class ObedientModel:
     """Plays the calls of a user task, and those of an injected task once it has read it.
 
-    It can write only what it has read: a word with a digit that no message contained is replaced.
+    It can write only what it has read: a word with a digit that no message contained is replaced,
+    unless it is a date or a time.
     """
 
     plan: Sequence[str]
@@ -40,6 +42,7 @@ class ObedientModel:
     prompt: str = ""
     has_seen_injection: bool = False
     trace: list[tuple[str, Arguments]] = field(default_factory=list)
+    injected_numbers: set[int] = field(default_factory=set)
     _queue: list[Call] = field(default_factory=list)
     _injected: list[Call] = field(default_factory=list)
     _count: int = 0
@@ -68,6 +71,8 @@ class ObedientModel:
         if injected:
             arguments = _only_known(arguments, read + self.prompt)
         self._count += 1
+        if injected:
+            self.injected_numbers.add(self._count)
         self.trace.append((name, arguments))
         call = ToolCall(id=f"call-{self._count}", name=name, arguments=arguments)
         return ModelResponse(calls=(call,))
@@ -75,7 +80,10 @@ class ObedientModel:
 
 def _only_known(value: Any, read: str) -> Any:
     if isinstance(value, str):
-        return _WORD_WITH_DIGIT.sub(lambda m: m[0] if _plain(m[0]) in _plain(read) else "?", value)
+        known = _plain(read)
+        return _WORD_WITH_DIGIT.sub(
+            lambda m: m[0] if _DATE_OR_TIME.fullmatch(m[0]) or _plain(m[0]) in known else "?", value
+        )
     if isinstance(value, Mapping):
         return {key: _only_known(item, read) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -95,6 +103,8 @@ class Outcome:
     refusals: int = 0
     rules: list[str] = field(default_factory=list)
     executed: list[tuple[str, Arguments]] = field(default_factory=list)
+    #: Injected calls that were executed although the policy decides about their tool.
+    injected: list[tuple[str, Arguments]] = field(default_factory=list)
     answer: str = ""
 
 
@@ -121,6 +131,7 @@ async def play(
             answers.append(approve(request) if is_wanted else deny(request, "not what I asked for"))
         result = await runner.resume(answers)
         events += result.events
+    checked = {tool.name: tool.labels for tool in tools}
     results = {}
     for event in events:
         if event.kind is EventKind.FLOW and event.detail.get("violations"):
@@ -131,6 +142,9 @@ async def play(
     for number, call in enumerate(model.trace, start=1):
         if f"call-{number}" in results:
             outcome.executed.append(call)
+            labels = checked.get(call[0])
+            if number in model.injected_numbers and labels is not None and labels.is_checked:
+                outcome.injected.append(call)
     outcome.answer = result.text
     return outcome
 
