@@ -147,5 +147,3 @@ async def play(
                 outcome.injected.append(call)
     outcome.answer = result.text
     return outcome
-
-

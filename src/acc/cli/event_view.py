@@ -182,10 +182,8 @@ def describe(event: Event) -> str:
             return "; ".join(f"{c.name}({format_arguments(c.arguments)})" for c in event.calls)
         case EventKind.TRANSFER:
             return f"transfers to {event.actions.transfer_to_agent}"
-        case EventKind.ROUTE:
-            return _describe_route(detail)
-        case EventKind.FLOW:
-            return _describe_flow(event.detail)
+        case EventKind.ROUTE | EventKind.FLOW:
+            return _describe_choice(detail)
         case EventKind.FAULT:
             return f"unusable: {one_line(detail.get('fault') or event.text)}"
         case EventKind.ARTIFACT:
@@ -208,17 +206,14 @@ def _describe_model_input(event: Event) -> str:
     return f"model call of {event.detail.get('seconds', 0):.3f} s"
 
 
-def _describe_route(detail: Mapping[str, Any]) -> str:
+def _describe_choice(detail: Mapping[str, Any]) -> str:
+    if "plan" in detail:
+        return f"plans {', '.join(detail['plan']) or 'no tools with effects'}"
+    if "decision" in detail:
+        return f"{detail['tool']}: {detail['decision']} ({one_line('; '.join(detail['reasons']))})"
     if "from" in detail:  # an edge of a graph
         return f"{detail['from']} → {', '.join(detail.get('to', ())) or 'nowhere'}"
     return f"chooses {detail.get('to', '')} ({detail.get('reason', '')})"
-
-
-def _describe_flow(detail: Mapping[str, Any]) -> str:
-    if "plan" in detail:
-        return f"plans {', '.join(detail['plan']) or 'no tools with effects'}"
-    reasons = "; ".join(detail.get("reasons", ()))
-    return f"{detail.get('tool')}: {detail.get('decision')} ({one_line(reasons)})"
 
 
 def format_arguments(arguments: Mapping[str, Any]) -> str:

@@ -19,7 +19,9 @@ _LOOK_ALIKES = str.maketrans(
     "aeopcyxijshdqwbiabehikvoptuxyfkhmhknrzbABEZHIKMNOPTYXABEKMHOPCTYXIJS",
 )
 _DOTS = re.compile(r"[。｡．․‧∙⋅·]")
-_SPELLED_DOT = re.compile(r"\s*[\[({<]\s*(?:\.|dot|ドット)\s*[\])}>]\s*|(?<=\w)\s+dot\s+(?=\w)", re.I)
+_SPELLED_DOT = re.compile(
+    r"\s*[\[({<]\s*(?:\.|dot|ドット)\s*[\])}>]\s*|(?<=\w)\s+dot\s+(?=\w)", re.I
+)
 _SPELLED_AT = re.compile(
     r"\s*[\[({<]\s*(?:@|at|アット)\s*[\])}>]\s*|(?<=\w)\s+at\s+(?=[\w-]+\.[a-z]{2,})", re.I
 )
@@ -31,9 +33,10 @@ _COMMON_ENDINGS = (
 )
 _SPLIT_ENDING = re.compile(rf"(?<=[A-Za-z0-9-]\.)\s+(?=(?:{_COMMON_ENDINGS})\b)", re.I)
 _SPLIT_SCHEME = re.compile(r"\bh(?:tt|xx|\*\*)p(s?)\s*:\s*/\s*/\s*", re.I)
-_FILE_ENDINGS = frozenset(
-    "txt doc docx xls xlsx ppt pptx pdf csv tsv json xml yaml yml toml html htm png jpg jpeg gif "
-    "svg webp mp3 mp4 wav log ini cfg bak tmp js css java cpp ipynb sql odt ods rtf gz tar".split()
+_FILE_ENDINGS = re.compile(
+    "txt|docx?|xlsx?|pptx?|pdf|csv|tsv|json|xml|ya?ml|toml|html?|png|jpe?g|gif|svg|webp|mp3|mp4|wav"
+    "|log|ini|cfg|bak|tmp|js|css|java|cpp|ipynb|sql|odt|ods|rtf|gz|tar",
+    re.I,
 )
 _DATE = re.compile(
     r"\b(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4})"
@@ -124,7 +127,7 @@ def _is_file_or_sentence(spelled: str) -> bool:
     if spelled[:4].casefold() == "www." or re.search(r"[/?#:]", spelled):
         return False
     ending = spelled.rpartition(".")[2]
-    if ending.casefold() in _FILE_ENDINGS:
+    if _FILE_ENDINGS.fullmatch(ending):
         return True
     is_capitalized = ending[:1].isupper() and ending[1:].islower()
     return is_capitalized and re.fullmatch(_COMMON_ENDINGS, ending, re.I) is None

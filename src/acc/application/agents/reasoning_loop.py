@@ -20,10 +20,10 @@ from acc.application.runtime.interrupts import RUN_LEVEL_ERRORS
 from acc.application.runtime.json_types import to_builtins
 from acc.application.runtime.model_call import call_model
 from acc.application.runtime.turn_window import TurnWindow, shortened_results
-from acc.application.tools.execution import ToolExecutor, ToolRetries
+from acc.application.tools.execution import ToolExecutor, ToolOutcome, ToolRetries
 from acc.application.tools.flow_guard import FlowGuard, start_flow_guard
 from acc.application.tools.read_result import ReadResultTool
-from acc.application.tools.tool import TRANSFER_TOOL_NAME, TransferTool
+from acc.application.tools.tool import TRANSFER_TOOL_NAME, BaseTool, TransferTool
 from acc.application.tools.toolset import DynamicTools
 from acc.domain.errors import ModelOutputInvalid
 from acc.domain.value_objects.base import replace
@@ -263,13 +263,9 @@ class ReasoningLoop:
             is_replay=is_replay,
             guard=self._guard,
         )
-        if self._guard is not None:
-            await self._guard.prepare(event.calls, tools)
-        outcomes = await executor.run(event.calls)
+        outcomes = await self._run_tools(executor, event.calls, tools)
         self._add_message("assistant", agent.name, event.parts, event.seq)
-        for call, outcome in zip(event.calls, outcomes, strict=True):
-            if self._guard is not None and (outcome.executed or not outcome.result.is_error):
-                self._guard.observe(tools.get(call.name), call.arguments, outcome.result)
+        for outcome in outcomes:
             parts = (Part(result=outcome.result),)
             self._add_message("tool", outcome.result.name, parts, outcome.seq)
         if all(outcome.invalid_call for outcome in outcomes):
@@ -287,6 +283,20 @@ class ReasoningLoop:
             return False
         self._share_tool_results()
         return True
+
+    async def _run_tools(
+        self, executor: ToolExecutor, calls: Sequence[ToolCall], tools: Mapping[str, BaseTool]
+    ) -> list[ToolOutcome]:
+        """Execute the calls; the information-flow policy learns what was read."""
+        guard = self._guard
+        if guard is None:
+            return await executor.run(calls)
+        await guard.prepare(calls, tools)
+        outcomes = await executor.run(calls)
+        for call, outcome in zip(calls, outcomes, strict=True):
+            if outcome.executed or not outcome.result.is_error:
+                guard.observe(tools.get(call.name), call.arguments, outcome.result)
+        return outcomes
 
     def _share_tool_results(self) -> None:
         """Show the agent that takes over the tool calls of this agent and their results."""

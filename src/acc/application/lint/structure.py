@@ -228,7 +228,7 @@ def check_labels(agents: Sequence[BaseAgent]) -> RuleResult:
         if names:
             findings.append(
                 warning(
-                    f"{', '.join(names)}: no labels, so every value of a call must be from the user",
+                    f"{', '.join(names)}: no labels, so all values of a call must be the user's",
                     agent.name,
                     fix='declare what the tool does, such as @tool(effect="none") for a tool that '
                     'only reads, or @tool(target=("recipient",))',

@@ -221,13 +221,9 @@ class ToolExecutor:
                 content = await first_result(before, tool, arguments, scope)
                 if content is not None:
                     return ToolOutcome(result=_make_result(call, content))
-            question = await _confirmation_question(tool, arguments)
-            if self._guard is not None:
-                flow = await self._guard.decide(scope, tool, arguments)
-                if flow.decision == "refuse":
-                    refusal = InputAnswer(request_id="", reason="; ".join(flow.reasons))
-                    return ToolOutcome(result=_denied_result(call, refusal))
-                question = flow.question(tool.name) or question
+            question = await self._question(scope, ready)
+            if isinstance(question, InputAnswer):
+                return ToolOutcome(result=_denied_result(call, question))
         else:
             earlier = recorded.request
             is_confirmation = earlier is not None and earlier.kind is RequestKind.CONFIRMATION
@@ -258,6 +254,14 @@ class ToolExecutor:
                 which = "displayed" if edited is None else "edited"
                 error = f"The {which} arguments for {tool.name} are invalid: {problem}.\n"
                 error = error[:MAX_ERROR_LENGTH]
+
+    async def _question(self, scope: RunContext, ready: _ReadyCall) -> str | InputAnswer:
+        """Return the question to ask before a call, if any, or the refusal of the policy."""
+        if self._guard is not None:
+            decided = await self._guard.decide(scope, ready.tool, ready.arguments)
+            if decided:
+                return decided
+        return await _confirmation_question(ready.tool, ready.arguments)
 
     async def _invoke(self, scope: RunContext, call: ToolCall, ready: _ReadyCall) -> ToolOutcome:
         """Invoke the tool unless it may have been started before the run was resumed."""

@@ -1,7 +1,6 @@
 """The information-flow policy in a run: plan, decide, and observe what agents read."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -11,7 +10,7 @@ from acc.application.runtime.json_types import to_builtins
 from acc.application.runtime.model_call import call_model
 from acc.application.tools.tool import AgentTool, BaseTool
 from acc.domain.flow import FlowLedger
-from acc.domain.value_objects.approval import ApprovalDecision, RequestKind
+from acc.domain.value_objects.approval import ApprovalDecision, InputAnswer, RequestKind
 from acc.domain.value_objects.base import JsonData
 from acc.domain.value_objects.content import Part, ToolCall, ToolResult, Usage, user_message
 from acc.domain.value_objects.event import Event, EventKind
@@ -41,23 +40,6 @@ _PLAN_INSTRUCTION = (
 
 class _Plan(msgspec.Struct):
     tools: list[str]
-
-
-@dataclass(frozen=True, slots=True)
-class FlowDecision:
-    """What the policy decided about a call: allow, ask or refuse, and the reasons."""
-
-    decision: str
-    reasons: tuple[str, ...] = ()
-
-    def question(self, tool: str) -> str:
-        """Return the question for the person who decides, or an empty string."""
-        if self.decision != "ask":
-            return ""
-        return f"May {tool} be called? {'; '.join(self.reasons)}."
-
-
-_ALLOWED = FlowDecision("allow")
 
 
 class FlowGuard:
@@ -114,28 +96,35 @@ class FlowGuard:
 
     async def decide(
         self, scope: RunContext, tool: BaseTool, arguments: Mapping[str, Any]
-    ) -> FlowDecision:
-        """Return the decision about a call, recorded with its reasons."""
+    ) -> str | InputAnswer:
+        """Return a question for a person, a refusal, or an empty string if a call is allowed.
+
+        The decision is recorded with its reasons.
+        """
         labels = labels_of(tool, scope)
         if not labels.is_checked:
-            return _ALLOWED
-        violations = self._ledger.check(
-            tool.name, labels, to_builtins(dict(arguments)), self._plan or ()
-        )
+            return ""
+        values = to_builtins(dict(arguments))
+        violations = self._ledger.check(tool.name, labels, values, self._plan or ())
         decision = "allow"
         if violations:
             decision = "ask" if self._mode == "ask" else "refuse"
-        reasons = [violation.reason for violation in violations]
         event = await scope.fork("flow").emit(
             EventKind.FLOW,
             detail={
                 "tool": tool.name,
                 "decision": decision,
-                "reasons": reasons or [self._reason_to_allow(labels)],
+                "reasons": [v.reason for v in violations] or [self._reason_to_allow(labels)],
                 "violations": [violation.as_data() for violation in violations],
             },
         )
-        return FlowDecision(event.detail["decision"], tuple(event.detail["reasons"]))
+        reasons = "; ".join(event.detail["reasons"])
+        if event.detail["decision"] == "ask":
+            return f"May {tool.name} be called? {reasons}."
+        if event.detail["decision"] == "refuse":
+            reason = f"the information-flow policy refuses this call: {reasons}"
+            return InputAnswer(request_id="", verdict=ApprovalDecision.DENY, reason=reason)
+        return ""
 
     def _reason_to_allow(self, labels: ToolLabels) -> str:
         if not self._ledger.is_tainted:
@@ -195,13 +184,17 @@ async def start_flow_guard(
     if run.flow is None:
         run.flow = await _new_ledger(ctx, tools)
     ledger = run.flow
-    for option in ("instruction", "global_instruction"):
-        instruction = getattr(agent if option == "instruction" else run.request.root, option, "")
+    instructions: tuple[object, ...] = (
+        getattr(agent, "instruction", ""),
+        run.request.root.global_instruction,
+    )
+    for instruction in instructions:
         if isinstance(instruction, str):
             ledger.trust(instruction)
         if not isinstance(instruction, str) or "{" in instruction:
             ledger.distrust()  # it contains values of the state, which anybody may have written
-    if ctx.current_branch.thread or getattr(agent, "native_tools", ()):
+    has_native_tools = bool(getattr(agent, "native_tools", ()))
+    if ctx.current_branch.thread or has_native_tools:
         ledger.distrust()  # messages of other agents, and results that only the provider sees
     return FlowGuard(ctx, mode, ledger, model)
 

@@ -37,9 +37,7 @@ class ToolLabels:
 
     def __post_init__(self) -> None:
         if self.effect not in EFFECTS:
-            raise InvalidTree(
-                f"effect must be one of {', '.join(EFFECTS)}, got {self.effect!r}"
-            )
+            raise InvalidTree(f"effect must be one of {', '.join(EFFECTS)}, got {self.effect!r}")
         for option in ("target", "ref", "name"):
             names = getattr(self, option)
             if names is None:
