@@ -33,7 +33,7 @@ def check(
         bool, Parameter(help="Print the report as JSON.", negative=(), show_default=False)
     ] = False,
 ) -> int:
-    """Check an agent tree against nine rules of multi-agent design, without running it.
+    """Check an agent tree against ten rules of multi-agent design, without running it.
 
     The rules: single responsibility, clear descriptions, bounded loops, isolated branches,
     consistent state keys, matching schemas, terminating transfers, approval of high-privilege

@@ -25,6 +25,8 @@ _MAX_ISSUED_LENGTH = 200
 _MAX_SHOWN_LENGTH = 200
 #: Shorter texts of untrusted results occur in other results by chance.
 _MIN_REPEATED_LENGTH = 12
+#: Shorter numbers in the text of the user may be counts, days or list items.
+_MIN_NUMBER_LENGTH = 3
 #: Fields that contain text of others, even if the text is an address.
 _TEXT_FIELDS = re.compile(
     r"body|content|description|text|note|comment|message|subject|title|summary|review|feedback"
@@ -122,8 +124,11 @@ class FlowLedger:
             if not self._is_trusted_target(text):
                 yield self._violation(FlowRule.TARGET, path, text)
         elif role is ParameterRole.REF:
-            issued = self._issued_by_query if labels.effect == "destructive" else self._issued
-            if text not in issued and not self._is_trusted_target(text):
+            is_destructive = labels.effect == "destructive"
+            issued = self._issued_by_query if is_destructive else self._issued
+            # "1." in the user's text is a list item rather than the identifier of an object.
+            is_ambiguous = is_destructive and text.isdecimal() and len(text) < _MIN_NUMBER_LENGTH
+            if text not in issued and (is_ambiguous or not self._is_trusted_target(text)):
                 yield self._violation(FlowRule.REF, path, text)
         elif role is ParameterRole.NAME:
             if not self._consists_of_trusted_words(text):

@@ -187,6 +187,14 @@ def test_destructive_ref_must_be_of_a_record_that_was_looked_up() -> None:
     assert rules(made, labels, id="13") == [FlowRule.REF]
 
 
+def test_list_number_of_the_user_is_not_a_destructive_ref() -> None:
+    labels = ToolLabels(effect="destructive", target=(), ref=("id",))
+    made = ledger("Do this: 1. Show the files. 2. Delete file 4711.")
+    made.observe("list", READ, {}, [{"id": "1"}, {"id": "4711"}])
+    assert rules(made, labels, id="1") == [FlowRule.REF]
+    assert rules(made, labels, id="4711") == []
+
+
 @pytest.mark.parametrize("query", ["", "a", "the", {"n": 100}, "evil", "every report of evil"])
 def test_query_without_trusted_content_finds_no_trusted_records(query: object) -> None:
     arguments = query if isinstance(query, dict) else {"query": query}
