@@ -219,9 +219,11 @@ async def _new_ledger(ctx: RunContext, tools: Mapping[str, BaseTool]) -> FlowLed
         answer = None if request is None else run.journal.answers.get(request.id)
         if request is None or answer is None:
             continue
-        if request.kind is not RequestKind.CONFIRMATION:
+        if request.kind is RequestKind.INPUT:
             ledger.trust(_text(answer.value))
-        elif answer.verdict is ApprovalDecision.APPROVE:
+        elif (
+            request.kind is RequestKind.CONFIRMATION and answer.verdict is ApprovalDecision.APPROVE
+        ):
             given = request.arguments if answer.arguments is None else answer.arguments
             ledger.approve(request.tool, given)
     return ledger

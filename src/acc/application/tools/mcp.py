@@ -163,9 +163,7 @@ class McpToolset(Toolset):
 def _labels(declared: ToolLabels | None, info: McpToolInfo) -> ToolLabels | None:
     """Return the declared labels; a tool that the server calls destructive is destructive."""
     if info.destructive is True and info.read_only is not True:
-        declared = UNDECLARED if declared is None else declared
-        if declared.is_write:
-            return replace(declared, effect="destructive")
+        return replace(UNDECLARED if declared is None else declared, effect="destructive")
     return declared
 
 
