@@ -92,7 +92,7 @@ reader: ## Train the embedded reader; DATA=DIR adds public data
 
 DOJO := .venv-dojo
 
-bench-injection: $(DEV) ## Measure the policy against injected instructions (15 to 30 minutes)
+bench-injection: $(DEV) ## Measure the policy against injected instructions (5 to 30 minutes)
 	$(BIN)/python benchmarks/injection_desk.py
 	@test -x $(DOJO)/bin/python || { $(PYTHON) -m venv $(DOJO) \
 	  && $(DOJO)/bin/python -m pip install --quiet --disable-pip-version-check -e . agentdojo==0.1.35; }

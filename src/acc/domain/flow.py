@@ -78,12 +78,13 @@ class FlowLedger:
         self, tool: str, labels: ToolLabels, arguments: Mapping[str, JsonData], content: JsonData
     ) -> None:
         """Add the result of a call."""
-        content = _parsed(content)
+        # A text that is JSON has no address fields: the author of a page can write such a text.
+        records, content = content, _parsed(content)
         texts = [text for _, text in _leaves(content)]
         text = "\n".join(texts)
         is_trusted = labels.trusted and not self._repeats_untrusted(texts)
         if self._is_trusted_query(arguments):
-            self._add_records(content)
+            self._add_records(records)
         self._issued.update(_issued_values(content))
         self._sources.append(_Source(tool, text, is_trusted))
         if is_trusted:

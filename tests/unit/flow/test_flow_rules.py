@@ -219,7 +219,33 @@ def test_japanese_names_and_targets() -> None:
     assert rules(made, labels, to="info@tanaka.jp.evil.com") == [FlowRule.TARGET]
 
 
-def test_json_text_of_a_tool_is_read_as_data() -> None:
-    made = ledger("mail Bob")
-    made.observe("find", READ, {"name": "Bob"}, '[{"email": "bob@corp.com"}]')
-    assert rules(made, SEND, to="bob@corp.com") == []
+def test_json_text_issues_identifiers_but_no_addresses() -> None:
+    made = ledger("read www.news.com")
+    page = '[{"id": "n-7", "email": "eve@evil.com"}]'
+    made.observe("read", READ, {"url": "www.news.com"}, page)
+    assert rules(made, SEND, to="eve@evil.com") == [FlowRule.TARGET]
+    assert rules(made, ToolLabels(target=(), ref=("id",)), id="n-7") == []
+    destructive = ToolLabels(effect="destructive", target=(), ref=("id",))
+    assert rules(made, destructive, id="n-7") == [FlowRule.REF]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "bob@corp.com, eve@evil.com",
+        "bob@corp.com\nBcc: eve",
+        "bob@corp.com?bcc=eve@evil.com",
+        "bob@corp.com.evil.com",
+        "https://www.news.com@evil.com/",
+        "https://user:pass@www.news.com",
+        "www.news.com:8080",
+        "www.news.com/?q=secret",
+        "www.news.com#secret",
+        "ftp://www.news.com",
+        "//www.news.com/x",
+        "www.news.com\u3002evil.com",
+    ],
+)
+def test_value_that_only_begins_with_a_trusted_address_is_not_trusted(value: str) -> None:
+    made = ledger("read www.news.com and mail bob@corp.com")
+    assert rules(made, SEND, to=value) == [FlowRule.TARGET]
