@@ -17,7 +17,7 @@ SMALL_MODEL := $(VENV)/small-model
 INSIDE := tests/unit tests/contract tests/test_architecture.py tests/test_public_api.py tests/test_vocabulary.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup eval lint check test bench bench-memory bench-peers reader test-adk test-a2a-0.3 docs lock browser clean
+.PHONY: help setup eval lint check test bench bench-memory bench-injection bench-peers reader test-adk test-a2a-0.3 docs lock browser clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -89,6 +89,14 @@ reader: ## Train the embedded reader; DATA=DIR adds public data
 	@test -x $(TRAINING)/bin/python || { $(PYTHON) -m venv $(TRAINING) \
 	  && $(TRAINING)/bin/python -m pip install --quiet msgspec==0.22.0 -r training/reader/requirements.txt; }
 	@PYTHONPATH="$(CURDIR)/src:$(CURDIR)" $(TRAINING)/bin/python -m training.reader.train $(DATA)
+
+DOJO := .venv-dojo
+
+bench-injection: $(DEV) ## Measure the policy against injected instructions (5 to 30 minutes)
+	$(BIN)/python benchmarks/injection_desk.py
+	@test -x $(DOJO)/bin/python || { $(PYTHON) -m venv $(DOJO) \
+	  && $(DOJO)/bin/python -m pip install --quiet --disable-pip-version-check -e . agentdojo==0.1.35; }
+	$(DOJO)/bin/python benchmarks/injection.py $(ARGS)
 
 bench-peers: $(DEV) $(PEERS)/.ready ## Compare acc with other frameworks (15 to 25 minutes)
 	$(BIN)/python benchmarks/compare.py $(ARGS)

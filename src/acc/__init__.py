@@ -102,6 +102,7 @@ if TYPE_CHECKING:
         OutcomeScores as OutcomeScores,
     )
     from acc.domain.value_objects.event import Event as Event, EventKind as EventKind
+    from acc.domain.value_objects.flow import ToolLabels as ToolLabels
     from acc.domain.value_objects.live_evaluation import (
         AgentTurnResponse as AgentTurnResponse,
         EvaluationTurnQuery as EvaluationTurnQuery,
@@ -199,6 +200,7 @@ _PUBLIC_NAMES = {
     "acc.domain.value_objects.content": ("ChatMessage", "Part", "ToolCall", "ToolResult", "Usage"),
     "acc.domain.value_objects.evaluation": ("DriftAudit", "HallucinationAudit", "OutcomeScores"),
     "acc.domain.value_objects.event": ("Event", "EventKind"),
+    "acc.domain.value_objects.flow": ("ToolLabels",),
     "acc.domain.value_objects.live_evaluation": (
         "AgentTurnResponse",
         "EvaluationTurnQuery",

@@ -39,12 +39,12 @@ def check(
         bool, Parameter(help="Print the report as JSON.", negative=(), show_default=False)
     ] = False,
 ) -> int:
-    """Check an agent tree against eleven rules of multi-agent design, without running it.
+    """Check an agent tree against twelve rules of multi-agent design, without running it.
 
     The rules: single responsibility, clear descriptions, bounded loops, isolated branches,
-    consistent state keys, matching schemas, terminating transfers, approval of high-privilege
-    actions, existing memories, and a valid agent card. Exits with 1 if there is a problem; warnings
-    do not change the status.
+    consistent state keys, matching schemas, precise contracts, terminating transfers, approval of
+    high-privilege actions, labelled tools, existing memories, and a valid agent card. Exits with 1
+    if there is a problem; warnings do not change the status.
 
     Example: acc check shop.agents:root
     """

@@ -183,8 +183,8 @@ def describe(event: Event) -> str:
             return "; ".join(f"{c.name}({format_arguments(c.arguments)})" for c in event.calls)
         case EventKind.TRANSFER:
             return f"transfers to {event.actions.transfer_to_agent}"
-        case EventKind.ROUTE | EventKind.DELEGATION:
-            return _describe_route(detail)
+        case EventKind.ROUTE | EventKind.DELEGATION | EventKind.FLOW:
+            return _describe_choice(detail)
         case EventKind.FAULT:
             return f"unusable: {one_line(detail.get('fault') or event.text)}"
         case EventKind.ARTIFACT:
@@ -207,11 +207,15 @@ def _describe_model_input(event: Event) -> str:
     return f"model call of {event.detail.get('seconds', 0):.3f} s"
 
 
-def _describe_route(detail: Mapping[str, Any]) -> str:
+def _describe_choice(detail: Mapping[str, Any]) -> str:
     if "delegated_intent" in detail:
         if "fallback" not in detail:
             return f"fulfilled {detail['delegated_intent']}"
         return f"runs {detail['fallback']}: {one_line(detail.get('reason', ''))}"
+    if "plan" in detail:
+        return f"plans {', '.join(detail['plan']) or 'no tools with effects'}"
+    if "decision" in detail:
+        return f"{detail['tool']}: {detail['decision']} ({one_line('; '.join(detail['reasons']))})"
     if "from" in detail:  # an edge of a graph
         return f"{detail['from']} → {', '.join(detail.get('to', ())) or 'nowhere'}"
     return f"chooses {detail.get('to', '')} ({detail.get('reason', '')})"

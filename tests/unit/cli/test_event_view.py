@@ -35,6 +35,23 @@ def test_route_is_described_by_its_targets(detail: dict[str, Any], text: str) ->
     assert describe(event(EventKind.ROUTE, detail=detail)) == text
 
 
+@pytest.mark.parametrize(
+    ("detail", "text"),
+    [
+        ({"plan": ["send"]}, "plans send"),
+        ({"plan": []}, "plans no tools with effects"),
+        (
+            {"tool": "send", "decision": "refuse", "reasons": ["not planned", "not the user's"]},
+            "send: refuse (not planned; not the user's)",
+        ),
+    ],
+)
+def test_decision_of_the_policy_is_described_with_reasons(
+    detail: dict[str, Any], text: str
+) -> None:
+    assert describe(event(EventKind.FLOW, detail=detail)) == text
+
+
 def test_streamed_message_is_printed_once() -> None:
     deltas = [event(EventKind.DELTA, text) for text in ("Hel", "lo")]
     message = event(EventKind.MESSAGE, "Hello")

@@ -23,11 +23,13 @@ from acc import (
     Edge,
     GraphAgent,
     LoopAgent,
+    McpToolset,
     MemoryName,
     RouterAgent,
     RunContext,
     SequentialAgent,
     ToolContext,
+    ToolLabels,
     exit_loop,
     tool,
 )
@@ -37,7 +39,7 @@ from acc.application.use_cases.check_agents import check_agents
 
 def test_single_agent_has_no_findings() -> None:
     report = check_agents(agent("solo"))
-    assert [r.severity for r in report.rules] == [OK, *[NOT_APPLICABLE] * 8, OK, NOT_APPLICABLE]
+    assert [r.severity for r in report.rules] == [OK, *[NOT_APPLICABLE] * 9, OK, NOT_APPLICABLE]
     assert (report.agent, report.agents, report.severity) == ("solo", 1, OK)
     assert report.count(WARNING) == 0
     assert all(r.title and r.title_ja for r in report.rules)
@@ -315,3 +317,31 @@ def test_before_tool_callback_reduces_severity() -> None:
             "its tool 'pay' can pay without approval; only before_tool_callback can prevent it",
         )
     ]
+
+
+def test_tools_without_labels_are_reported_only_with_a_policy() -> None:
+    @tool(effect="none")
+    def search(query: str) -> str:
+        """Search the manual."""
+        return query
+
+    def send(to: str) -> str:
+        """Send a mail."""
+        return to
+
+    assert rule(agent("desk", tools=[search, send]), "labels").severity is NOT_APPLICABLE
+    guarded = Agent(name="desk", instruction="Answer.", tools=[search, send], flow="ask")
+    (finding,) = rule(guarded, "labels").findings
+    assert finding.severity is WARNING
+    assert finding.text.startswith("send: no labels")
+    labelled = Agent(name="desk", instruction="Answer.", tools=[search], flow="strict")
+    assert rule(labelled, "labels").severity is OK
+
+
+def test_toolset_without_labels_is_reported_with_a_policy() -> None:
+    plain = McpToolset(command=["server"])
+    guarded = Agent(name="desk", instruction="Answer.", tools=[plain], flow="ask")
+    assert rule(guarded, "labels").severity is WARNING
+    labelled = McpToolset(command=["server"], labels={"search": ToolLabels(effect="none")})
+    guarded = Agent(name="desk", instruction="Answer.", tools=[labelled], flow="ask")
+    assert rule(guarded, "labels").severity is OK

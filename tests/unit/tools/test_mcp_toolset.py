@@ -5,7 +5,18 @@ from typing import Any
 
 import pytest
 
-from acc import Agent, InvalidTree, McpToolset, RemoteFailed, RunResult, approve, tool
+from acc import (
+    Agent,
+    BaseAgent,
+    InvalidTree,
+    McpToolset,
+    RemoteFailed,
+    RunContext,
+    RunResult,
+    ToolLabels,
+    approve,
+    tool,
+)
 from acc.application.tools.mcp import assign_tool_names
 from acc.application.tools.toolset import UnavailableTool
 from acc.bootstrap.agents import Runner, make_services
@@ -179,6 +190,29 @@ async def test_destructive_tools_require_approval_by_default() -> None:
     assert asked.requests[0].message == "Really look?"
     other = await run_once(runner_of(ScriptedMcpServer(wipe), call("wipe"), tools=[careful]))
     assert other.status == "input_required"
+
+
+async def test_annotations_of_a_server_only_reduce_trust() -> None:
+    offers = (
+        info("look", read_only=True),
+        info("wipe", destructive=True),
+        info("search", read_only=True),
+    )
+    labels = {"wipe": ToolLabels(effect="none"), "search": ToolLabels(effect="none")}
+    source = McpToolset(command=["shop"], labels=labels)
+    services = make_services()
+    services.mcp = ScriptedMcpServer(*offers)
+    found: dict[str, ToolLabels | None] = {}
+
+    class Lists(BaseAgent):
+        async def run(self, ctx: RunContext) -> str:
+            found.update({tool.name: tool.labels for tool in await source.list_tools(ctx)})
+            return "listed"
+
+    await Runner(Lists(name="a"), services=services).run("go")
+    assert found["look"] is None, "a read-only tool stays undeclared"
+    assert found["wipe"] == ToolLabels(effect="destructive")
+    assert found["search"] == ToolLabels(effect="none")
 
 
 async def test_options_apply_to_all_tools_or_by_name() -> None:

@@ -44,6 +44,7 @@ from acc.domain.value_objects.approval import ApprovalDecision, RequestKind
 from acc.domain.value_objects.base import JsonData
 from acc.domain.value_objects.endpoint import redact_secrets
 from acc.domain.value_objects.event import EventKind
+from acc.domain.value_objects.flow import FLOW_MODES, FlowMode
 from acc.domain.value_objects.run import CallContext, Grant, RunConfig
 from acc.domain.value_objects.session import DEFAULT_SESSION_ID, DEFAULT_USER_ID
 
@@ -71,7 +72,9 @@ class BaseAgent(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
     name, what a sub-agent can access. `input_schema`, a type with fields such as a dataclass, makes
     the agent an intent: data that it is sent are validated before it runs. As a tool, the agent has
     these fields as arguments. `global_instruction` of the root precedes the instruction of every
-    agent with a model, in the tree and in its tools.
+    agent with a model, in the tree and in its tools. `flow` is the information-flow policy for tool
+    calls: "ask" requests approval of a violation, "strict" refuses it, "off" allows it. The default
+    is that of the parent, or of the root for agents that are used as tools, and "off" for the root.
 
     A callback option is one function or a list. If `before_agent_callback(ctx)` returns a string,
     it becomes the answer and the agent does not run. If `after_agent_callback(ctx, text)` returns a
@@ -89,6 +92,7 @@ class BaseAgent(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
     confirm: ConfirmAgent[AnyDepsT] = False
     input_schema: object = None
     global_instruction: Instruction[AnyDepsT] = ""
+    flow: FlowMode | None = None
     before_agent_callback: OneOrMore[BeforeAgentCallback[AnyDepsT]] | None = None
     after_agent_callback: OneOrMore[AfterAgentCallback[AnyDepsT]] | None = None
     on_agent_error_callback: OneOrMore[AgentErrorCallback[AnyDepsT]] | None = None
@@ -286,6 +290,8 @@ class BaseAgent(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
         require(is_valid, self, "grants", "a mapping from sub-agent names to Grant")
         is_valid = isinstance(self.confirm, bool | str) or callable(self.confirm)
         require(is_valid, self, "confirm", "a bool, a question or a function")
+        is_valid = self.flow is None or self.flow in FLOW_MODES
+        require(is_valid, self, "flow", '"strict", "ask" or "off"')
         check_callbacks(self, AGENT_CALLBACKS)
         check_instruction(self, "global_instruction")
         if self.input_schema is not None and not isinstance(self.input_schema, Mapping):

@@ -20,9 +20,10 @@ from acc.application.runtime.interrupts import RUN_LEVEL_ERRORS
 from acc.application.runtime.json_types import to_builtins
 from acc.application.runtime.model_call import call_model
 from acc.application.runtime.turn_window import TurnWindow, shortened_results
-from acc.application.tools.execution import ToolExecutor, ToolRetries
+from acc.application.tools.execution import ToolExecutor, ToolOutcome, ToolRetries
+from acc.application.tools.flow_guard import FlowGuard, start_flow_guard
 from acc.application.tools.read_result import ReadResultTool
-from acc.application.tools.tool import TRANSFER_TOOL_NAME, TransferTool
+from acc.application.tools.tool import TRANSFER_TOOL_NAME, BaseTool, TransferTool
 from acc.application.tools.toolset import DynamicTools
 from acc.domain.errors import ModelOutputInvalid
 from acc.domain.value_objects.base import replace
@@ -84,6 +85,7 @@ class ReasoningLoop:
         self._after_model = callbacks_of(ctx, "after_model_callback")
         #: Whether a response may be replaced after the call, so that it must not be streamed.
         self._may_be_replaced = bool(self._after_model or callbacks_of(ctx, "after_agent_callback"))
+        self._guard: FlowGuard | None = None
 
     async def run(self) -> None:
         """Call the model and tools until there is an answer, a transfer or an escalation."""
@@ -91,6 +93,7 @@ class ReasoningLoop:
         sees_contents = ctx.history and agent.include_contents == "default"
         if agent.memory is not None and sees_contents:
             self._memory = await ctx.services.memory_cache.get(ctx, agent.memory)
+        self._guard = await start_flow_guard(ctx, self._model, self._tools)
         while True:
             event = await self._next_response()
             if event.kind in _FINAL_ANSWERS:
@@ -306,8 +309,9 @@ class ReasoningLoop:
             available_names=available,
             retries=self._retries,
             is_replay=is_replay,
+            guard=self._guard,
         )
-        outcomes = await executor.run(event.calls)
+        outcomes = await self._run_tools(executor, event.calls, tools)
         self._add_message("assistant", agent.name, event.parts, event.seq)
         for outcome in outcomes:
             parts = (Part(result=outcome.result),)
@@ -327,6 +331,20 @@ class ReasoningLoop:
             return False
         self._share_tool_results()
         return True
+
+    async def _run_tools(
+        self, executor: ToolExecutor, calls: Sequence[ToolCall], tools: Mapping[str, BaseTool]
+    ) -> list[ToolOutcome]:
+        """Execute the calls; the information-flow policy learns what was read."""
+        guard = self._guard
+        if guard is None:
+            return await executor.run(calls)
+        await guard.prepare(calls, tools)
+        outcomes = await executor.run(calls)
+        for call, outcome in zip(calls, outcomes, strict=True):
+            if outcome.executed or not outcome.result.is_error:
+                guard.observe(tools.get(call.name), call.arguments, outcome.result)
+        return outcomes
 
     def _share_tool_results(self) -> None:
         """Show the agent that takes over the tool calls of this agent and their results."""

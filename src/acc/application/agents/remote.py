@@ -45,6 +45,7 @@ from acc.domain.value_objects.contract import INTENTS_EXTENSION
 from acc.domain.value_objects.credentials import AuthChoice
 from acc.domain.value_objects.endpoint import RemoteEndpoint
 from acc.domain.value_objects.event import Event, EventKind
+from acc.domain.value_objects.flow import UNTRUSTED_METADATA
 from acc.domain.value_objects.task import (
     INTERRUPTED,
     ArtifactUpdate,
@@ -177,6 +178,10 @@ class RemoteAgent(StandardAgent[object, str]):
             metadata["traceparent"] = parent
         context = outgoing_context(ctx, has_credentials=bool(self.token or self.auth))
         metadata[INTENTS_EXTENSION] = {"context": context}
+        flow = ctx.run.flow
+        if flow is not None and flow.is_tainted and parts != ctx.run.request.message:
+            mark = {UNTRUSTED_METADATA: True}
+            parts = tuple(replace(part, metadata={**part.metadata, **mark}) for part in parts)
         stored = ctx.current_branch.state.get(self._context_key)
         return Message(
             message_id=message_id,

@@ -13,6 +13,7 @@ from acc.application.agents.router import RouterAgent
 from acc.application.agents.workflow import LoopAgent
 from acc.application.lint.data_flow import can_end_loop, tools_of
 from acc.application.memory.registry import AGENT_MEMORIES, is_agent_memory
+from acc.application.tools.flow_guard import flow_mode
 from acc.application.tools.tool import AgentTool, BaseTool
 from acc.domain.language import is_japanese, terms
 from acc.domain.value_objects.endpoint import redact_secrets
@@ -215,6 +216,38 @@ def check_privileges(agents: Sequence[BaseAgent]) -> RuleResult:
     names = ", ".join(dict.fromkeys(confirmed))
     note = f"approval is required for {names}" if confirmed else ""
     return RuleResult(applies=applies, findings=tuple(findings), note=note)
+
+
+def check_labels(agents: Sequence[BaseAgent]) -> RuleResult:
+    """Find tools without labels of agents with an information-flow policy."""
+    findings: list[Finding] = []
+    root = agents[0]
+    guarded = [agent for agent in agents if flow_mode(agent, root) != "off"]
+    for agent in guarded:
+        names = [tool.name for tool in tools_of(agent) if _lacks_labels(tool)]
+        if names:
+            findings.append(
+                warning(
+                    f"{', '.join(names)}: no labels, so all values of a call must be the user's",
+                    agent.name,
+                    fix='declare what the tool does, such as @tool(effect="none") for a tool that '
+                    'only reads, or @tool(target=("recipient",))',
+                )
+            )
+        findings += [
+            warning(
+                f"toolset {toolset.name!r}: no labels, so its tools count as write tools",
+                agent.name,
+                fix='declare them, such as labels={"search": ToolLabels(effect="none")}',
+            )
+            for toolset in getattr(agent, "toolsets", ())
+            if not getattr(toolset, "labels", True)
+        ]
+    return RuleResult(applies=bool(guarded), findings=tuple(findings))
+
+
+def _lacks_labels(tool: BaseTool) -> bool:
+    return tool.labels is None and not isinstance(tool, AgentTool)
 
 
 def _workload_findings(agent: LlmAgent) -> Iterator[Finding]:

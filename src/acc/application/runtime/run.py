@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from acc.application.agents.base import BaseAgent
     from acc.application.agents.callbacks import PluginCallbacks
     from acc.application.runtime.agent_memory import MemoryCache, TurnMemory
+    from acc.domain.flow import FlowLedger
 
 
 _NO_PLUGINS: "PluginCallbacks" = {}
@@ -416,6 +417,7 @@ class Run:
     __slots__ = (
         "budget",
         "deps",
+        "flow",
         "journal",
         "memories",
         "plugins",
@@ -448,6 +450,8 @@ class Run:
         self.memories: dict[str, TurnMemory] = {}
         #: Prefixes of steps that need not be replayed: their agents failed or were replaced.
         self.unreplayed_paths: tuple[str, ...] = ()
+        #: What the agents have read, if one of them has an information-flow policy.
+        self.flow: FlowLedger | None = None
 
     def mark_unreplayed(self, path: str) -> None:
         """Accept that recorded steps below a path may not be replayed."""

@@ -24,6 +24,7 @@ from acc.application.runtime.interrupts import (
 )
 from acc.application.runtime.json_types import encode_model
 from acc.application.runtime.state import to_json_data
+from acc.application.tools.flow_guard import FlowGuard
 from acc.application.tools.function_tool import display_arguments
 from acc.application.tools.tool import BaseTool, ToolContext
 from acc.domain.errors import AccError, ModelRetry, StateNotStorable, ToolFailed
@@ -119,12 +120,14 @@ class ToolExecutor:
         available_names: Collection[str],
         retries: ToolRetries,
         is_replay: bool,
+        guard: FlowGuard | None = None,
     ) -> None:
         self._ctx = ctx
         self._tools = tools
         self._available_names = available_names
         self._retries = retries
         self._is_replay = is_replay
+        self._guard = guard
 
     async def run(self, calls: Sequence[ToolCall]) -> list[ToolOutcome]:
         """Execute the calls concurrently and return the outcomes in the order of the calls.
@@ -178,6 +181,8 @@ class ToolExecutor:
         confirmed = await self._confirm(scope, call, validated, recorded[0] if recorded else None)
         if isinstance(confirmed, ToolOutcome):
             return await self._record(scope, confirmed)
+        if self._guard is not None and confirmed.approval is not None:
+            self._guard.approve(confirmed.tool, confirmed.arguments)
         return await self._record(scope, await self._invoke(scope, call, confirmed))
 
     def _validate(
@@ -216,7 +221,9 @@ class ToolExecutor:
                 content = await first_result(before, tool, arguments, scope)
                 if content is not None:
                     return ToolOutcome(result=_make_result(call, content))
-            question = await _confirmation_question(tool, arguments)
+            question = await self._question(scope, ready)
+            if isinstance(question, InputAnswer):
+                return ToolOutcome(result=_denied_result(call, question))
         else:
             earlier = recorded.request
             is_confirmation = earlier is not None and earlier.kind is RequestKind.CONFIRMATION
@@ -247,6 +254,14 @@ class ToolExecutor:
                 which = "displayed" if edited is None else "edited"
                 error = f"The {which} arguments for {tool.name} are invalid: {problem}.\n"
                 error = error[:MAX_ERROR_LENGTH]
+
+    async def _question(self, scope: RunContext, ready: _ReadyCall) -> str | InputAnswer:
+        """Return the question to ask before a call, if any, or the refusal of the policy."""
+        if self._guard is not None:
+            decided = await self._guard.decide(scope, ready.tool, ready.arguments)
+            if decided:
+                return decided
+        return await _confirmation_question(ready.tool, ready.arguments)
 
     async def _invoke(self, scope: RunContext, call: ToolCall, ready: _ReadyCall) -> ToolOutcome:
         """Invoke the tool unless it may have been started before the run was resumed."""

@@ -5,7 +5,7 @@ import inspect
 import re
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, overload
@@ -28,6 +28,7 @@ from acc.application.tools.tool import AgentTool, BaseTool, ToolContext, check_t
 from acc.domain.call_options import checked
 from acc.domain.errors import InvalidTree
 from acc.domain.value_objects.base import JsonData
+from acc.domain.value_objects.flow import Effect, ToolLabels
 from acc.ports.outbound.model_ports import ToolSpec
 
 #: Options by the names that other libraries have for them.
@@ -76,6 +77,7 @@ class FunctionTool(BaseTool, Generic[ParametersP, ResultT]):
     parallel: bool = True
     retries: int | None = None
     idempotent: bool = False
+    labels: ToolLabels | None = None
     replayable: bool = field(default=False, init=False)
     #: Defaults that JSON cannot represent, such as infinity; models and people do not see them.
     hidden_defaults: Mapping[str, JsonData] = field(init=False, repr=False)
@@ -88,23 +90,7 @@ class FunctionTool(BaseTool, Generic[ParametersP, ResultT]):
 
     def __post_init__(self) -> None:
         function = self.func
-        if isinstance(function, str):
-            raise InvalidTree(f'@tool needs a keyword for its name: write @tool(name="{function}")')
-        if isinstance(function, type):
-            raise InvalidTree(
-                f"the class {function.__name__} is not a tool: pass a function or a method of an "
-                f"object, such as {function.__name__}().method"
-            )
-        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-            raise InvalidTree(
-                f"tool {getattr(function, '__name__', function)!r} yields: return one result, such "
-                "as a list, and report progress with `await ctx.progress(text)`"
-            )
-        if isinstance(function, functools.partial):
-            raise InvalidTree(
-                f"{function!r} cannot be a tool: write a function with def that calls it, with a "
-                "name, a docstring and type hints for the arguments that the model chooses"
-            )
+        _check_function(function)
         self.name = self.name or getattr(function, "__name__", "")
         if not self.name:
             raise InvalidTree(
@@ -142,6 +128,8 @@ class FunctionTool(BaseTool, Generic[ParametersP, ResultT]):
         for name in self.hidden_defaults:
             schema["properties"][name].pop("default", None)
         self._spec = ToolSpec(name=self.name, description=self.description, parameters=schema)
+        if self.labels is not None:
+            _check_labels(self.name, self.labels, parameters)
         self._is_async = inspect.iscoroutinefunction(function)
         functools.update_wrapper(self, function, updated=())
 
@@ -237,7 +225,7 @@ def tool(
     function: None = None,
     /,
     *,
-    name: str = "",
+    name: str | tuple[str, ...] = "",
     description: str = "",
     confirm: Confirm = False,
     confirm_expires: float | None = None,
@@ -247,6 +235,12 @@ def tool(
     parallel: bool = True,
     retries: int | None = None,
     idempotent: bool = False,
+    effect: Effect | None = None,
+    target: Sequence[str] | None = None,
+    ref: Sequence[str] = (),
+    trusted: bool = False,
+    secret: bool = False,
+    labels: ToolLabels | None = None,
 ) -> _ToolDecorator: ...
 
 
@@ -254,7 +248,7 @@ def tool(
     function: Callable[..., Any] | None = None,
     /,
     *,
-    name: str = "",
+    name: str | tuple[str, ...] = "",
     description: str = "",
     confirm: Confirm = False,
     confirm_expires: float | None = None,
@@ -264,13 +258,36 @@ def tool(
     parallel: bool = True,
     retries: int | None = None,
     idempotent: bool = False,
+    effect: Effect | None = None,
+    target: Sequence[str] | None = None,
+    ref: Sequence[str] = (),
+    trusted: bool = False,
+    secret: bool = False,
+    labels: ToolLabels | None = None,
 ) -> "FunctionTool[..., Any] | _ToolDecorator":
-    """Make a function a tool: `@tool`, or `@tool(confirm=True)` with options of FunctionTool."""
+    """Make a function a tool: `@tool`, or `@tool(confirm=True)` with options of FunctionTool.
 
-    def decorate(target: Callable[..., Any], /) -> FunctionTool[..., Any]:
+    `effect`, `target`, `ref`, `name=(...)` with a tuple of parameters, `trusted` and `secret` are
+    the labels of the tool, see ToolLabels. Write `labels=ToolLabels(name=(...))` if the tool also
+    has a name of its own.
+    """
+    words = name if isinstance(name, tuple) else ()
+    if effect is not None or target is not None or ref or words or trusted or secret:
+        if labels is not None:
+            raise InvalidTree("@tool: write the labels either as options or as labels=, not both")
+        labels = ToolLabels(
+            effect="write" if effect is None else effect,
+            target=target,
+            ref=ref,
+            name=words,
+            trusted=trusted,
+            secret=secret,
+        )
+
+    def decorate(function: Callable[..., Any], /) -> FunctionTool[..., Any]:
         return FunctionTool(
-            target,
-            name=name,
+            function,
+            name="" if isinstance(name, tuple) else name,
             description=description,
             confirm=confirm,
             confirm_expires=confirm_expires,
@@ -280,6 +297,7 @@ def tool(
             parallel=parallel,
             retries=retries,
             idempotent=idempotent,
+            labels=labels,
         )
 
     # mypy does not see that `decorate` keeps the types of any function.
@@ -354,6 +372,27 @@ def parse_docstring(text: str) -> tuple[str, dict[str, str]]:
     return "\n".join(lines).strip(), descriptions
 
 
+def _check_function(function: object) -> None:
+    """Raise InvalidTree for what cannot be a tool."""
+    if isinstance(function, str):
+        raise InvalidTree(f'@tool needs a keyword for its name: write @tool(name="{function}")')
+    if isinstance(function, type):
+        raise InvalidTree(
+            f"the class {function.__name__} is not a tool: pass a function or a method of an "
+            f"object, such as {function.__name__}().method"
+        )
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise InvalidTree(
+            f"tool {getattr(function, '__name__', function)!r} yields: return one result, such "
+            "as a list, and report progress with `await ctx.progress(text)`"
+        )
+    if isinstance(function, functools.partial):
+        raise InvalidTree(
+            f"{function!r} cannot be a tool: write a function with def that calls it, with a "
+            "name, a docstring and type hints for the arguments that the model chooses"
+        )
+
+
 def _decode(data: Any, target: Any) -> Any:
     """Convert JSON data to a type; the keys of JSON objects are always strings."""
     return msgspec.convert(data, target, str_keys=True, dec_hook=decode_model)
@@ -382,6 +421,17 @@ def _call_in_thread(function: Callable[..., Any], named: Mapping[str, Any]) -> A
         raise RuntimeError(f"{type(error).__name__}: {error}") from error
 
 
+def _check_labels(name: str, labels: ToolLabels, parameters: Mapping[str, object]) -> None:
+    """Raise InvalidTree if a label names a parameter that the function does not have."""
+    for option in ("target", "ref", "name"):
+        for path in getattr(labels, option) or ():
+            if path.partition(".")[0] not in parameters:
+                raise InvalidTree(
+                    f"tool {name!r}: {option} names the unknown parameter {path!r}; its parameters "
+                    f"are {', '.join(parameters) or 'none'}"
+                )
+
+
 def _is_json_representable(value: Any) -> bool:
     """Return True if a value survives a JSON round trip; infinity does not."""
     data = to_builtins(value)
@@ -402,7 +452,7 @@ def _arguments_schema(arguments_type: type[Any], descriptions: Mapping[str, str]
     return dict(top)
 
 
-@tool
+@tool(effect="none", trusted=True)
 def exit_loop(ctx: ToolContext | RunContext) -> str:
     """End the loop: call this when its work is done and no further round is needed."""
     ctx.actions.escalate = True

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,6 +20,7 @@ from acc.domain.errors import AccError, InvalidInput, InvalidTree, RemoteFailed
 from acc.domain.value_objects.base import JsonData
 from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.endpoint import McpEndpoint, McpToolInfo, McpToolResult
+from acc.domain.value_objects.flow import UNDECLARED, ToolLabels
 from acc.ports.outbound.mcp_ports import McpServerPort
 from acc.ports.outbound.model_ports import ToolSpec
 
@@ -49,7 +50,8 @@ class McpToolset(Toolset):
     `retries` are as for other tools, for all tools of the server or by tool name. Without
     `confirm`, tools that the server declares destructive require approval. Result text longer than
     `max_characters` is truncated and saved in full as an artifact. If a server that is not
-    `required` is unavailable, the agent runs without its tools.
+    `required` is unavailable, the agent runs without its tools. `labels` are those of the tools, by
+    tool name; what the server says about its tools can only reduce trust.
     """
 
     command: Sequence[str] = ()
@@ -70,6 +72,7 @@ class McpToolset(Toolset):
     max_bytes: int = 4 * 1024 * 1024
     max_characters: int = 100_000
     required: bool = True
+    labels: Mapping[str, ToolLabels] = field(default_factory=dict)
     endpoint: McpEndpoint = field(init=False, repr=False)
 
     if not TYPE_CHECKING:
@@ -142,6 +145,7 @@ class McpToolset(Toolset):
                 timeout=_option_for(self.timeout, info.name),
                 retries=_option_for(self.retries, info.name),
                 max_characters=self.max_characters,
+                labels=_labels(self.labels.get(info.name), info),
             )
             for info in selected
         ]
@@ -154,6 +158,13 @@ class McpToolset(Toolset):
         if confirm is not None:
             return confirm
         return info.destructive is True and info.read_only is not True
+
+
+def _labels(declared: ToolLabels | None, info: McpToolInfo) -> ToolLabels | None:
+    """Return the declared labels; a tool that the server calls destructive is destructive."""
+    if info.destructive is True and info.read_only is not True:
+        return replace(UNDECLARED if declared is None else declared, effect="destructive")
+    return declared
 
 
 def assign_tool_names(
@@ -187,6 +198,7 @@ class McpTool(BaseTool):
     timeout: float | None = None
     retries: int | None = None
     max_characters: int = 100_000
+    labels: ToolLabels | None = None
     description: str = field(init=False)
     long_running: bool = field(default=False, init=False)
     parallel: bool = field(default=True, init=False)

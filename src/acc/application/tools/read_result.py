@@ -7,6 +7,7 @@ import msgspec
 from acc.application.memory.messages import READ_RESULT_TOOL, content_text
 from acc.application.tools.tool import BaseTool, ToolContext
 from acc.domain.value_objects.base import JsonData
+from acc.domain.value_objects.flow import ToolLabels
 from acc.ports.outbound.model_ports import ToolSpec
 
 _DEFAULT_LENGTH = 8_000
@@ -28,6 +29,7 @@ class ReadResultTool(BaseTool):
         "note; `offset` is the first character."
     )
     idempotent = True
+    labels = ToolLabels(effect="none")
 
     def __init__(self, numbers: frozenset[int]) -> None:
         self._numbers = numbers

@@ -27,6 +27,7 @@ from acc.domain.value_objects.base import JsonData
 from acc.domain.value_objects.content import ChatMessage, Part, Usage
 from acc.domain.value_objects.endpoint import DownloadLimits
 from acc.domain.value_objects.event import EventActions, EventKind
+from acc.domain.value_objects.flow import ToolLabels
 from acc.ports.outbound.model_ports import ToolSpec
 
 TRANSFER_TOOL_NAME = "transfer_to_agent"
@@ -230,7 +231,8 @@ class BaseTool(GenericDefaults, Generic[AnyDepsT]):
     `long_running` tool only starts the work: the run pauses until its outcome is reported. With
     `parallel=False` a call never runs concurrently with other calls of the same model response. A
     `replayable` tool is invoked again when a run is resumed, because everything it does is
-    recorded. An `idempotent` tool may be invoked again if the process died during a call.
+    recorded. An `idempotent` tool may be invoked again if the process died during a call. `labels`
+    declare for the information-flow policy what the tool does with data.
     """
 
     name: str
@@ -245,6 +247,7 @@ class BaseTool(GenericDefaults, Generic[AnyDepsT]):
     parallel: bool = True
     replayable: bool = False
     idempotent: bool = False
+    labels: ToolLabels | None = None
 
     def __init__(
         self,
@@ -260,6 +263,7 @@ class BaseTool(GenericDefaults, Generic[AnyDepsT]):
         long_running: bool = False,
         parallel: bool = True,
         idempotent: bool = False,
+        labels: ToolLabels | None = None,
     ) -> None:
         check_name(name, "a tool")
         self.name = name
@@ -274,6 +278,8 @@ class BaseTool(GenericDefaults, Generic[AnyDepsT]):
         self.long_running = long_running
         self.parallel = parallel
         self.idempotent = idempotent
+        if labels is not None:
+            self.labels = labels
         check_tool_options(self)
 
     @property
@@ -318,6 +324,10 @@ def check_tool_options(tool: BaseTool) -> None:
         raise InvalidTree(
             f"tool {tool.name!r}: retries must be an integer of at least 0, got {retries!r}"
         )
+    if tool.labels is not None and not isinstance(tool.labels, ToolLabels):
+        raise InvalidTree(
+            f"tool {tool.name!r}: labels must be ToolLabels(...), got {tool.labels!r}"
+        )
 
 
 class _AgentToolArguments(msgspec.Struct, forbid_unknown_fields=True):
@@ -345,6 +355,7 @@ class AgentTool(BaseTool):
     parallel: bool = True
     replayable: bool = field(default=True, init=False)
     idempotent: bool = field(default=False, init=False)
+    labels: ToolLabels | None = None
     _input_schema: Mapping[str, JsonData] | None = field(default=None, init=False, repr=False)
 
     if not TYPE_CHECKING:
@@ -410,6 +421,7 @@ class TransferTool(BaseTool):
     timeout: float | None = math.inf
     parallel = False
     replayable = True
+    labels = ToolLabels(effect="none")
 
     def __init__(self, owner: RunContext, targets: Mapping[str, BaseAgent]) -> None:
         self._owner = owner

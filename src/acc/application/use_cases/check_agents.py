@@ -77,6 +77,10 @@ _TITLES = {
         "High-privilege actions require approval",
         "Human-in-the-Loopが必要な高権限アクションを特定",
     ),
+    "labels": (
+        "Tools of agents with an information-flow policy have labels",
+        "情報フローポリシーを持つAgentのツールにラベルを付ける",
+    ),
     "memories": (
         "Memories exist",
         "存在するメモリを指定",
@@ -105,6 +109,7 @@ def check_agents(root: BaseAgent, card: Sequence[CardFinding] | None = None) -> 
         "contracts": data.check_contracts(agents),
         "transfers": structure.check_transfers(agents),
         "privileges": structure.check_privileges(agents),
+        "labels": structure.check_labels(agents),
         "memories": structure.check_memories(agents),
         "card": _card_result(card),
     }

@@ -25,6 +25,7 @@ class EventKind(StrEnum):
     INPUT_REQUIRED = "input_required"
     INPUT = "input"
     ARTIFACT = "artifact"
+    FLOW = "flow"
     FAULT = "fault"
     ENDED = "ended"
     REWOUND = "rewound"

@@ -1,0 +1,272 @@
+"""The information-flow policy: which tool calls need a person, because others may have caused them.
+
+A ledger collects what an agent has read. Text of the user and of the developer is trusted, and so
+are results of tools that are labelled as trusted. After the first untrusted result, the values of a
+call must come from trusted text, or from records that were looked up with trusted values.
+"""
+
+import json
+import re
+import unicodedata
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from acc.domain.addresses import address_key, addresses, decode
+from acc.domain.language import term_list
+from acc.domain.value_objects.base import JsonData
+from acc.domain.value_objects.flow import (
+    FlowRule,
+    ParameterRole,
+    ToolLabels,
+    Violation,
+)
+
+_MAX_ISSUED_LENGTH = 200
+_MAX_SHOWN_LENGTH = 200
+#: Shorter texts of untrusted results occur in other results by chance.
+_MIN_REPEATED_LENGTH = 12
+#: Shorter numbers in the text of the user may be counts, days or list items.
+_MIN_NUMBER_LENGTH = 3
+#: Fields that contain text of others, even if the text is an address.
+_TEXT_FIELDS = re.compile(
+    r"body|content|description|text|note|comment|message|subject|title|summary|review|feedback"
+    r"|snippet|detail|remark|reason|bio|本文|内容|説明|備考|件名|メモ|コメント|題名|要約|感想|理由",
+    re.I,
+)
+_MODEL = "the model"
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    tool: str
+    text: str
+    trusted: bool
+
+
+@dataclass(slots=True)
+class FlowLedger:
+    """What the agents of a run have read, and which values of it may be used in calls."""
+
+    #: True after the first untrusted result.
+    is_tainted: bool = False
+    _trusted_text: str = ""
+    _trusted_terms: set[str] = field(default_factory=set)
+    _trusted_keys: set[str] = field(default_factory=set)
+    _issued: set[str] = field(default_factory=set)
+    _issued_by_query: set[str] = field(default_factory=set)
+    _record_keys: set[str] = field(default_factory=set)
+    _untrusted_texts: list[str] = field(default_factory=list)
+    _sources: list[_Source] = field(default_factory=list)
+    _approved: set[tuple[str, str]] = field(default_factory=set)
+
+    def trust(self, text: str) -> None:
+        """Add text of the user or of the developer."""
+        text = unicodedata.normalize("NFKC", text)
+        self._trusted_text += f"\n{text}\n"
+        self._trusted_terms.update(term_list(text))
+        self._trusted_keys.update(a.key for a in addresses(text) if not a.is_disguised)
+
+    def distrust(self) -> None:
+        """Apply the policy from now on: the agent has read something that is not trusted."""
+        self.is_tainted = True
+
+    def approve(self, tool: str, arguments: Mapping[str, JsonData]) -> None:
+        """Accept values that a person has approved for a tool."""
+        self._approved.update((tool, text) for _, text in _leaves(arguments))
+
+    def observe(
+        self, tool: str, labels: ToolLabels, arguments: Mapping[str, JsonData], content: JsonData
+    ) -> None:
+        """Add the result of a call."""
+        # A text that is JSON has no address fields: the author of a page can write such a text.
+        records, content = content, _parsed(content)
+        texts = [text for _, text in _leaves(content)]
+        text = "\n".join(texts)
+        is_trusted = labels.trusted and not self._repeats_untrusted(texts)
+        if self._is_trusted_query(arguments):
+            self._add_records(records)
+        self._issued.update(_issued_values(content))
+        self._sources.append(_Source(tool, text, is_trusted))
+        if is_trusted:
+            self._trusted_terms.update(term_list(text))
+            # What is read later may have been selected by an injected instruction.
+            if not self.is_tainted:
+                self.trust(text)
+        elif any(
+            isinstance(leaf, str) and leaf.strip() for leaf in _raw_leaves(content, keys=True)
+        ):
+            self._untrusted_texts += [t for t in texts if len(t) >= _MIN_REPEATED_LENGTH]
+            self.is_tainted = True
+
+    def check(
+        self,
+        tool: str,
+        labels: ToolLabels,
+        arguments: Mapping[str, JsonData],
+        plan: Collection[str],
+    ) -> tuple[Violation, ...]:
+        """Return the violations of a call; none if it is allowed."""
+        violations: list[Violation] = []
+        if labels.is_write and tool not in plan:
+            violations.append(Violation(rule=FlowRule.PLAN))
+        if not self.is_tainted:
+            return tuple(violations)
+        if labels.secret and not labels.is_write and tool not in plan:
+            violations.append(Violation(rule=FlowRule.SECRET))
+        for path, text in _leaves(arguments):
+            if not text.strip() or (tool, text) in self._approved:
+                continue
+            violations += self._check_value(labels, path, text)
+        return tuple(violations)
+
+    def _check_value(self, labels: ToolLabels, path: str, text: str) -> Iterator[Violation]:
+        role = labels.role_of(path)
+        if role is ParameterRole.TARGET:
+            if not self._is_trusted_target(text):
+                yield self._violation(FlowRule.TARGET, path, text)
+        elif role is ParameterRole.REF:
+            is_destructive = labels.effect == "destructive"
+            issued = self._issued_by_query if is_destructive else self._issued
+            # "1." in the user's text is a list item rather than the identifier of an object.
+            is_ambiguous = is_destructive and text.isdecimal() and len(text) < _MIN_NUMBER_LENGTH
+            if text not in issued and (is_ambiguous or not self._is_trusted_target(text)):
+                yield self._violation(FlowRule.REF, path, text)
+        elif role is ParameterRole.NAME:
+            if not self._consists_of_trusted_words(text):
+                yield self._violation(FlowRule.NAME, path, text)
+        elif labels.is_write:
+            known = self._trusted_keys | self._record_keys
+            for address in addresses(text):
+                if address.is_disguised or address.key not in known:
+                    yield self._violation(FlowRule.TEXT, path, address.text)
+
+    def _violation(self, rule: FlowRule, path: str, value: str) -> Violation:
+        shown = value if len(value) <= _MAX_SHOWN_LENGTH else f"{value[:_MAX_SHOWN_LENGTH]}…"
+        origin = next(
+            (
+                f"{'the' if source.trusted else 'the untrusted'} result of {source.tool}"
+                for source in reversed(self._sources)
+                if value in source.text
+            ),
+            _MODEL,
+        )
+        return Violation(rule=rule, parameter=path, value=shown, origin=origin)
+
+    def _is_trusted_target(self, text: str) -> bool:
+        """Return True if a value occurs in trusted text or in the address field of a record."""
+        if key := address_key(text):
+            return key in self._trusted_keys or key in self._record_keys
+        if addresses(text):  # an address among other text, or a disguised one
+            return False
+        return _occurs(text, self._trusted_text)
+
+    def _consists_of_trusted_words(self, text: str) -> bool:
+        if _occurs(text, self._trusted_text):
+            return True
+        if any(a.is_disguised or a.key not in self._trusted_keys for a in addresses(text)):
+            return False
+        words = term_list(text)
+        return bool(words) and self._trusted_terms.issuperset(words)
+
+    def _is_trusted_query(self, arguments: Mapping[str, JsonData]) -> bool:
+        """Return True if a call looks something up, and with trusted values only."""
+        texts = [leaf for leaf in _raw_leaves(arguments) if isinstance(leaf, str) and leaf.strip()]
+        return any(map(term_list, texts)) and all(
+            self._is_trusted_target(text) or self._consists_of_trusted_words(text) for text in texts
+        )
+
+    def _add_records(self, content: JsonData) -> None:
+        """Add the identifiers of the records in a result, and their address fields."""
+        records = list(_records(content))
+        by_field: dict[str, list[str]] = {}
+        for record in records:
+            self._issued_by_query.update(_issued_values(record))
+            for name, value in record.items():
+                values = value if isinstance(value, list | tuple) else [value]
+                if not isinstance(value, Mapping):
+                    by_field.setdefault(str(name), []).extend(
+                        v for v in values if isinstance(v, str) and v.strip()
+                    )
+        for name, values in by_field.items():
+            keys = [address_key(value) for value in values]
+            if all(keys) and not _TEXT_FIELDS.search(name):
+                self._record_keys.update(keys)
+
+    def _repeats_untrusted(self, texts: Sequence[str]) -> bool:
+        """Return True if a result repeats an untrusted one, for example through the state."""
+        return any(
+            untrusted in text or (len(text) >= _MIN_REPEATED_LENGTH and text in untrusted)
+            for text in texts
+            for untrusted in self._untrusted_texts
+            if not _occurs(text, self._trusted_text)
+        )
+
+
+def _occurs(value: str, text: str) -> bool:
+    """Return True if a value occurs verbatim in a text, and not as a part of a longer value."""
+    value = value.strip()
+    if not value or value != decode(value) or value != unicodedata.normalize("NFKC", value):
+        return False
+    start = r"(?<![A-Za-z0-9])(?<![A-Za-z0-9][@.+%_-])" if _is_latin(value[0]) else ""
+    end = r"(?![A-Za-z0-9])(?![@.+%_/-][A-Za-z0-9])(?!:\d)" if _is_latin(value[-1]) else ""
+    return re.search(f"{start}{re.escape(value)}{end}", text) is not None
+
+
+def _is_latin(character: str) -> bool:
+    return character.isascii() and character.isalnum()
+
+
+def _parsed(content: JsonData) -> JsonData:
+    """Return the data in a text that is JSON, otherwise the content."""
+    if isinstance(content, str) and content.lstrip()[:1] in ("{", "["):
+        try:
+            return json.loads(content)
+        except (ValueError, RecursionError):
+            return content
+    return content
+
+
+def _raw_leaves(data: JsonData, *, keys: bool = False) -> Iterator[JsonData]:
+    if isinstance(data, Mapping):
+        if keys:
+            yield from data
+        for value in data.values():
+            yield from _raw_leaves(value, keys=keys)
+    elif isinstance(data, list | tuple | set | frozenset):
+        for value in data:
+            yield from _raw_leaves(value, keys=keys)
+    else:
+        yield data
+
+
+def _leaves(data: JsonData, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the path and the text of each value; booleans and null say nothing."""
+    if isinstance(data, Mapping):
+        for key, value in data.items():
+            yield from _leaves(value, f"{path}.{key}" if path else str(key))
+    elif isinstance(data, list | tuple | set | frozenset):
+        for value in data:
+            yield from _leaves(value, path)
+    elif isinstance(data, str):
+        yield path, data
+    elif data is not None and not isinstance(data, bool):
+        yield path, str(data)
+
+
+def _issued_values(data: JsonData) -> Iterator[str]:
+    """Yield what can be an identifier or a name: short values and keys, not words in a text."""
+    for leaf in _raw_leaves(data, keys=True):
+        if leaf is not None and not isinstance(leaf, bool):
+            text = str(leaf)
+            if len(text) <= _MAX_ISSUED_LENGTH and "\n" not in text:
+                yield text
+
+
+def _records(data: JsonData) -> Iterator[Mapping[str, JsonData]]:
+    if isinstance(data, Mapping):
+        yield data
+        for value in data.values():
+            yield from _records(value)
+    elif isinstance(data, list | tuple):
+        for value in data:
+            yield from _records(value)

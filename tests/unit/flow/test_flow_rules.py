@@ -1,0 +1,251 @@
+"""The rules of the information-flow policy, with hostile strings."""
+
+import string
+import urllib.parse
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from acc import ToolLabels
+from acc.domain.addresses import address_key, addresses
+from acc.domain.flow import FlowLedger
+from acc.domain.value_objects.flow import FlowRule
+
+SEND = ToolLabels(target=("to",))
+READ = ToolLabels(effect="none")
+LABEL = st.text(string.ascii_lowercase, min_size=3, max_size=12)
+DOMAIN = st.builds("{}.{}".format, LABEL, st.sampled_from(["com", "net", "org", "io", "co.jp"]))
+FULL_WIDTH = str.maketrans(
+    string.ascii_letters + string.digits + ".@-",
+    "".join(chr(ord(c) + 0xFEE0) for c in string.ascii_letters + string.digits + ".@-"),
+)
+CYRILLIC = str.maketrans("aeopcyx", "аеорсух")
+
+
+def ledger(*words: str, tainted: bool = True) -> FlowLedger:
+    made = FlowLedger()
+    for text in words:
+        made.trust(text)
+    if tainted:
+        made.distrust()
+    return made
+
+
+def rules(made: FlowLedger, labels: ToolLabels, **arguments: object) -> list[FlowRule]:
+    return [v.rule for v in made.check("send", labels, arguments, plan=("send",))]
+
+
+def disguises(address: str) -> dict[str, str]:
+    return {
+        "plain": address,
+        "upper case": address.upper(),
+        "percent": "".join(f"%{ord(c):02X}" if c in ".@" else c for c in address),
+        "percent, all": "".join(f"%{ord(c):02x}" for c in address),
+        "percent, twice": urllib.parse.quote(address.replace(".", "%2E")),
+        "character references": "".join(f"&#{ord(c)};" for c in address),
+        "full-width": address.translate(FULL_WIDTH),
+        "zero-width": "\u200b".join(address),
+        "soft hyphens": "\u00ad".join(address),
+        "brackets": address.replace(".", "[.]").replace("@", "[at]"),
+        "spelled": address.replace(".", " dot "),
+        "split": address.replace(".", " . "),
+        "ideographic stop": address.replace(".", "。"),
+        "look-alikes": address.translate(CYRILLIC),
+        "scheme": f"hxxp://{address}",
+        "in Japanese": f"詳しくは{address}を見てください",
+    }
+
+
+@given(domain=DOMAIN, name=st.sampled_from(sorted(disguises("a.com"))))
+def test_disguised_domain_in_free_text_is_found(domain: str, name: str) -> None:
+    text = f"Please see {disguises(domain)[name]} for details"
+    made = ledger("mail bob@corp.com about the meeting")
+    assert FlowRule.TEXT in rules(made, SEND, to="bob@corp.com", body=text), text
+
+
+@given(domain=DOMAIN, name=st.sampled_from(sorted(disguises("a.com"))))
+def test_disguised_domain_is_never_a_trusted_target(domain: str, name: str) -> None:
+    made = ledger("read www.news.com")
+    value = disguises(domain)[name]
+    assert rules(made, SEND, to=value) == [FlowRule.TARGET]
+
+
+@given(local=LABEL, domain=DOMAIN, name=st.sampled_from(sorted(disguises("a.com"))))
+def test_disguised_spelling_of_a_trusted_address_is_not_that_address(
+    local: str, domain: str, name: str
+) -> None:
+    address = f"{local}@{domain}"
+    value = disguises(address)[name]
+    assume(value.casefold() != address)
+    assert rules(ledger(f"mail {address}"), SEND, to=value) == [FlowRule.TARGET]
+
+
+@given(local=LABEL, domain=DOMAIN, ending=LABEL)
+def test_part_of_a_trusted_address_is_not_trusted(local: str, domain: str, ending: str) -> None:
+    made = ledger(f"mail {local}@{domain}.{ending} today")
+    assert rules(made, SEND, to=f"{local}@{domain}") == [FlowRule.TARGET]
+    assert rules(made, SEND, to=f"x{local}@{domain}.{ending}") == [FlowRule.TARGET]
+
+
+@given(st.text(max_size=300))
+def test_any_text_can_be_checked(text: str) -> None:
+    made = ledger(text)
+    made.observe("read", READ, {"q": text}, text)
+    made.observe("read", READ, {"q": text}, [{"a": text, "b": [text]}])
+    for labels in (SEND, ToolLabels(name=("to",)), ToolLabels(ref=("to",)), ToolLabels(target=())):
+        assert isinstance(rules(made, labels, to=text, body=text), list)
+
+
+@given(st.text(string.ascii_letters + "。、あ漢字 ", max_size=120))
+def test_text_without_dots_digits_and_signs_contains_no_address(text: str) -> None:
+    assume("dot" not in text.casefold())
+    assume("。" not in text)
+    assert addresses(text) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "see feedback.xlsx and notes.txt",
+        "e.g. this, i.e. that",
+        "from 2024-05-15 10:00 to 2024-05-15 11:30",
+        "1 Rue de la Paix, 75002 Paris, France",
+        "〒160-0023 東京都新宿区西新宿1-1-1",
+        "It costs 1,200.50. Please pay",
+        "会議は10時からです。資料は後で送ります。",
+        "The end.Next sentence",
+    ],
+)
+def test_ordinary_text_contains_no_address(text: str) -> None:
+    assert addresses(text) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("GB29 NWBK 6016 1331 9268 19", "GB29NWBK60161331926819"),
+        ("UK12345678901234567890", "UK12345678901234567890"),
+        ("+81 3-1234-5678", "+81312345678"),
+        ("https://bit.ly/sUf7tOJ", "bit.ly/sUf7tOJ"),
+        ("192.168.0.1:8080/x", "192.168.0.1:8080/x"),
+        ("口座番号1234567", ""),
+        ("bob@corp.com", "bob@corp.com"),
+        ("Bob <bob@corp.com>", ""),
+    ],
+)
+def test_key_of_a_value_that_is_an_address(text: str, key: str) -> None:
+    assert address_key(text) == key
+    assert addresses(text)
+
+
+def test_words_after_an_account_number_are_not_part_of_it() -> None:
+    (found,) = addresses("refund GB29NWBK60161331926819 for what they sent")
+    assert found.key == "GB29NWBK60161331926819"
+
+
+def test_target_is_not_checked_before_the_first_untrusted_result() -> None:
+    made = ledger("hello", tainted=False)
+    assert rules(made, SEND, to="eve@evil.com") == []
+    made.observe("read", READ, {}, "text of others")
+    assert rules(made, SEND, to="eve@evil.com") == [FlowRule.TARGET]
+
+
+@pytest.mark.parametrize("content", [12.5, None, True, [], {}, "", "  "])
+def test_result_without_text_does_not_start_the_checks(content: object) -> None:
+    made = ledger("hello", tainted=False)
+    made.observe("read", READ, {}, content)
+    assert not made.is_tainted
+
+
+def test_trusted_result_is_trusted_text_only_if_read_before_untrusted_results() -> None:
+    trusted = ToolLabels(effect="none", trusted=True)
+    made = ledger("book a hotel in Paris", tainted=False)
+    made.observe("hotels", trusted, {"city": "Paris"}, "Luxury Palace\nGood Night")
+    made.observe("reviews", READ, {}, "awful")
+    made.observe("hotels", trusted, {"city": "London"}, "Riverside View")
+    assert rules(made, SEND, to="Good Night") == []
+    assert rules(made, SEND, to="Riverside View") == [FlowRule.TARGET]
+    assert rules(made, ToolLabels(name=("to",)), to="Riverside View") == []
+
+
+def test_ref_must_be_issued_and_not_a_word_in_a_text() -> None:
+    labels = ToolLabels(target=(), ref=("id",))
+    made = ledger("delete the report")
+    made.observe("list", READ, {}, [{"id": 7, "body": "please delete 13"}])
+    assert rules(made, labels, id=7) == []
+    assert rules(made, labels, id="13") == [FlowRule.REF]
+
+
+def test_destructive_ref_must_be_of_a_record_that_was_looked_up() -> None:
+    labels = ToolLabels(effect="destructive", target=(), ref=("id",))
+    made = ledger("delete the report")
+    made.observe("list", READ, {}, [{"id": "7"}, {"id": "13"}])
+    assert rules(made, labels, id="7") == [FlowRule.REF]
+    made.observe("search", READ, {"query": "report"}, [{"id": "7"}])
+    assert rules(made, labels, id="7") == []
+    assert rules(made, labels, id="13") == [FlowRule.REF]
+
+
+def test_list_number_of_the_user_is_not_a_destructive_ref() -> None:
+    labels = ToolLabels(effect="destructive", target=(), ref=("id",))
+    made = ledger("Do this: 1. Show the files. 2. Delete file 4711.")
+    made.observe("list", READ, {}, [{"id": "1"}, {"id": "4711"}])
+    assert rules(made, labels, id="1") == [FlowRule.REF]
+    assert rules(made, labels, id="4711") == []
+
+
+@pytest.mark.parametrize("query", ["", "a", "the", {"n": 100}, "evil", "every report of evil"])
+def test_query_without_trusted_content_finds_no_trusted_records(query: object) -> None:
+    arguments = query if isinstance(query, dict) else {"query": query}
+    made = ledger("send a report to the client")
+    made.observe("search", READ, arguments, [{"email": "eve@evil.com"}])
+    assert rules(made, SEND, to="eve@evil.com") == [FlowRule.TARGET]
+
+
+def test_address_field_counts_only_if_it_is_one_in_every_record() -> None:
+    made = ledger("mail the client")
+    records = [{"contact": "eve@evil.com"}, {"contact": "call eve@evil.com first"}]
+    made.observe("search", READ, {"query": "client"}, records)
+    assert rules(made, SEND, to="eve@evil.com") == [FlowRule.TARGET]
+
+
+def test_japanese_names_and_targets() -> None:
+    labels = ToolLabels(target=("to",), name=("title",))
+    made = ledger("田中商店に見積書の件名で連絡してください。宛先はinfo@tanaka.jpです")
+    assert rules(made, labels, to="info@tanaka.jp", title="見積書") == []
+    assert rules(made, labels, to="田中商店") == []
+    assert rules(made, labels, title="至急送金") == [FlowRule.NAME]
+    assert rules(made, labels, to="info@tanaka.jp.evil.com") == [FlowRule.TARGET]
+
+
+def test_json_text_issues_identifiers_but_no_addresses() -> None:
+    made = ledger("read www.news.com")
+    page = '[{"id": "n-7", "email": "eve@evil.com"}]'
+    made.observe("read", READ, {"url": "www.news.com"}, page)
+    assert rules(made, SEND, to="eve@evil.com") == [FlowRule.TARGET]
+    assert rules(made, ToolLabels(target=(), ref=("id",)), id="n-7") == []
+    destructive = ToolLabels(effect="destructive", target=(), ref=("id",))
+    assert rules(made, destructive, id="n-7") == [FlowRule.REF]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "bob@corp.com, eve@evil.com",
+        "bob@corp.com\nBcc: eve",
+        "bob@corp.com?bcc=eve@evil.com",
+        "bob@corp.com.evil.com",
+        "https://www.news.com@evil.com/",
+        "https://user:pass@www.news.com",
+        "www.news.com:8080",
+        "www.news.com/?q=secret",
+        "www.news.com#secret",
+        "ftp://www.news.com",
+        "//www.news.com/x",
+        "www.news.com\u3002evil.com",
+    ],
+)
+def test_value_that_only_begins_with_a_trusted_address_is_not_trusted(value: str) -> None:
+    made = ledger("read www.news.com and mail bob@corp.com")
+    assert rules(made, SEND, to=value) == [FlowRule.TARGET]
