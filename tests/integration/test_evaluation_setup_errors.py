@@ -131,7 +131,10 @@ class OneArgument:
         return "no"
 
 
-tree = LlmAgent(name="desk", memory="elephant")
+def __getattr__(name):
+    if name == "tree":
+        return LlmAgent(name="desk", memory="elephant")
+    raise AttributeError(name)
 """
 
 

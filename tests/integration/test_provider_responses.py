@@ -237,12 +237,15 @@ async def test_messages_of_other_agents_corrections_and_files_have_their_roles(
         "user",
         "assistant",
         "user",
-        "user",
         "assistant",
         "tool",
     ]
     assert messages[1]["content"].split("\n\n") == ["It is 30.", "{broken"]
-    assert messages[2]["content"] == "That cannot be used."
+    # The text of the runtime is apart from the parts of the user.
+    assert messages[2]["content"][0] == {
+        "type": "text",
+        "text": "That cannot be used.",
+    }
     for text in ("image/png", "a.zip", "https://example.org/a"):
         assert text in server.requests[0].text
 
