@@ -80,11 +80,12 @@ bench: $(DEV) ## Measure acc against its limits
 
 bench-memory: $(DEV) ## Measure reading and recall of the memory
 	$(BIN)/python benchmarks/reader.py
+	$(BIN)/python benchmarks/instructions.py
 	$(BIN)/python benchmarks/memory.py
 
 TRAINING := .venv-training
 
-# The weights in the repository were trained with these versions on our writers' texts only.
+# The weights in the repository were trained with these versions, our writers' texts and the public data of docs/reader.md.
 reader: ## Train the embedded reader; DATA=DIR adds public data
 	@test -x $(TRAINING)/bin/python || { $(PYTHON) -m venv $(TRAINING) \
 	  && $(TRAINING)/bin/python -m pip install --quiet msgspec==0.22.0 -r training/reader/requirements.txt; }

@@ -34,15 +34,15 @@ MEANS = {
         "last_memory_tokens": 330.5,
     },
     "acc": {
-        "outcome": 7.884978,
-        "relevance": 6.957071,
-        "answer_quality": 5.344285,
-        "instruction_following": 9.249222,
-        "coherence": 9.989333,
-        "hallucination": 0.224738,
-        "drift": 0.07661,
-        "memory_tokens": 477.364,
-        "last_memory_tokens": 505.3,
+        "outcome": 7.787399,
+        "relevance": 6.786804,
+        "answer_quality": 5.126999,
+        "instruction_following": 9.25546,
+        "coherence": 9.980333,
+        "hallucination": 0.237433,
+        "drift": 0.075973,
+        "memory_tokens": 479.252,
+        "last_memory_tokens": 508.5,
     },
     "oracle": {
         "outcome": 8.831523,
@@ -56,9 +56,9 @@ MEANS = {
         "last_memory_tokens": 603.1,
     },
 }
-CLAIMS = {"baseline": 1044, "retrieval": 922, "acc": 1020, "oracle": 900}
+CLAIMS = {"baseline": 1044, "retrieval": 922, "acc": 1011, "oracle": 900}
 #: Mean, low and high end of the paired difference between acc and baseline.
-ACC_MINUS_BASELINE_OUTCOME = (-0.330759, None, None)
+ACC_MINUS_BASELINE_OUTCOME = (-0.428338, None, None)
 
 
 @pytest.fixture(scope="module")

@@ -15,10 +15,10 @@ from acc.adapters.memory.reader_weights import ACTS, ROWS, LanguageWeights, feat
 from acc.domain.value_objects.reading import Act
 
 #: Inverse of the strength of the L2 penalty of the classifier.
-INVERSE_PENALTY = 20.0
+INVERSE_PENALTY = 8.0
 #: A feature is used if it occurs in this number of sentences.
 MIN_SENTENCES = 2
-ITERATIONS = 60
+ITERATIONS = 200
 LINK_PENALTY = 3.0
 #: Sentences of the writer that are put before a dialogue, as other turns of a conversation.
 FILLERS = (0, 0, 10, 40)
