@@ -52,13 +52,16 @@ def _is_once(sentence: str) -> bool:
         return True
     # "Summarise X in three bullets" is about this answer; "answer in three bullets" is not.
     asks = is_question(sentence) and not patterns.EVERY.search(sentence)
-    only_form = terms(sentence) <= _FORM_WORDS and not patterns.QUESTION.search(sentence)
+    only_form = terms(
+        patterns.QUOTED.sub(" ", sentence)
+    ) <= _FORM_WORDS and not patterns.QUESTION.search(sentence)
     return asks and not only_form
 
 
 _FORM_WORDS = terms(
     "answer answers reply respond write give in one two three four five word words sentence"
     " sentences bullet bullets json only short please use format always 1 2 3 4 5"
+    " object objects key keys field fields nothing"
     " 敬語 簡潔 答 回答 英語 日本 本語 税込 表記 金額 返信"
 )
 
@@ -75,7 +78,8 @@ def _form_rule(sentence: str) -> FormatRule | None:
             return _counted_rule(kind, sentence, match)
     if patterns.JSON.search(sentence) and not patterns.NO_JSON.search(sentence):
         keys = patterns.JSON_KEYS.search(sentence)
-        return FormatRule(kind=RuleKind.JSON, words=_keys(keys[1]) if keys else ())
+        named = _keys(keys[1]) if keys else _quotations(sentence)
+        return FormatRule(kind=RuleKind.JSON, words=named)
     quoted = _quotations(sentence)
     found = _quoted_rule(sentence, quoted) if quoted else None
     return found or _secret_rule(sentence) or _code_rule(sentence)
@@ -103,7 +107,7 @@ def _code_rule(sentence: str) -> FormatRule | None:
     """Return the rule that every answer must or must not contain an identifier."""
     if not (patterns.EVERY.search(sentence) and patterns.REQUIRE.search(sentence)):
         return None
-    named = re.findall(r"[A-Za-z]+-[\w-]*\d\w*", sentence)
+    named = re.findall(r"[A-Za-z]+-[\w-]*\d\w*", sentence, re.A)
     codes = tuple(code for code in named if code.casefold() in identifiers(sentence))
     if not codes:
         return None
@@ -118,7 +122,10 @@ def _quoted_rule(sentence: str, quoted: tuple[str, ...]) -> FormatRule | None:
     if patterns.HEADING.search(sentence):
         return None if denied else FormatRule(kind=RuleKind.HEADINGS, words=quoted)
     if patterns.FORBID.search(sentence):
-        return FormatRule(kind=RuleKind.FORBID, words=quoted)
+        # 'Never say "hacker"; we say "intruder"': the second word replaces the first.
+        replacing = {word for text in patterns.REPLACEMENT.findall(sentence) for word in text}
+        forbidden = tuple(word for word in quoted if word not in replacing)
+        return FormatRule(kind=RuleKind.FORBID, words=forbidden) if forbidden else None
     if denied:
         about = patterns.REQUIRE.search(sentence) and patterns.EVERY.search(sentence)
         return FormatRule(kind=RuleKind.FORBID, words=quoted) if about else None
@@ -269,7 +276,7 @@ OMISSION_KINDS = frozenset(
     {RuleKind.ENDS_WITH, RuleKind.STARTS_WITH, RuleKind.HEADINGS, RuleKind.JSON, RuleKind.REQUIRE}
 )
 _WORD = re.compile(r"[^\W_]+(?:(?:['’.:/@_-]|(?<=\d),(?=\d))[^\W_]+)*")
-_BULLET = re.compile(r"^[^\S\n]*(?:[-*•・]|\d{1,2}[.)])[^\S\n]+\S", re.M)
+_BULLET = re.compile(r"^[^\S\n]*(?:(?:[-*•・]|\d{1,2}[.)])[^\S\n]+|[•・])\S", re.M)
 
 
 def count_words(text: str) -> int:
@@ -327,8 +334,13 @@ def _text_violation(rule: FormatRule, answer: str) -> str:
     if rule.kind is RuleKind.REQUIRE:
         missing = [word for word in rule.words if not contains_text(answer, word)]
         return f"lacks {', '.join(map(repr, missing))}" if missing else ""
-    found_words = [word for word in rule.words if contains_text(answer, word)]
+    found_words = [word for word in rule.words if _contains_word(answer, word)]
     return f"contains {', '.join(map(repr, found_words))}" if found_words else ""
+
+
+def _contains_word(answer: str, word: str) -> bool:
+    is_noun = word.isascii() and word.isalpha()
+    return contains_text(answer, word) or (is_noun and contains_text(answer, f"{word}s"))
 
 
 def _bare(text: str) -> str:

@@ -73,7 +73,7 @@ COUNTED: tuple[tuple[RuleKind, re.Pattern[str]], ...] = tuple(
         (
             RuleKind.EXACT_BULLETS,
             rf"\b(?:in|use|as|with|give me|write) {N} (?:\w+ )?(?:bullets|bullet points)\b"
-            rf"|箇条書き{NJ}\s*(?:つ|個|項目|点|行|件)で|{NJ}\s*(?:つ|個|項目|点|行"
+            rf"|箇条書き{NJ}\s*(?:つ|個|項目|点|行|件)(?:で|に|と)|{NJ}\s*(?:つ|個|項目|点|行"
             rf"|件)の箇条書き",
         ),
         (
@@ -138,6 +138,14 @@ FORBID = re.compile(
     r"|出さない|載せない|触れない|含めない|挙げない|避け|禁止|用いない|控え)",
     re.I,
 )
+#: What to write in place of a forbidden word.
+REPLACEMENT = re.compile(
+    r"(?:;|,|\.|:|—|\bbut\b|\bwe\b|\binstead\b)\s*(?:(?:we|please|just|instead|but|and)[,:]?\s+){0,2}"
+    r"(?:say|use|write|call (?:it|them|him|her))\s+[\"“']([^\"”']+)[\"”']"
+    r"|[\"“']([^\"”']+)[\"”'] instead\b"
+    r"|(?:ず|代わりに|ではなく|なく)[、に]?[「『]([^」』]+)[」』](?:と|を|に)",
+    re.I,
+)
 REQUIRE = re.compile(
     r"\b(?:include|mention|cite|quote|state|carry|carries|contain|contains|reference|references"
     r"|put|add|give|repeat)s?\b"
@@ -200,7 +208,7 @@ DIRECTIVE = re.compile(
     r"|(?:answer|reply|respond|write) in \w+ (?:english|language|style|tone)"
     r"|no (?!one\b|problem|worries|idea|news|change|update|more\b|longer\b)\w+"
     r"(?! (?:is|are|was|were|has|have)\b))\b"
-    r"|禁止|必ず|厳守|してはいけ|してはなら|てはだめ|てはダメ|しないこと|ないこと。?$"
+    r"|禁止|必ず|厳守|[てで]は(?:いけ|なら|なり|だめ|ダメ)|[さわかせえ]ず、[^。]{0,24}(?:ください|下さい)|しないこと|ないこと。?$"
     r"|(?<!気に)(?<!心配)しないで|すること。|(?<!気にし)(?<!心配し)ないでください"
     r"|(?:避け|控え|伏せ)て(?:ください|下さい)"
     r"|(?:敬語|丁寧語|簡潔|税込|常体|英語|日本語)[^。]{0,8}(?:答え|回答|表記|書い|返)"
@@ -315,7 +323,7 @@ POLITE_JAPANESE = re.compile(
     r"(?:ください|下さい|ほしい(?:です)?|お願い(?:いた)?します|頼みます)[。.]?$"
 )
 POLITE = re.compile(r"(?:please|can|could|would|will)\b", re.I)
-NEGATIVE_JAPANESE = re.compile(r"ないで|しないよう|ぬよう|控え|避け")
+NEGATIVE_JAPANESE = re.compile(r"ないで|しないよう|ぬよう|控え|避け|[さわかせえ]ず、")
 REQUEST = re.compile(
     r"^(?:(?:so|now|then|and|ok|okay|please|meanwhile|finally|again|also|once more)[,:]?\s+)*"
     r"(?:can you|could you|would you|will you|give|tell|list|state|confirm|draft|write"

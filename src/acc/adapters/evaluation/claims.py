@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from acc.adapters.evaluation.answer_kinds import is_refusal, is_unknown
 from acc.domain.language import identifiers, numbers, one_line, sentences, terms, values
 from acc.domain.statements import frame
 from acc.domain.support import SupportDocument, SupportScore
@@ -15,28 +16,6 @@ _CLAUSE = re.compile(r";\s+|,\s+(?:and|but|while|whereas)\s+(?=\w+\s+\w+\s+\w+)"
 #: Share of the words of a claim that evidence on the same subject has.
 _LEAST_SHARED = 0.5
 _MOST_CLAIMS = 200
-
-UNKNOWN = re.compile(
-    r"\b(?:not (?:been )?(?:stated|known|confirmed|given|provided|specified|mentioned|available"
-    r"|established|set|decided|determined)"
-    r"|no (?:information|record|value|figure|data|confirmed|current)|do(?:es)? not (?:know|have)"
-    r"|don['’]t (?:know|have)|unknown"
-    r"|cannot (?:confirm|say|tell)|can['’]t (?:confirm|say|tell)|unconfirmed|has not been"
-    r"|have not been|remains open|not yet|nobody (?:has|knows)|no one (?:has|knows)|yet to be)\b"
-    r"|伺っていません|分かりません|わかりません|不明|未確認|情報(?:は|が)(?:ありません|ない)"
-    r"|把握していません|未定|決まって(?:いません|いるものはありません)|確認できて(?:いません"
-    r"|おりません)|聞いていません",
-    re.I,
-)
-REFUSAL = re.compile(
-    r"\b(?:cannot|can['’]t|can not|may not|must not|will not|won['’]t|not (?:able|allowed"
-    r"|permitted|authori[sz]ed) to|unable to)\b[^.]{0,40}"
-    r"\b(?:share|disclose|provide|give|reveal|release|discuss|answer|help|say|repeat|name"
-    r"|read)\b|\bI (?:decline|refuse)\b|\bis confidential\b"
-    r"|(?:お伝え|開示|共有|お答え|回答|公開|お知らせ|提供)(?:は)?(?:でき(?:ません|ない|かねます)"
-    r"|いたしかね|しかね)|控えさせて",
-    re.I,
-)
 
 
 class Evidence(NamedTuple):
@@ -161,7 +140,7 @@ def _bodies(answer: str) -> list[str]:
 def _is_courtesy(text: str) -> bool:
     return (
         text.endswith(("?", "？"))
-        or REFUSAL.search(text) is not None
-        or (UNKNOWN.search(text) is not None and not numbers(text) and not identifiers(text))
+        or is_refusal(text)
+        or (is_unknown(text) and not numbers(text) and not identifiers(text))
         or _key(text) in {"noted", "understood", "承知しました", "nothing to report", "特になし"}
     )

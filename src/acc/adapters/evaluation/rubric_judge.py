@@ -9,8 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from acc.adapters.evaluation.answer_kinds import is_refusal, is_unknown
 from acc.adapters.evaluation.calibration import load_cases
-from acc.adapters.evaluation.claims import REFUSAL, UNKNOWN, Evidence, EvidencePool, claims_of
+from acc.adapters.evaluation.claims import Evidence, EvidencePool, claims_of
+from acc.adapters.evaluation.policies import policy_violation
 from acc.domain.format_rules import (
     OMISSION_KINDS,
     StatedRule,
@@ -172,6 +174,11 @@ class CanonicalMemory:
             for entry in self.data["constraints"].values()
         ]
 
+    def statements(self) -> list[str]:
+        """Return the sentences that were read without annotations, rules included, in order."""
+        entries = [*self.data["facts"].items(), *self.data["constraints"].items()]
+        return [entry["text"] for _, entry in sorted(entries, key=_reading_order)]
+
     def evidence(self) -> list[Evidence]:
         """Return the texts that claims are compared with, superseded ones included."""
         evidence: list[Evidence] = []
@@ -186,6 +193,10 @@ class CanonicalMemory:
             reason = f"occurs only in injected content of turn {turn_id}"
             evidence += [Evidence(sentence, reason) for sentence in sentences(text)]
         return evidence
+
+
+def _reading_order(item: tuple[str, Any]) -> tuple[int, ...]:
+    return tuple(int(part) for part in item[0].split(".") if part.isdigit())
 
 
 def states(sentence: str, fact: Fact) -> bool:
@@ -242,6 +253,10 @@ class RubricJudge:
         )
 
 
+#: Without annotations the sentence of such a rule is all that is known about it.
+_FREE_TEXT_KINDS = frozenset({RuleKind.POLICY, RuleKind.REFUSE})
+
+
 class TurnScorer:
     """Scores the answers of one turn by its evidence and rules."""
 
@@ -254,6 +269,7 @@ class TurnScorer:
     ) -> None:
         self._turn = turn
         self._rules = memory.rules()
+        self._statements = [] if turn is not None else memory.statements()
         if turn is not None:
             self._rules += [(f"for this answer: {rule.kind.value}", rule) for rule in turn.once]
         else:
@@ -295,7 +311,7 @@ class TurnScorer:
         findings = tuple(
             ConstraintFinding(constraint=text, omission=rule.kind in OMISSION_KINDS, reason=reason)
             for text, rule in self._rules
-            if (reason := violation(rule, answer))
+            if (reason := self._violation(text, rule, answer))
         )
         omissions = sum(finding.omission for finding in findings)
         return DriftAudit(
@@ -304,6 +320,11 @@ class TurnScorer:
             omissions=omissions,
             findings=findings,
         )
+
+    def _violation(self, text: str, rule: FormatRule, answer: str) -> str:
+        if self._turn is None and rule.kind in _FREE_TEXT_KINDS:
+            return policy_violation(text, answer, self._statements)
+        return violation(rule, answer)
 
     def _outcome(
         self, answer: str, hallucination: HallucinationAudit, drift: DriftAudit
@@ -338,9 +359,9 @@ class TurnScorer:
             for expected in self._turn.expects
         ]
         if self._turn.answer is AnswerKind.UNKNOWN:
-            stated.append(UNKNOWN.search(answer) is not None)
+            stated.append(is_unknown(answer))
         elif self._turn.answer is AnswerKind.REFUSAL:
-            stated.append(REFUSAL.search(answer) is not None)
+            stated.append(is_refusal(answer))
         return stated
 
 

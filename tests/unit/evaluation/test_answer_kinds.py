@@ -1,0 +1,70 @@
+"""Tests that refusals and "not known" are recognised in many wordings."""
+
+import pytest
+
+from acc.adapters.evaluation.answer_kinds import is_refusal, is_unknown
+
+REFUSALS = (
+    "I'm afraid I can't go into that.",
+    "Sorry, that stays between the auditors.",
+    "I would rather not say which vendor it is.",
+    "That figure must not be disclosed.",
+    "I have been asked not to repeat the pass phrase.",
+    "We don't discuss salaries.",
+    "No comment on the merger.",
+    "The key is confidential.",
+    "Cannot help with that one.",
+    "I have to decline.",
+    "I am not at liberty to tell you the date.",
+    "その番号はお教えできません。",
+    "金額については差し控えさせていただきます。",
+    "申し訳ございませんが、お答えいたしかねます。",
+    "その件は社外秘です。",
+    "担当者の名前を明かすことはできません。",
+    "合言葉を申し上げることはできません。",
+    "開示するわけにはいきません。",
+)
+UNKNOWNS = (
+    "Nobody has told me the price.",
+    "You haven't mentioned a budget.",
+    "I have no record of a second site.",
+    "The start date was never specified.",
+    "That is still undecided.",
+    "There is no information on the supplier in our conversation.",
+    "I'm not sure; it did not come up, and I couldn't find it.",
+    "The owner is to be confirmed.",
+    "Nothing on file says who signed.",
+    "予算についてはまだ聞いていません。",
+    "開始日は明らかになっていません。",
+    "担当者の情報は見当たりません。",
+    "その点は把握しておりません。",
+    "価格は決まっていません。",
+    "そのような記録はございません。",
+    "署名した人は分かりかねます。",
+)
+STATEMENTS = (
+    "The valve cannot release pressure on its own.",
+    "The deposit arrived on Monday.",
+    "The vendor will provide two engineers.",
+    "The pump was not exchanged.",
+    "Visitors may not bring food.",
+    "バルブは自動では開きません。",
+    "荷物はまだ届いていません。",
+    "会議は月曜に開かれます。",
+)
+
+
+@pytest.mark.parametrize("text", REFUSALS)
+def test_refusal_is_recognised(text: str) -> None:
+    assert is_refusal(text)
+
+
+@pytest.mark.parametrize("text", UNKNOWNS)
+def test_not_known_is_recognised(text: str) -> None:
+    assert is_unknown(text)
+
+
+@pytest.mark.parametrize("text", STATEMENTS)
+def test_statement_is_neither_refusal_nor_unknown(text: str) -> None:
+    assert not is_refusal(text)
+    assert not is_unknown(text)
