@@ -162,6 +162,16 @@ _FACTORS: dict[str, dict[str, float]] = {
         "mile": 1609,
         "センチ": 0.01,
     },
+    "l": {
+        "ml": 0.001,
+        "millilitre": 0.001,
+        "milliliter": 0.001,
+        "ミリリットル": 0.001,
+        "l": 1,
+        "litre": 1,
+        "liter": 1,
+        "リットル": 1,
+    },
     "b": {"kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12, "megabyte": 1e6, "gigabyte": 1e9},
     "usd": {"dollar": 1, "ドル": 1, "us dollar": 1, "usd": 1},
     "eur": {"euro": 1, "ユーロ": 1, "eur": 1},
@@ -175,7 +185,8 @@ _UNITS = {
 }
 _UNIT_NAMES = "|".join(re.escape(unit) for unit in sorted(_UNITS, key=len, reverse=True))
 _QUANTITY = re.compile(
-    rf"(?<![\w.])(?<![a-z_]-)(?P<currency>us\$|[$€£¥]|(?:usd|eur|gbp|jpy|chf)(?=[\s\d]))?\s?"
+    # Japanese writes a number directly after a word.
+    rf"(?<![a-z0-9_.\u00c0-\u024f])(?<![a-z_]-)(?P<currency>us\$|[$€£¥]|(?:usd|eur|gbp|jpy|chf)(?=[\s\d]))?\s?"
     rf"(?P<number>\d[\d,]*(?:\.\d+)*)(?:[\s-]?(?P<scale>million|billion|trillion|thousand|bn|k|m)\b)?"
     rf"(?:[\s-]?(?P<unit>{_UNIT_NAMES})(?:e?s)?(?![a-z]))?"
     rf"|(?P<bare>\d[\d,]*(?:\.\d+)*)"

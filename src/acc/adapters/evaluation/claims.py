@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from acc.adapters.evaluation.answer_kinds import is_refusal, is_unknown
+from acc.domain.claim_differences import Corrections, difference
 from acc.domain.language import identifiers, numbers, one_line, sentences, terms, values
 from acc.domain.statements import frame
 from acc.domain.support import SupportDocument, SupportScore
@@ -37,6 +38,7 @@ class EvidencePool:
             known = self._exact.get(_key(entry.text))
             if known is None or (known.fault and not entry.fault):
                 self._exact[_key(entry.text)] = entry
+        self._corrections = Corrections([entry.text for entry in listed])
         self._active = SupportDocument([entry.text for entry in listed if not entry.fault])
         self._faulty = [
             (entry, terms(entry.text), SupportDocument([entry.text]))
@@ -65,12 +67,21 @@ class EvidencePool:
                 evidence=" ".join(faulty.evidence),
                 score=round(1 - faulty.score, 4),
             )
+        if newer := self._corrections.outdated(claim):
+            return ClaimVerdict(
+                claim=claim,
+                supported=False,
+                reason=f"superseded: {newer}",
+                evidence=newer,
+                score=round(1 - support.score, 4),
+            )
+        faults = self._faults(claim, support)
         # A number, name or negation that differs decides, whatever the rest of the claim scores.
-        supported = not support.faults and support.score >= self._threshold.value
+        supported = not faults and support.score >= self._threshold.value
         in_band = self._threshold.low <= support.score <= self._threshold.high
-        is_unclear = in_band and not support.faults
+        is_unclear = in_band and not faults
         evidence = " ".join(support.evidence)
-        reason = "stated" if supported else "; ".join(support.faults)
+        reason = "stated" if supported else "; ".join(faults)
         if not reason:
             nothing = support.features.coverage < _LEAST_SHARED
             reason = "nothing said so far is close to it" if nothing else "not stated in full"
@@ -83,6 +94,22 @@ class EvidencePool:
             verdict=UNCLEAR if is_unclear else "",
             score=support.score,
         )
+
+    def _faults(self, claim: str, support: SupportScore) -> tuple[str, ...]:
+        """Return what differs, without numbers that an earlier, corrected sentence contradicts."""
+        faults = support.faults
+        if self._corrections.has_new_value(claim):
+            faults = tuple(fault for fault in faults if not fault.startswith("number differs"))
+        if not faults and (other := difference(claim, support.evidence)):
+            faults = (other,)
+        return faults
+
+    def score_without_fault(self, claim: str) -> float | None:
+        """Return the support of a claim, or None if something in it differs."""
+        support = self.score(claim)
+        if self._corrections.outdated(claim) or self._faults(claim, support):
+            return None
+        return support.score
 
     def score(self, claim: str) -> SupportScore:
         """Return the support of a claim by the sentences without a fault."""

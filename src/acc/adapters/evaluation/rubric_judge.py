@@ -34,7 +34,6 @@ from acc.domain.language import (
 from acc.domain.metrics import drift_rate, hallucination_rate
 from acc.domain.statements import supersedes
 from acc.domain.statistics import threshold_of
-from acc.domain.support import SupportDocument
 from acc.domain.value_objects.evaluation import (
     ClaimThreshold,
     ConstraintFinding,
@@ -380,6 +379,9 @@ def shipped_thresholds() -> tuple[ClaimThreshold, ...]:
     return claim_thresholds(load_cases())
 
 
+_ANY_THRESHOLD = ClaimThreshold(language="", value=0.0, low=0.0, high=0.0, examples=0)
+
+
 def claim_thresholds(cases: Iterable[CalibrationCase]) -> tuple[ClaimThreshold, ...]:
     """Return the threshold of each language from labelled examples without a fault."""
     scored: dict[str, list[tuple[float, bool]]] = {}
@@ -387,15 +389,12 @@ def claim_thresholds(cases: Iterable[CalibrationCase]) -> tuple[ClaimThreshold, 
         memory = CanonicalMemory({})
         for turn, text in enumerate(case.context, start=1):
             memory.read_plain(EvaluationTurnQuery(turn_id=turn, query=text))
-        document = SupportDocument([entry.text for entry in memory.evidence() if not entry.fault])
-        labelled = [
-            (document.score(item.text), item.label is Label.SUPPORTED)
-            for item in case.items
-            if item.is_claim
-        ]
+        pool = EvidencePool(memory.evidence(), _ANY_THRESHOLD)
         # A claim with a fault is unsupported at any threshold.
         scored.setdefault(case.language, []).extend(
-            (support.score, label) for support, label in labelled if not support.faults
+            (score, item.label is Label.SUPPORTED)
+            for item in case.items
+            if item.is_claim and (score := pool.score_without_fault(item.text)) is not None
         )
     return tuple(threshold_of(language, pairs) for language, pairs in sorted(scored.items()))
 
