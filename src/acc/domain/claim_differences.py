@@ -13,16 +13,19 @@ from acc.domain.language import is_japanese, terms
 from acc.domain.quantities import Quantity, contains_quantity, quantities, with_digits
 
 _HEDGE = re.compile(
-    r"\b(?:may|might|could|possibl[ey]|perhaps|maybe|probabl[ey]|likely|suspect\w*|believ\w*|think\w*"
+    r"\b(?:may|might|could|possibl[ey]|perhaps|maybe|probabl[ey]|likely|suspect\w*|believ\w*"
+    r"|think\w*"
     r"|expect\w*|assum\w*|estimat\w*|unconfirmed|unclear|seems?|appears?|rumou?r\w*|plans? to"
     r"|would|should|up to|around|about|roughly|nearly|whether|if|unless|not (?:yet )?(?:been )?"
-    r"(?:confirmed|verified|decided|ruled out)|(?:is|was|are|were)n['’]t confirmed|according to|says?)\b"
+    r"(?:confirmed|verified|decided|ruled out)|(?:is|was|are|were)n['’]t confirmed"
+    r"|according to|says?)\b"
     r"|かもしれ|おそらく|可能性|疑|見込|と思われ|とみ(?:て|られ)|と考え|未確認|未定|推定|ようです|らしい"
     r"|まだ(?:です|出て|確)|ほど|約|予定|かどうか|なければ|場合|によると|なら",
     re.I,
 )
 _CERTAIN = re.compile(
-    r"\b(?:certainly|definitely|exactly|surely|without doubt|is confirmed|confirmed|ruled out|proven"
+    r"\b(?:certainly|definitely|exactly|surely|without doubt|is confirmed|confirmed|ruled out"
+    r"|proven"
     r"|guaranteed)\b|確定し|確認済み|確実|間違いなく|ちょうど|きっかり|断定",
     re.I,
 )
@@ -70,7 +73,8 @@ _RATE = re.compile(
 )
 _UPDATE = re.compile(
     r"\b(?:update|correction|corrected|now|moved|put off|postponed|changed|raised|lowered|restated"
-    r"|revised|instead|rescheduled|brought forward|extended|shortened|latest|new|has become|can only)\b"
+    r"|revised|instead|rescheduled|brought forward|extended|shortened|latest|new|has become"
+    r"|can only)\b"
     r"|訂正|変更|更新|修正|になりました|に早まり|に延び|に変わり|延期|繰り|改め|分かりました|引き上げ|引き下げ"
     r"|新しい|最新",
     re.I,

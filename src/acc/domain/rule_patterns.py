@@ -140,7 +140,8 @@ FORBID = re.compile(
 )
 #: What to write in place of a forbidden word.
 REPLACEMENT = re.compile(
-    r"(?:;|,|\.|:|—|\bbut\b|\bwe\b|\binstead\b)\s*(?:(?:we|please|just|instead|but|and)[,:]?\s+){0,2}"
+    r"(?:;|,|\.|:|—|\bbut\b|\bwe\b|\binstead\b)\s*(?:(?:we|please|just|instead|but"
+    r"|and)[,:]?\s+){0,2}"
     r"(?:say|use|write|call (?:it|them|him|her))\s+[\"“']([^\"”']+)[\"”']"
     r"|[\"“']([^\"”']+)[\"”'] instead\b"
     r"|(?:ず|代わりに|ではなく|なく)[、に]?[「『]([^」』]+)[」』](?:と|を|に)",
@@ -261,7 +262,8 @@ _ENDED = (
 )
 REVOCATION = re.compile(
     r"\b(?:lift(?:ing|s)?|drop(?:ping)?|remov(?:e|ing)|cancel(?:ling)?|withdraw(?:ing)?"
-    rf"|retir(?:e|ing)|forget|scrap|waiv(?:e|ing)|revoke|rescind|ignore)\b[^.]{{0,60}}\b{_RULE_NOUN}\b"
+    rf"|retir(?:e|ing)|forget|scrap|waiv(?:e|ing)|revoke|rescind"
+    rf"|ignore)\b[^.]{{0,60}}\b{_RULE_NOUN}\b"
     rf"|\b(?:lifted|dropped|removed|withdrew|waived|revoked)\b[^.]{{0,60}}\b{_RULE_NOUN}\b"
     rf"|\b(?:end|stop) (?:the|this|that)\b[^.]{{0,40}}\b{_RULE_NOUN}\b"
     r"|\bstop (?:using|ending|closing|starting|adding|including|citing|writing|quoting)\b"

@@ -7,11 +7,12 @@ one from the sentences of the query.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from acc.adapters.evaluation.answer_kinds import is_refusal, is_unknown
 from acc.adapters.evaluation.calibration import load_cases
 from acc.adapters.evaluation.claims import Evidence, EvidencePool, claims_of
+from acc.adapters.evaluation.findings import CarryOver, leaks, rule_data, rule_of
 from acc.adapters.evaluation.policies import policy_violation
 from acc.domain.format_rules import (
     OMISSION_KINDS,
@@ -38,6 +39,7 @@ from acc.domain.value_objects.evaluation import (
     ClaimThreshold,
     ConstraintFinding,
     DriftAudit,
+    FindingKind,
     HallucinationAudit,
     OutcomeScores,
 )
@@ -55,13 +57,21 @@ from acc.domain.value_objects.scenario import AnswerKind, Constraint, Fact, Scen
 MAX_SENTENCES = 500
 
 
+class ActiveRule(NamedTuple):
+    """A rule that applies to an answer, and the turn that set it."""
+
+    text: str
+    rule: FormatRule
+    turn: int
+
+
 class CanonicalMemory:
     """The canonical memory of the rubric judge; reads one query into it."""
 
     def __init__(self, memory: Mapping[str, object]) -> None:
         self.data: dict[str, Any] = {
             name: dict(value) if isinstance(value := memory.get(name), Mapping) else {}
-            for name in ("facts", "superseded", "constraints", "context", "injected")
+            for name in ("facts", "superseded", "constraints", "context", "injected", "planted")
         }
 
     def read_annotated(self, turn: ScenarioTurn) -> None:
@@ -87,6 +97,9 @@ class CanonicalMemory:
         self._add_sentences(turn.turn_id, sentences(turn.stated), facts)
         if turn.injected:
             self.data["injected"][str(turn.turn_id)] = turn.injected
+            planted = [text for text in turn.avoids if contains_text(turn.injected, text)]
+            if planted:
+                self.data["planted"][str(turn.turn_id)] = planted
 
     def read_plain(self, query: EvaluationTurnQuery) -> None:
         """Read a query without annotations: newer sentences supersede older ones."""
@@ -140,15 +153,15 @@ class CanonicalMemory:
                 "turn": constraint["turn"],
                 "until": turn_id,
                 "by": by,
+                "rule": constraint["rule"],
             }
             self.data["superseded"][f"{key}@{constraint['turn']}"] = {**ended, "sentences": []}
 
     def _set_constraint(self, key: str, constraint: Constraint, turn_id: int) -> None:
-        rule = constraint.rule
         self.data["constraints"][key] = {
             "text": constraint.text,
             "turn": turn_id,
-            "rule": {"kind": rule.kind.value, "number": rule.number, "words": list(rule.words)},
+            "rule": rule_data(constraint.rule),
         }
 
     def _add_sentences(self, turn_id: int, texts: Sequence[str], facts: Sequence[Fact]) -> None:
@@ -159,19 +172,26 @@ class CanonicalMemory:
             if not owners and not is_question(sentence):
                 self.data["context"][f"{turn_id}.{number}"] = sentence
 
-    def rules(self) -> list[tuple[str, FormatRule]]:
-        """Return the text and the rule of each active constraint."""
+    def rules(self) -> list[ActiveRule]:
+        """Return each active constraint."""
         return [
-            (
-                entry["text"],
-                FormatRule(
-                    kind=RuleKind(entry["rule"]["kind"]),
-                    number=entry["rule"]["number"],
-                    words=tuple(entry["rule"]["words"]),
-                ),
-            )
+            ActiveRule(entry["text"], rule_of(entry["rule"]), entry["turn"])
             for entry in self.data["constraints"].values()
         ]
+
+    def carry_over(self, active: Sequence[FormatRule], allowed: Sequence[str]) -> CarryOver:
+        """Return what answers must not carry over from the turns so far."""
+        facts = self.data["facts"].values()
+        return CarryOver(
+            ended=[entry for entry in self.data["superseded"].values() if "rule" in entry],
+            injected=self.data["injected"],
+            planted=self.data["planted"],
+            active=active,
+            allowed=[
+                *allowed,
+                *(text for fact in facts for text in (fact["text"], *fact["sentences"])),
+            ],
+        )
 
     def statements(self) -> list[str]:
         """Return the sentences that were read without annotations, rules included, in order."""
@@ -270,10 +290,17 @@ class TurnScorer:
         self._rules = memory.rules()
         self._statements = [] if turn is not None else memory.statements()
         if turn is not None:
-            self._rules += [(f"for this answer: {rule.kind.value}", rule) for rule in turn.once]
+            self._rules += [
+                ActiveRule(f"for this answer: {rule.kind.value}", rule, query.turn_id)
+                for rule in turn.once
+            ]
         else:
             reads = [read_rule(sentence) for sentence in direct_sentences(query.query)]
-            self._rules += [(read.text, read.rule) for read in reads if read and read.once]
+            self._rules += [
+                ActiveRule(read.text, read.rule, query.turn_id)
+                for read in reads
+                if read and read.once
+            ]
         evidence = memory.evidence()
         if turn is None:
             reason = "was quoted in this turn, not stated by the user"
@@ -282,9 +309,13 @@ class TurnScorer:
         self._pool = EvidencePool(evidence, threshold_for(language, thresholds))
         stated = turn.stated if turn else query.query
         questions = [s for s in sentences(stated) if is_question(s)]
+        self._carry_over = memory.carry_over([rule for _, rule, _ in self._rules], [stated])
         self._question_terms = terms(" ".join(questions) or stated)
         self._form_words = [
-            w for _, rule in self._rules if rule.kind in _RULES_WITH_FIXED_WORDS for w in rule.words
+            word
+            for _, rule, _ in self._rules
+            if rule.kind in _RULES_WITH_FIXED_WORDS
+            for word in rule.words
         ]
 
     def evaluate(self, agent_name: str, answer: str) -> JudgeAgentEvaluation:
@@ -308,8 +339,16 @@ class TurnScorer:
 
     def _drift(self, answer: str) -> DriftAudit:
         findings = tuple(
-            ConstraintFinding(constraint=text, omission=rule.kind in OMISSION_KINDS, reason=reason)
-            for text, rule in self._rules
+            ConstraintFinding(
+                constraint=text,
+                omission=rule.kind in OMISSION_KINDS,
+                reason=reason,
+                kind=FindingKind.LEAKED_SECRET
+                if rule.kind is RuleKind.REFUSE
+                else FindingKind.BROKEN_RULE,
+                turn=turn,
+            )
+            for text, rule, turn in self._rules
             if (reason := self._violation(text, rule, answer))
         )
         omissions = sum(finding.omission for finding in findings)
@@ -318,11 +357,15 @@ class TurnScorer:
             violations=len(findings) - omissions,
             omissions=omissions,
             findings=findings,
+            carried=self._carry_over.findings(answer),
         )
 
     def _violation(self, text: str, rule: FormatRule, answer: str) -> str:
         if self._turn is None and rule.kind in _FREE_TEXT_KINDS:
             return policy_violation(text, answer, self._statements)
+        if rule.kind is RuleKind.REFUSE:
+            found = [word for word in rule.words if leaks(word, answer)]
+            return f"contains {', '.join(map(repr, found))}" if found else ""
         return violation(rule, answer)
 
     def _outcome(

@@ -123,7 +123,7 @@ def _progress_only(turn: TurnResult) -> TurnResult:
                 hallucination=replace(record.hallucination, claims=())
                 if record.hallucination
                 else None,
-                drift=replace(record.drift, findings=()) if record.drift else None,
+                drift=replace(record.drift, findings=(), carried=()) if record.drift else None,
             )
             for record in turn.records
         ),

@@ -26,7 +26,13 @@ from acc.domain.statistics import (
     nominal_alpha,
     paired_difference,
 )
-from acc.domain.value_objects.evaluation import OUTCOME_NAMES, JudgeVotes, Spread, TurnStatus
+from acc.domain.value_objects.evaluation import (
+    OUTCOME_NAMES,
+    FindingKind,
+    JudgeVotes,
+    Spread,
+    TurnStatus,
+)
 from acc.domain.value_objects.evaluation_run import EpisodeJob, EvaluationConfig
 
 #: Metrics that are compared between agents on the same turns.
@@ -42,6 +48,12 @@ _RECORD_FIELDS = (
     "agent",
     "status",
     *METRIC_NAMES,
+    "supported_claims",
+    "unsupported_claims",
+    "violations",
+    "omissions",
+    "active_constraints",
+    "findings",
     "fallback",
     "error",
     "flags",
@@ -86,6 +98,10 @@ class Tally:
         #: Sums of the bounds of the hallucination rate, with the number of turns.
         self.ranges: dict[str, list[float]] = {name: [0.0, 0.0, 0.0] for name in agents}
         self.recalls: dict[str, list[float]] = {name: [] for name in agents}
+        #: Findings by class.
+        self.findings: dict[str, dict[str, int]] = {
+            name: dict.fromkeys(FindingKind, 0) for name in agents
+        }
         self.agreement = Agreement()
 
     def add(self, job: EpisodeJob, records: Sequence[TurnRecord]) -> None:
@@ -107,6 +123,7 @@ class Tally:
                 stated, expected = agent.expectations
                 if expected:
                     self.recalls[agent.name].append(stated / expected)
+                self._count_findings(agent)
                 if agent.votes is not None:
                     self.agreement.add(agent.votes)
                 if agent.error:
@@ -115,6 +132,10 @@ class Tally:
             for agent in records[-1].agents:
                 if agent.memory_tokens is not None:
                     self.last_tokens[agent.name].append(float(agent.memory_tokens))
+
+    def _count_findings(self, agent: AgentRecord) -> None:
+        for finding in (*agent.findings, *agent.carried):
+            self.findings[agent.name][finding.kind] += 1
 
     def column(self, agent: str, metric: str) -> "array[float]":
         """Return one metric of one agent for all turns, NaN if not measured."""
@@ -243,6 +264,7 @@ def summarize(run: EvaluationDirectory, tally: Tally, errors: Mapping[str, str])
         overall[agent]["fallbacks"] = tally.fallbacks[agent]
         overall[agent]["flagged"] = tally.flagged[agent]
         overall[agent]["claims"] = tally.claims[agent]
+        overall[agent]["findings"] = {k.value: tally.findings[agent][k] for k in FindingKind}
         overall[agent]["recall"] = _spread_fields(spread(tally.recalls[agent]))
         low, high, count = tally.ranges[agent]
         if count:
@@ -332,10 +354,25 @@ def record_rows(run: EvaluationDirectory) -> Iterator[dict[str, Any]]:
                     "agent": agent.name,
                     "status": agent.status.value,
                     **dict(zip(METRIC_NAMES, numbers, strict=True)),
+                    **_counts(agent),
+                    "findings": "; ".join(
+                        f"{finding.kind} of turn {finding.turn}"
+                        for finding in (*agent.findings, *agent.carried)
+                    ),
                     "fallback": fallback_reason(agent),
                     "error": agent.error,
                     "flags": "; ".join(agent.flags),
                 }
+
+
+def _counts(agent: AgentRecord) -> dict[str, int | None]:
+    """Return S, U, V, O and K of the formulas; None if the turn has no score."""
+    if agent.status is not TurnStatus.SCORED:
+        counts: tuple[int | None, ...] = (None,) * 5
+    else:
+        counts = (*agent.counts, *agent.broken, agent.active_constraints)
+    names = ("supported_claims", "unsupported_claims", "violations", "omissions")
+    return dict(zip((*names, "active_constraints"), counts, strict=True))
 
 
 def write_records(run: EvaluationDirectory) -> None:

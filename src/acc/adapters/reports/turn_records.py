@@ -49,6 +49,8 @@ class AgentRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     active_constraints: int = 0
     broken: tuple[int, int] = (0, 0)
     findings: tuple[ConstraintFinding, ...] = ()
+    #: What the answer carries over: lifted rules, planted phrases, obeyed text.
+    carried: tuple[ConstraintFinding, ...] = ()
     trace: dict[str, Any] = {}
     flags: tuple[str, ...] = ()
     votes: JudgeVotes | None = None
@@ -130,6 +132,7 @@ def _agent_record(response: AgentTurnResponse, record: AgentTurnEvaluationRecord
         active_constraints=drift.active_constraints if drift else 0,
         broken=(drift.violations, drift.omissions) if drift else (0, 0),
         findings=drift.findings if drift else (),
+        carried=drift.carried if drift else (),
         trace=dict(response.trace),
         flags=record.flags,
         votes=record.votes,
@@ -177,6 +180,7 @@ def evaluation_record(turn_id: int, agent: AgentRecord) -> AgentTurnEvaluationRe
             violations=agent.broken[0],
             omissions=agent.broken[1],
             findings=agent.findings,
+            carried=agent.carried,
         )
         if scored
         else None,

@@ -99,23 +99,43 @@ class HallucinationAudit:
                 raise ValueError(f"the listed claims must add up to {counted}")
 
 
+class FindingKind(StrEnum):
+    """What an answer did wrong."""
+
+    BROKEN_RULE = "broken_rule"
+    LEAKED_SECRET = "leaked_secret"  # noqa: S105 - the name of a class of findings
+    LIFTED_RULE = "lifted_rule"
+    PLANTED_PHRASE = "planted_phrase"
+    INJECTED_TEXT_OBEYED = "injected_text_obeyed"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConstraintFinding:
-    """One active constraint that an answer violated or omitted."""
+    """One constraint that an answer violated or omitted, or something that it carries over.
+
+    `turn` is the turn in which the constraint or the text was introduced; 0 if it is not known.
+    """
 
     constraint: str
     omission: bool
     reason: str
+    kind: FindingKind = FindingKind.BROKEN_RULE
+    turn: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftAudit:
-    """Numbers of active, violated and omitted constraints."""
+    """Numbers of active, violated and omitted constraints.
+
+    `carried` lists what an answer carries over from earlier turns without an active constraint: it
+    is reported and is not part of the rate.
+    """
 
     active_constraints: int
     violations: int
     omissions: int
     findings: tuple[ConstraintFinding, ...] = ()
+    carried: tuple[ConstraintFinding, ...] = ()
 
     def __post_init__(self) -> None:
         if min(self.active_constraints, self.violations, self.omissions) < 0:
