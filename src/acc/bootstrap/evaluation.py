@@ -36,6 +36,7 @@ from acc.domain.value_objects.live_evaluation import EvaluationTurnQuery
 from acc.ports.outbound.live_evaluation_ports import (
     AgentRunnerPort,
     CallRecorderPort,
+    ClosableAgentPort,
     EpisodeExecutorPort,
     JudgeEvaluatorPort,
     QuerySourcePort,
@@ -91,6 +92,8 @@ class AgentFactory:
     model: str
     pool: ModelPool | None = None
     allow: tuple[str, ...] = ()
+    #: Run Python objects in processes of their own.
+    isolated: bool = False
 
     @classmethod
     def for_run(
@@ -99,6 +102,7 @@ class AgentFactory:
         *,
         pool: ModelPool | None = None,
         allow: tuple[str, ...] = (),
+        isolated: bool = False,
     ) -> "AgentFactory":
         """Return the factory with the sizes and models of a configuration."""
         return cls(
@@ -108,6 +112,7 @@ class AgentFactory:
             model=configuration.model,
             pool=pool,
             allow=allow,
+            isolated=isolated,
         )
 
     def create(self, name: str, kind: str) -> AgentRunnerPort:
@@ -115,8 +120,14 @@ class AgentFactory:
         from acc.adapters.evaluation.agents import MemoryAgentRunner, make_runner
 
         if kind.startswith(PYTHON_REFERENCE):
-            reference = kind.removeprefix(PYTHON_REFERENCE)
-            return make_runner(name, reference, run_agent=self._runtime_agent)
+            from acc.adapters.evaluation.isolated_agent import IsolatedAgentRunner
+
+            return make_runner(
+                name,
+                kind.removeprefix(PYTHON_REFERENCE),
+                run_agent=self._runtime_agent,
+                isolate=IsolatedAgentRunner if self.isolated else None,
+            )
         if kind.startswith(REMOTE_REFERENCE):
             return self._remote_agent(name, kind.removeprefix(REMOTE_REFERENCE))
         return MemoryAgentRunner(
@@ -285,9 +296,15 @@ class DirectoryEpisodes:
             )
             pool = make_pool(job.name, self.resources, StoredCalls(costs, calls))
             stack.push_async_callback(pool.aclose)
-            factory = AgentFactory.for_run(config, pool=pool, allow=self.resources.allow)
+            factory = AgentFactory.for_run(
+                config, pool=pool, allow=self.resources.allow, isolated=True
+            )
+            agents = [factory.create(agent.name, agent.kind) for agent in config.agents]
+            for agent in agents:
+                if isinstance(agent, ClosableAgentPort):
+                    stack.push_async_callback(agent.aclose)
             yield Episode(
-                agents=[factory.create(agent.name, agent.kind) for agent in config.agents],
+                agents=agents,
                 judge=make_blinded_judge(config, scenario, pool),
                 queries=_queries(config, scenario, pool),
                 journal=journal,

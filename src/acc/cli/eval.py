@@ -358,7 +358,20 @@ def _report_outcome(
         print_error(f"{outcome.cost_limit}; repeat the command with a higher limit to continue")
         return COST_LIMIT_STATUS
     has_failed = outcome.errors or any(result.failed for result in results.gates)
-    return 1 if has_failed or not _has_scores(results) else 0
+    is_complete = _has_scores(results) and _have_all_answered(results)
+    return 1 if has_failed or not is_complete else 0
+
+
+def _have_all_answered(results: EvaluationResults) -> bool:
+    """Return False if an agent failed in every turn."""
+    silent = [
+        name
+        for name, agent in results.summary["agents"].items()
+        if agent["failed"] and not agent["scored"] and not agent["unscored"]
+    ]
+    for name in silent:
+        print_error(f"agent {name!r} failed in every turn")
+    return not silent
 
 
 def _has_scores(results: EvaluationResults) -> bool:

@@ -81,7 +81,8 @@ _UPDATE = re.compile(
 )
 _UPDATE_WORDS = terms(
     "update correction corrected moved put postponed changed raised lowered restated revised"
-    " rescheduled brought forward extended shortened latest new become only 訂正 変更 更新 修正 延期"
+    " rescheduled brought forward extended shortened latest new become only"
+    " 訂正 変更 更新 修正 延期"
 )
 _PAST = re.compile(
     r"\b(?:before|formerly|previously|earlier|used to|originally|at first|until then|was first)\b"

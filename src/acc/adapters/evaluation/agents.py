@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import msgspec
 
@@ -379,16 +379,30 @@ def load_tree(reference: str) -> BaseAgent | None:
     return target if isinstance(target, BaseAgent) else None
 
 
+class IsolatedRunnerFactory(Protocol):
+    """Creates the runner of an object in a process of its own."""
+
+    def __call__(self, agent_name: str, reference: str, *, has_state: bool) -> AgentRunnerPort:
+        """Return a runner of the object that `MODULE:NAME` refers to."""
+        ...
+
+
 def make_runner(
-    agent_name: str, reference: str, *, run_agent: Callable[[str, BaseAgent], AgentRunnerPort]
+    agent_name: str,
+    reference: str,
+    *,
+    run_agent: Callable[[str, BaseAgent], AgentRunnerPort],
+    isolate: IsolatedRunnerFactory | None = None,
 ) -> AgentRunnerPort:
     """Return a runner for the agent, class or function that `MODULE:NAME` refers to.
 
     Classes with `run_turn`, and functions without parameters that create an agent, are called for
     every episode. A function from query to answer may be async. `run_agent` returns the runner of
-    an agent tree.
+    an agent tree, and `isolate` the runner of another object in a process of its own.
     """
     target = load_object(reference)
+    if inspect.isclass(target) and isolate is not None and hasattr(target, "run_turn"):
+        return isolate(agent_name, reference, has_state=True)
     if isinstance(target, BaseAgent):
         check_no_shared_memory(target, reference)
     elif inspect.isclass(target) or _creates_agents(target):
@@ -411,6 +425,8 @@ def make_runner(
             ("query", {}),
             f"run_turn of {reference!r} must accept query and canonical_memory",
         )
+    if isolate is not None:
+        return isolate(agent_name, reference, has_state=answer is not None)
     return PythonAgentRunner(agent_name, target, takes_turn=answer is not None)
 
 

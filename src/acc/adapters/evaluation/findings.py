@@ -47,9 +47,20 @@ _SPELLED_DIGIT = re.compile(
     r"|ゼロ|れい|零|〇|いち|イチ|さん|サン|よん|ヨン|ろく|ロク|なな|しち|ナナ|はち|ハチ|きゅう|キュウ"
     r"|[一二三四五六七八九]|(?<![ぁ-ん])(?:に|ご|ニ|ゴ)(?![ぁ-ん])"
 )
-_ONES = "one two three four five six seven eight nine".split()
-_TEENS = "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+_ONES = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+_TEENS = [
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+    "sixteen",
+    "seventeen",
+    "eighteen",
+    "nineteen",
+]
+_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 #: A group of a number that is read in pairs: "forty-eight twelve" is 4812.
 _PAIR = re.compile(
     rf"\b(?:({'|'.join(_TENS)})(?:[\s-]({'|'.join(_ONES)}))?|({'|'.join(_TEENS)}))\b"

@@ -26,12 +26,6 @@ _STOP = "stop"
 SHUTDOWN_GRACE_SECONDS = 5.0
 
 
-class WorkerDied(AccError):
-    """A worker process ended before its episode did."""
-
-    code = "worker_died"
-
-
 class WorkerFailed(AccError):
     """An error of a worker process, with its code."""
 
@@ -180,35 +174,52 @@ class WorkerPool:
             self._processes[own_end] = process
 
     def _events(self, waiting: list[EpisodeJob]) -> Iterator[EpisodeEvent]:
-        busy: set[Connection] = set()
+        busy: dict[Connection, EpisodeJob] = {}
+        turns: dict[str, int] = {}
         for connection in self._processes:
-            connection.send(waiting.pop(0))
-            busy.add(connection)
+            busy[connection] = waiting.pop(0)
+            connection.send(busy[connection])
         while busy:
             for ready in wait(list(busy)):
                 connection = next(one for one in busy if one is ready)
+                job = busy[connection]
                 message = self._receive(connection)
+                if message is None:
+                    message = self._bury(connection, job, turns.get(job.name, 0))
                 yield message
+                if isinstance(message, TurnCompleted):
+                    turns[job.name] = message.turn.query.turn_id
                 if not isinstance(message, EpisodeEnd):
                     continue
-                busy.discard(connection)
+                del busy[connection]
                 if waiting and not self._stopped:
-                    connection.send(waiting.pop(0))
-                    busy.add(connection)
+                    if connection not in self._processes:
+                        self._start(1)
+                        connection = next(reversed(self._processes))
+                    busy[connection] = waiting.pop(0)
+                    connection.send(busy[connection])
 
-    def _receive(self, connection: Connection) -> EpisodeEvent:
+    def _receive(self, connection: Connection) -> EpisodeEvent | None:
+        """Return the next event of a worker, or None if its process ended."""
         try:
             message: EpisodeEvent | _WorkerFailure = connection.recv()
         except (EOFError, OSError):
-            process = self._processes[connection]
-            process.join(timeout=SHUTDOWN_GRACE_SECONDS)
-            raise WorkerDied(
-                f"a worker process ended with exit status {process.exitcode}; recorded turns are "
-                "safe: repeat the command to continue"
-            ) from None
+            return None
         if isinstance(message, _WorkerFailure):
             raise WorkerFailed(message.code, message.message)
         return message
+
+    def _bury(self, connection: Connection, job: EpisodeJob, turns: int) -> EpisodeEnd:
+        """Return the end of the episode of a worker that died; others continue."""
+        process = self._processes.pop(connection)
+        process.join(timeout=SHUTDOWN_GRACE_SECONDS)
+        connection.close()
+        return EpisodeEnd(
+            job=job,
+            turns=turns,
+            error=f"its worker process ended with exit status {process.exitcode}; recorded turns "
+            "are safe: repeat the command to continue",
+        )
 
     def _send_stop(self) -> None:
         for connection in self._processes:

@@ -44,6 +44,15 @@ class ReplayableAgentPort(Protocol):
         ...
 
 
+@runtime_checkable
+class ClosableAgentPort(Protocol):
+    """An agent that owns a process or a connection."""
+
+    async def aclose(self) -> None:
+        """Release what the agent owns, at the end of the episode."""
+        ...
+
+
 class JudgeEvaluatorPort(Protocol):
     """Scores all answers of a turn together and updates the canonical memory."""
 
