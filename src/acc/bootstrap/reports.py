@@ -11,7 +11,9 @@ from acc.domain.gates import Gate
 from acc.domain.value_objects.evaluation_run import EvaluationConfig
 
 if TYPE_CHECKING:
+    from acc.adapters.reports.labels import LabelSession
     from acc.adapters.reports.run_directory import EvaluationDirectory
+    from acc.application.evaluation.label_report import LabelReport
 
 
 def create_run(path: Path, configuration: EvaluationConfig) -> "EvaluationDirectory":
@@ -62,3 +64,20 @@ def compare_runs(
     from acc.adapters.reports.results import compare
 
     return compare(first, second)
+
+
+def open_labels(
+    directory: "EvaluationDirectory", *, rater: str, size: int, seed: int
+) -> "LabelSession":
+    """Return the sample of a run that a rater labels."""
+    from acc.adapters.reports.labels import LabelSession
+
+    return LabelSession(directory, rater=rater, size=size, seed=seed)
+
+
+def report_labels(directory: "EvaluationDirectory") -> "LabelReport":
+    """Return the agreement of raters and judge, and corrected rates."""
+    from acc.adapters.reports.labels import label_items, require_labels
+    from acc.application.evaluation.label_report import label_report
+
+    return label_report(label_items(directory), require_labels(directory))

@@ -21,6 +21,7 @@ from acc.cli.chat import chat
 from acc.cli.check import check
 from acc.cli.doctor import doctor
 from acc.cli.graph import graph
+from acc.cli.label import label
 from acc.cli.output import print_error
 from acc.cli.run import run
 from acc.cli.serve import mcp, serve
@@ -43,6 +44,7 @@ Start with: acc eval. With your own agent: acc check MODULE:AGENT, then acc chat
 app.command(eval_commands.run, name="eval", group=_EVALUATE)
 app.command(eval_commands.report, group=_EVALUATE)
 app.command(eval_commands.compare, group=_EVALUATE)
+app.command(label, group=_EVALUATE)
 app.command(scenarios.app)
 app.command(judge.app)
 app.command(run, group=_BUILD)

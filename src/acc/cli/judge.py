@@ -1,4 +1,4 @@
-"""`acc judge check`: compare a judge with labelled examples."""
+"""`acc judge`: compare a judge with labelled examples, and with labels of a run."""
 
 import asyncio
 import sys
@@ -20,12 +20,13 @@ from acc.application.use_cases.calibrate_judge import (
     CalibrationSummary,
     summarize_calibration,
 )
-from acc.bootstrap import evaluation
+from acc.bootstrap import evaluation, reports
 from acc.bootstrap.settings import model_cache
 from acc.cli.eval_view import COST_LIMIT_STATUS, describe_cost
 from acc.cli.event_view import safe_text
 from acc.cli.output import console, error_console, print_error, print_json
 from acc.domain.errors import InvalidInput
+from acc.domain.labels import LabelKind
 from acc.domain.value_objects.evaluation_run import JudgeConfig
 
 app = App(name="judge", help="Compare a judge with labelled examples.")
@@ -103,6 +104,56 @@ def check(
         print_error(f"{tracker.stop_reason()}; {remaining} cases were not judged")
         return COST_LIMIT_STATUS
     return 1 if unscored else 0
+
+
+@app.command(name="agreement")
+def show_agreement(
+    directory: Annotated[Path, Parameter(help="The run directory.")],
+    /,
+    *,
+    json: Annotated[bool, Parameter(help="Print everything as JSON.", negative=())] = False,
+) -> int:
+    """Compare the verdicts of a run with the labels of `acc label`.
+
+    Prints kappa with intervals between raters and judge, and for each agent the rate of unsupported
+    claims and of broken rules: by the judge, and corrected by the labels.
+
+    Example: acc judge agreement runs/my-run
+    """
+    report = reports.report_labels(reports.open_run(directory))
+    if json:
+        print_json(msgspec.json.format(msgspec.json.encode(report), indent=2))
+        return 0
+    output = console()
+    table = _table("agreement", "items", "kappa", "95 % interval")
+    for row in report.agreements:
+        title = safe_text(f"{row.first} and {row.second}: {row.group}")
+        kappa = "-" if row.kappa is None else f"{row.kappa:.2f}"
+        table.add_row(title, str(row.items), kappa, _interval(row.low, row.high, 1))
+    output.print(table, "")
+    table = _table("rate", "items", "labels", "judge", "corrected", "95 % interval")
+    for entry in report.rates:
+        rate = entry.rate
+        title = "unsupported claims" if entry.kind is LabelKind.CLAIM else "broken rules"
+        corrected = rate.reason if rate.corrected is None else f"{100 * rate.corrected:.1f} %"
+        table.add_row(
+            safe_text(f"{entry.agent}: {title}"),
+            str(rate.items),
+            str(rate.labelled),
+            f"{100 * rate.raw:.1f} %",
+            corrected,
+            _interval(rate.low, rate.high, 100),
+        )
+    output.print(table)
+    return 0
+
+
+def _interval(low: float | None, high: float | None, scale: int) -> str:
+    if low is None or high is None:
+        return "-"
+    if scale == 1:
+        return f"{low:.2f} to {high:.2f}"
+    return f"{scale * low:.1f} to {scale * high:.1f} %"
 
 
 def _calibrate(
