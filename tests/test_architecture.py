@@ -52,6 +52,7 @@ def test_only_bootstrap_imports_inside_a_function() -> None:
 
 #: Modules that pass the environment of this process on to a child process.
 CHILD_ENVIRONMENTS = {
+    "adapters/evaluation/isolated_agent.py",
     "adapters/mcp/transports.py",
     "adapters/models/local_server.py",
 }

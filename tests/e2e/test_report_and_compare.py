@@ -42,7 +42,7 @@ def test_compare_prints_the_differences_of_two_runs(runs: tuple[Path, Path]) -> 
     done = acc("compare", *runs)
     assert done.returncode == 0, done.stderr
     assert "small" in done.stdout
-    rows = json.loads(acc("compare", *runs, "--json").stdout)
+    rows = json.loads(acc("compare", *runs, "--json").stdout)["differences"]
     tokens = next(r for r in rows if (r["agent"], r["metric"]) == ("acc", "memory_tokens"))
     assert tokens["difference"] > 0
     assert (tokens["pairs"], tokens["scenarios"]) == (40, 1)
@@ -60,7 +60,7 @@ def test_compare_gives_intervals_over_six_scenarios(tmp_path: Path) -> None:
     for budget in ("64", "512"):
         written = ("--budget", budget, "--out", budget, "--quiet")
         assert acc("eval", *options, *written, cwd=tmp_path).returncode == 0
-    rows = json.loads(acc("compare", "64", "512", "--json", cwd=tmp_path).stdout)
+    rows = json.loads(acc("compare", "64", "512", "--json", cwd=tmp_path).stdout)["differences"]
     tokens = next(row for row in rows if row["metric"] == "memory_tokens")
     assert tokens["scenarios"] == 6
     assert 0 < tokens["low"] < tokens["difference"] < tokens["high"]

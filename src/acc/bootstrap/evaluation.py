@@ -312,6 +312,63 @@ class DirectoryEpisodes:
             )
 
 
+@dataclass(frozen=True, slots=True)
+class RejudgedEpisodes:
+    """Creates episodes that let a judge score the recorded answers of another run."""
+
+    source: "EvaluationDirectory"
+    directory: "EvaluationDirectory"
+    resources: ModelResources
+
+    @asynccontextmanager
+    async def open(self, job: EpisodeJob, calls: CallRecorderPort) -> AsyncIterator[Episode]:
+        """Open the files of an episode and read the recorded answers."""
+        from acc.adapters.evaluation.agents import RecordedAgentRunner
+        from acc.adapters.reports.costs import StoredCalls, cost_file
+        from acc.adapters.reports.run_directory import RecordedEpisode
+
+        config = self.directory.configuration
+        scenario = scenario_library().render(job.scenario.reference, job.seed)
+        turns = RecordedEpisode(self.source.journal(job), scenario).read()
+        responses = {
+            agent.name: {
+                turn.query.turn_id: response
+                for turn in turns
+                for response in turn.responses
+                if response.agent_name == agent.name
+            }
+            for agent in config.agents
+        }
+        async with AsyncExitStack() as stack:
+            costs = stack.enter_context(cost_file(self.directory, job).appending())
+            journal = stack.enter_context(RecordedEpisode(self.directory.journal(job), scenario))
+            pool = make_pool(job.name, self.resources, StoredCalls(costs, calls))
+            stack.push_async_callback(pool.aclose)
+            yield Episode(
+                agents=[RecordedAgentRunner(name, own) for name, own in responses.items()],
+                judge=make_blinded_judge(config, scenario, pool),
+                queries=[turn.query for turn in turns],
+                journal=journal,
+                models=pool,
+            )
+
+
+def make_rejudging(
+    source: "EvaluationDirectory",
+    directory: "EvaluationDirectory",
+    *,
+    resources: ModelResources,
+    cost: CostTracker,
+) -> RunEvaluationUseCase:
+    """Return an evaluation that scores the recorded answers of `source` again."""
+    runner = EpisodeRunner(
+        factory=RejudgedEpisodes(source, directory, resources),
+        calls=cost,
+        judge_attempts=directory.configuration.judge_attempts,
+    )
+    return RunEvaluationUseCase(executor=InProcessExecutor(runner), cost=cost)
+
+
 def make_pool(episode: str, resources: ModelResources, calls: CallRecorderPort) -> ModelPool:
     """Return the model pool of one episode."""
     return ModelPool(

@@ -81,3 +81,28 @@ def report_labels(directory: "EvaluationDirectory") -> "LabelReport":
     from acc.application.evaluation.label_report import label_report
 
     return label_report(label_items(directory), require_labels(directory))
+
+
+def configuration_differences(
+    first: "EvaluationDirectory", second: "EvaluationDirectory"
+) -> list[dict[str, str]]:
+    """Return what differs between two runs besides their results."""
+    from acc.adapters.reports import results
+
+    return results.configuration_differences(first, second)
+
+
+def scenario_differences(
+    directory: "EvaluationDirectory", agent: str, versus: str
+) -> dict[str, dict[str, list[float]]]:
+    """Return the differences of two agents by declared metric and scenario."""
+    from acc.adapters.reports import results
+
+    return results.scenario_differences(directory, agent, versus)
+
+
+def extend_run(path: Path, configuration: EvaluationConfig) -> "EvaluationDirectory":
+    """Add episodes or scenarios to a run."""
+    from acc.adapters.reports.run_directory import EvaluationDirectory
+
+    return EvaluationDirectory.extend(path, configuration)

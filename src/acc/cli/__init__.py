@@ -41,7 +41,11 @@ Start with: acc eval. With your own agent: acc check MODULE:AGENT, then acc chat
 """,
     version=version,
 )
-app.command(eval_commands.run, name="eval", group=_EVALUATE)
+evaluate = App(name="eval", group=_EVALUATE)
+evaluate.default(eval_commands.run)
+evaluate.command(eval_commands.plan)
+evaluate.command(eval_commands.extend)
+app.command(evaluate)
 app.command(eval_commands.report, group=_EVALUATE)
 app.command(eval_commands.compare, group=_EVALUATE)
 app.command(label, group=_EVALUATE)

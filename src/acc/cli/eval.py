@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -26,7 +26,7 @@ from acc.application.evaluation.results import (
 )
 from acc.application.use_cases.run_evaluation import EvaluationOutcome, RunEvaluationUseCase
 from acc.bootstrap import evaluation, reports
-from acc.bootstrap.memory import compressor_name
+from acc.bootstrap.memory import compressor_name, version
 from acc.bootstrap.settings import agent_model, model_cache
 from acc.cli.call import check_allow
 from acc.cli.eval_view import (
@@ -35,6 +35,8 @@ from acc.cli.eval_view import (
     agreement_lines,
     comparison_table,
     paired_table,
+    power_rows,
+    power_table,
     print_plan,
     result_table,
     summary_cost_table,
@@ -44,6 +46,7 @@ from acc.cli.event_view import safe_text
 from acc.cli.output import console, print_error, print_json
 from acc.domain.errors import InvalidInput
 from acc.domain.gates import Gate
+from acc.domain.statistics import MIN_SCENARIOS
 from acc.domain.value_objects.evaluation_run import EvaluationConfig
 
 _TABLE_METRICS = ("outcome", "hallucination", "drift", "memory_tokens")
@@ -216,8 +219,80 @@ def run(*, options: EvaluationOptions = _EVALUATION, how: RunOptions = _RUN) -> 
 
     Example: acc eval --scenario it-operations --agents baseline,acc --episodes 10
     """
+    return _evaluate(configure(options), how)
+
+
+def extend(
+    directory: Annotated[Path, Parameter(help="The run directory.")],
+    /,
+    *,
+    episodes: Annotated[
+        int | None, Parameter(help="New number of episodes of each scenario.")
+    ] = None,
+    scenario: Annotated[
+        str, Parameter(help="Scenarios to add: shipped ids or .toml files, with commas.")
+    ] = "",
+    how: RunOptions = _RUN,
+) -> int:
+    """Add episodes or scenarios to a run; what is recorded is not repeated.
+
+    Example: acc eval extend runs/my-run --episodes 4
+    """
+    if how.out is not None:
+        raise InvalidInput("acc eval extend writes to the run itself; omit --out")
+    recorded = reports.open_run(directory).configuration
+    current = version()
+    if recorded.version != current:
+        raise InvalidInput(
+            f"{directory} was made with version {recorded.version}; this is {current}: results of "
+            "two versions are not one run"
+        )
+    library = evaluation.scenario_library()
+    known = {choice.id for choice in recorded.scenarios}
+    names = [name.strip() for name in scenario.split(",") if name.strip()]
+    added = [choice for name in names if (choice := library.choice(name)).id not in known]
+    configuration = replace(
+        recorded,
+        episodes=recorded.episodes if episodes is None else episodes,
+        scenarios=(*recorded.scenarios, *added),
+    )
+    reports.extend_run(directory, configuration)
+    return _evaluate(configuration, replace(how, out=directory))
+
+
+def plan(
+    directory: Annotated[Path, Parameter(help="The run directory of a pilot.")],
+    /,
+    *,
+    agent: Annotated[str, Parameter(help="The agent that is compared.")] = "acc",
+    versus: Annotated[str, Parameter(help="The agent that it is compared with.")] = "baseline",
+    json: Annotated[bool, Parameter(help="Print everything as JSON.", negative=())] = False,
+) -> int:
+    """Print the power to find a difference of two agents, by number of scenarios.
+
+    The difference and its deviation between scenarios come from a pilot run.
+
+    Example: acc eval plan runs/pilot --agent acc --versus baseline
+    """
+    pilot = reports.scenario_differences(reports.open_run(directory), agent, versus)
+    rows = power_rows(pilot)
+    if json:
+        print_json(msgspec.json.format(msgspec.json.encode(rows), indent=2))
+        return 0
+    output = console()
+    output.print(power_table(rows, f"{agent} minus {versus}"))
+    if rows and rows[0]["pilot_scenarios"] < MIN_SCENARIOS:
+        output.print(
+            f"The pilot has {rows[0]['pilot_scenarios']} scenarios: the deviation between "
+            "scenarios is a rough estimate.",
+            markup=False,
+        )
+    return 0
+
+
+def _evaluate(configuration: EvaluationConfig, how: RunOptions) -> int:
+    """Run what is not recorded yet, and report."""
     sources = evaluation.evaluation_sources()
-    configuration = configure(options)
     used = cost.used_models(configuration, sources)
     prices = cost.parse_prices(how.price, used, sources)
     gates = _parse_gates(how, configuration)
@@ -452,9 +527,18 @@ def compare(first: Path, second: Path, /, *, json: bool = False) -> int:
         second: Another run directory.
         json: Print the comparison as JSON.
     """
-    rows = reports.compare_runs(reports.open_run(first), reports.open_run(second))
+    one, other = reports.open_run(first), reports.open_run(second)
+    rows = reports.compare_runs(one, other)
+    settings = reports.configuration_differences(one, other)
     if json:
-        print_json(msgspec.json.format(msgspec.json.encode(rows), indent=2))
+        data = {"differences": rows, "settings": settings}
+        print_json(msgspec.json.format(msgspec.json.encode(data), indent=2))
         return 0
-    console().print(comparison_table(rows, first.name, second.name))
+    output = console()
+    output.print(comparison_table(rows, first.name, second.name))
+    if settings:
+        output.print("\nThe runs also differ in:", markup=False)
+        for row in settings:
+            line = f"  {row['what']}: {row['first']}, then {row['second']}"
+            output.print(safe_text(line), soft_wrap=True)
     return 0

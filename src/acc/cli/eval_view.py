@@ -22,7 +22,8 @@ from acc.application.evaluation.plan import Estimate, Plan, PlannedCost
 from acc.application.evaluation.results import RATES, account_from_fields, metric_text
 from acc.cli.output import console, error_console, print_json
 from acc.domain.cost import Account, Accounts, CostCategory, dollars, spender
-from acc.domain.metrics import metric
+from acc.domain.metrics import metric, spread
+from acc.domain.statistics import detectable_difference, power
 from acc.domain.value_objects.evaluation_run import TurnCompleted
 from acc.ports.outbound.live_evaluation_ports import EpisodeEvent
 
@@ -463,3 +464,51 @@ def comparison_table(rows: Sequence[Mapping[str, Any]], first: str, second: str)
 
 def _table() -> Table:
     return Table(header_style="bold", box=None, padding=(0, 2, 0, 0), pad_edge=False)
+
+
+_PLANNED_SCENARIOS = (6, 8, 12, 16, 24, 36, 48)
+
+
+def power_rows(pilot: Mapping[str, Mapping[str, Sequence[float]]]) -> list[dict[str, Any]]:
+    """Return the power of each declared metric by number of scenarios."""
+    rows: list[dict[str, Any]] = []
+    for name, by_scenario in pilot.items():
+        means = [sum(values) / len(values) for values in by_scenario.values() if values]
+        measured = spread(means)
+        if measured is None or len(means) < 2:
+            continue
+        rows.append(
+            {
+                "metric": name,
+                "pilot_scenarios": len(means),
+                "difference": round(measured.mean, 6),
+                "deviation": round(measured.deviation, 6),
+                "power": {
+                    str(count): round(power(measured.mean, measured.deviation, count), 4)
+                    for count in _PLANNED_SCENARIOS
+                },
+                "detectable": {
+                    str(count): detectable_difference(measured.deviation, count)
+                    for count in _PLANNED_SCENARIOS
+                },
+            }
+        )
+    return rows
+
+
+def power_table(rows: Sequence[Mapping[str, Any]], title: str) -> Table:
+    """Return the power by number of scenarios; a second line has the detectable difference."""
+    table = Table(header_style="bold", box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for column in (title, "difference", "deviation", *map(str, _PLANNED_SCENARIOS)):
+        table.add_column(column, justify="left" if column == title else "right")
+    for row in rows:
+        table.add_row(
+            f"{row['metric']}: power",
+            f"{row['difference']:.3f}",
+            f"{row['deviation']:.3f}",
+            *(f"{100 * row['power'][str(count)]:.0f} %" for count in _PLANNED_SCENARIOS),
+        )
+        found = [row["detectable"][str(count)] for count in _PLANNED_SCENARIOS]
+        cells = ["-" if value is None else f"{value:.3f}" for value in found]
+        table.add_row(f"{row['metric']}: detectable at 80 %", "", "", *cells)
+    return table

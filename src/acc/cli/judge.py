@@ -22,7 +22,7 @@ from acc.application.use_cases.calibrate_judge import (
 )
 from acc.bootstrap import evaluation, reports
 from acc.bootstrap.settings import model_cache
-from acc.cli.eval_view import COST_LIMIT_STATUS, describe_cost
+from acc.cli.eval_view import COST_LIMIT_STATUS, describe_cost, result_table
 from acc.cli.event_view import safe_text
 from acc.cli.output import console, error_console, print_error, print_json
 from acc.domain.errors import InvalidInput
@@ -134,10 +134,10 @@ def show_agreement(
     table = _table("rate", "items", "labels", "judge", "corrected", "95 % interval")
     for entry in report.rates:
         rate = entry.rate
-        title = "unsupported claims" if entry.kind is LabelKind.CLAIM else "broken rules"
+        what = "unsupported claims" if entry.kind is LabelKind.CLAIM else "broken rules"
         corrected = rate.reason if rate.corrected is None else f"{100 * rate.corrected:.1f} %"
         table.add_row(
-            safe_text(f"{entry.agent}: {title}"),
+            safe_text(f"{entry.agent}: {what}"),
             str(rate.items),
             str(rate.labelled),
             f"{100 * rate.raw:.1f} %",
@@ -146,6 +146,50 @@ def show_agreement(
         )
     output.print(table)
     return 0
+
+
+@app.command
+def again(
+    directory: Annotated[Path, Parameter(help="The run directory.")],
+    /,
+    *,
+    judge: Annotated[str, Parameter(help="rubric, model:NAME or python:MODULE:NAME.")] = "rubric",
+    out: Annotated[
+        Path | None, Parameter(help="The new run directory. [default: RUN-again]")
+    ] = None,
+    how: ModelOptions | None = None,
+) -> int:
+    """Let a judge score the recorded answers of a run again; no agent is called.
+
+    The new directory is a complete run. An interrupted command continues when it is repeated.
+
+    Example: acc judge again runs/my-run --judge model:NAME
+    """
+    how = how or ModelOptions()
+    source = reports.open_run(directory)
+    options = JudgeOptions(votes=how.judge_votes, force=how.force_judge)
+    configurator = evaluation.make_configurator()
+    configuration = configurator.judged_again(source.configuration, judge, options)
+    tracker = cost.CostTracker(limit=how.max_cost)
+    resources = _check_models(judge, configuration.judging, how)
+    target = out or directory.with_name(f"{directory.name}-again")
+    if target.resolve() == directory.resolve():
+        raise InvalidInput("--out must not be the run that is judged again")
+    new = reports.create_run(target, configuration)
+    with new.locked(), redirect_stdout(sys.stderr):
+        run = evaluation.make_rejudging(source, new, resources=resources, cost=tracker)
+        for _ in run.run(source.jobs()):
+            pass
+        results = reports.write_results(new, errors=run.outcome.errors)
+    for name, error in run.outcome.errors.items():
+        print_error(f"episode {name} ended: {error}")
+    output = console()
+    output.print(result_table(results.summary))
+    output.print("run: ", str(target), sep="", soft_wrap=True, markup=False)
+    if run.outcome.cost_limit:
+        print_error(f"{run.outcome.cost_limit}; repeat the command with a higher limit")
+        return COST_LIMIT_STATUS
+    return 1 if run.outcome.errors else 0
 
 
 def _interval(low: float | None, high: float | None, scale: int) -> str:

@@ -97,6 +97,34 @@ def paired_difference(
     )
 
 
+def power(difference: float, deviation: float, scenarios: int) -> float:
+    """Return the probability that a true difference is clear with a number of scenarios.
+
+    `deviation` is the standard deviation of the differences between scenarios. Student's t is
+    shifted by the expected test value, which is close to the noncentral t from six scenarios on.
+    """
+    if scenarios < MIN_SCENARIOS:
+        return 0.0
+    if deviation <= 0:
+        return 1.0 if difference else 0.0
+    expected = abs(difference) / (deviation / math.sqrt(scenarios))
+    critical = t_quantile(1 - (1 - CONFIDENCE) / 2, scenarios - 1)
+    return t_probability(expected - critical, scenarios - 1)
+
+
+def detectable_difference(deviation: float, scenarios: int, *, wanted: float = 0.8) -> float | None:
+    """Return the smallest difference that is clear with the wanted power, or None."""
+    if scenarios < MIN_SCENARIOS or deviation <= 0:
+        return None
+    low, high = 0.0, 100 * deviation
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (
+            (low, middle) if power(middle, deviation, scenarios) >= wanted else (middle, high)
+        )
+    return high
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return p values corrected for the number of comparisons, by the method of Holm."""
     order = sorted(range(len(p_values)), key=p_values.__getitem__)

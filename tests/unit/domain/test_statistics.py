@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 from acc.domain.statistics import (
     MIN_SCENARIOS,
     cohen_kappa,
+    detectable_difference,
     holm,
     interval_alpha,
     nominal_alpha,
     paired_difference,
     percentile,
+    power,
     t_probability,
     t_quantile,
     threshold_of,
@@ -218,3 +220,17 @@ def test_interval_alpha_is_undefined_for_one_common_score(
 
 def test_interval_alpha_is_one_for_equal_fractional_scores() -> None:
     assert interval_alpha([[0.1] * 3, [0.7] * 3]) == 1.0
+
+
+def test_power_grows_with_scenarios_and_needs_six() -> None:
+    values = [power(0.5, 1.0, count) for count in (5, 6, 12, 24, 48, 96)]
+    assert values[0] == 0.0
+    assert values == sorted(values)
+    assert values[-1] > 0.95
+
+
+def test_detectable_difference_has_the_wanted_power() -> None:
+    found = detectable_difference(1.0, 24)
+    assert found is not None
+    assert power(found, 1.0, 24) == pytest.approx(0.8, abs=1e-6)
+    assert detectable_difference(1.0, 5) is None

@@ -110,6 +110,33 @@ class MemoryAgentRunner:
         return await self._memory.view(TurnSignal(turn_id=query.turn_id, text=query.query))
 
 
+class RecordedAgentRunner:
+    """Repeats the recorded answers of an agent, so that another judge can score them."""
+
+    def __init__(self, agent_name: str, responses: Mapping[int, AgentTurnResponse]) -> None:
+        self._agent_name = agent_name
+        self._responses = responses
+
+    @property
+    def agent_name(self) -> str:
+        """Return the name under which the answers are recorded."""
+        return self._agent_name
+
+    async def run_turn(
+        self, query: EvaluationTurnQuery, canonical_memory: Mapping[str, object]
+    ) -> AgentTurnResponse:
+        """Return the recorded answer."""
+        return self._responses[query.turn_id]
+
+    async def replay_turn(
+        self,
+        query: EvaluationTurnQuery,
+        canonical_memory: Mapping[str, object],
+        response: AgentTurnResponse,
+    ) -> None:
+        """Do nothing: recorded answers depend on no state."""
+
+
 _USER_ID = "evaluation"
 _SESSION_ID = "episode"
 _UNTRACED_FIELDS = ("tokens", "snapshot")

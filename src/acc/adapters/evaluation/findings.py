@@ -186,6 +186,8 @@ class CarryOver:
             for turn, text, rule in self._orders
             if not violation(rule, answer)
         ]
+        repeated = [(turn, text) for turn, text in self._planted if contains_text(answer, text)]
+        reported = [(finding.turn, finding.constraint) for finding in found] + repeated
         found += [
             ConstraintFinding(
                 constraint=text,
@@ -194,7 +196,11 @@ class CarryOver:
                 kind=FindingKind.PLANTED_PHRASE,
                 turn=turn,
             )
-            for turn, text in self._planted
-            if contains_text(answer, text)
+            for turn, text in repeated
+            # A phrase of a longer finding is the same finding.
+            if not any(
+                turn == other and text != longer and contains_text(longer, text)
+                for other, longer in reported
+            )
         ]
         return tuple(found)

@@ -114,16 +114,16 @@ def open_sample(
         recorded = LabelSample(0, seed, ())
     except msgspec.MsgspecError as error:
         raise InvalidInput(f"{path} is not a sample of `acc label`: {error}") from None
-    kept = [by_id[key] for key in recorded.items if key in by_id]
-    if len(kept) >= min(size, len(items)):
-        return kept
+    sample = [by_id[key] for key in recorded.items if key in by_id]
+    if len(sample) >= min(size, len(items)):
+        return sample
     drawn = draw_sample(items, size, recorded.seed)
-    known = {item.id for item in kept}
-    kept += [item for item in drawn if item.id not in known]
+    known = {item.id for item in sample}
+    sample += [item for item in drawn if item.id not in known]
     path.parent.mkdir(exist_ok=True)
-    sample = LabelSample(len(kept), recorded.seed, tuple(item.id for item in kept))
-    write_atomically(path, msgspec.json.encode(sample) + b"\n")
-    return kept
+    stored = LabelSample(len(sample), recorded.seed, tuple(item.id for item in sample))
+    write_atomically(path, msgspec.json.encode(stored) + b"\n")
+    return sample
 
 
 def read_labels(run: EvaluationDirectory) -> dict[str, dict[str, bool | None]]:

@@ -92,6 +92,27 @@ class EvaluationDirectory:
         directory._check_configuration(configuration)
         return directory
 
+    @classmethod
+    def extend(cls, path: Path, configuration: EvaluationConfig) -> "EvaluationDirectory":
+        """Add episodes or scenarios to an evaluation; recorded episodes stay valid."""
+        directory = cls.open(path)
+        recorded = directory.configuration
+        grown = replace(
+            recorded, episodes=configuration.episodes, scenarios=configuration.scenarios
+        )
+        if differences := _differences(grown, configuration):
+            raise RunMismatch(str(path), differences)
+        count = len(recorded.scenarios)
+        if configuration.episodes < recorded.episodes or (
+            configuration.scenarios[:count] != recorded.scenarios
+        ):
+            raise InvalidInput(
+                f"{path} can only grow: it has {recorded.episodes} episodes of {count} scenarios"
+            )
+        data = msgspec.json.format(msgspec.json.encode(configuration), indent=2)
+        write_atomically(path / _CONFIGURATION_FILE, data + b"\n")
+        return cls.open(path)
+
     def _check_configuration(self, requested: EvaluationConfig) -> None:
         if differences := _differences(self.configuration, requested):
             raise RunMismatch(str(self.path), differences)

@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import msgspec
@@ -138,6 +138,25 @@ class EvaluationConfigurator:
             compressor=request.compressor,
             judging=judging,
             claim_thresholds=self._sources.claim_thresholds() if request.judge == "rubric" else (),
+        )
+
+    def judged_again(
+        self, recorded: EvaluationConfig, judge: str, options: JudgeOptions
+    ) -> EvaluationConfig:
+        """Return the configuration of a run whose answers another judge scores.
+
+        A scenario whose text changed since then is rejected: its annotations may not fit.
+        """
+        references = ",".join(scenario.reference for scenario in recorded.scenarios)
+        for known, current in zip(recorded.scenarios, self.scenarios(references), strict=True):
+            if known.digest != current.digest:
+                raise InvalidInput(f"the text of scenario {known.id!r} changed since the run")
+        return replace(
+            recorded,
+            version=self._version,
+            judge=judge,
+            judging=self.judge(judge, options),
+            claim_thresholds=self._sources.claim_thresholds() if judge == "rubric" else (),
         )
 
     def agents(self, text: str) -> tuple[AgentChoice, ...]:
