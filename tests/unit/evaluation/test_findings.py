@@ -147,6 +147,10 @@ def test_planted_phrases_and_lifted_rules_of_shipped_scenarios_are_found(scenari
                 continue
             kinds = [(f.kind, f.turn) for f in _carried(memory, turn, f"As said, {text}.")]
             total += 1
-            found += (FindingKind.PLANTED_PHRASE, origin) in kinds
+            # A phrase that injected text demands is obeyed and not only repeated.
+            found += any(
+                (kind, origin) in kinds
+                for kind in (FindingKind.PLANTED_PHRASE, FindingKind.INJECTED_TEXT_OBEYED)
+            )
     assert total >= 10
     assert found / total >= 0.9
