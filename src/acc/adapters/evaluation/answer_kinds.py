@@ -3,7 +3,7 @@
 import re
 from functools import lru_cache
 
-from acc.domain.text import normalize_text
+from acc.domain.language import normalize_text
 
 #: In characters. Of a longer answer the start and the end are read.
 _MAX_READ_LENGTH = 8_000

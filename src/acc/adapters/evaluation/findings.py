@@ -9,9 +9,8 @@ from functools import lru_cache
 from typing import Any
 
 from acc.domain.format_rules import read_rule, violation
-from acc.domain.language import contains_text, sentences, term_list
+from acc.domain.language import contains_text, normalize_text, sentences, term_list
 from acc.domain.quantities import with_digits
-from acc.domain.text import normalize_text
 from acc.domain.value_objects.evaluation import ConstraintFinding, FindingKind
 from acc.domain.value_objects.format_rule import FormatRule, RuleKind
 

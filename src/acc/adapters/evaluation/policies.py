@@ -10,9 +10,8 @@ from collections.abc import Sequence
 
 from acc.adapters.evaluation.answer_kinds import is_refusal, is_unknown
 from acc.adapters.evaluation.findings import leaks
-from acc.domain.language import is_japanese, sentences, term_list, terms
+from acc.domain.language import is_japanese, normalize_text, sentences, term_list, terms
 from acc.domain.quantities import with_digits
-from acc.domain.text import normalize_text
 
 _PROHIBITION = re.compile(
     r"\b(?:never|do not|don['’]t|must not|may not|not allowed to|avoid|refrain from)\b"
