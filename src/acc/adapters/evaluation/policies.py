@@ -74,6 +74,8 @@ _GENERIC = terms(
     " 番号 場所 名前 回答 連絡 顧客 患者"
 )
 _LEAST_STATED = 0.5
+#: Beginning of the reason of an omission.
+LACKS = "lacks:"
 
 
 def policy_violation(rule: str, answer: str, statements: Sequence[str]) -> str:
@@ -165,7 +167,7 @@ def _omission(rule: str, answer: str) -> str:
     wanted = _terms(match["text"] or match["text_ja"])
     if not wanted or len(wanted & _terms(answer)) >= _LEAST_STATED * len(wanted):
         return ""
-    return f"lacks: {(match['text'] or match['text_ja']).strip()}"
+    return f"{LACKS} {(match['text'] or match['text_ja']).strip()}"
 
 
 def _is_recommendation(sentence: str) -> bool:

@@ -13,7 +13,7 @@ from acc.adapters.evaluation.answer_kinds import is_refusal, is_unknown
 from acc.adapters.evaluation.calibration import load_cases
 from acc.adapters.evaluation.claims import Evidence, EvidencePool, claims_of
 from acc.adapters.evaluation.findings import CarryOver, leaks, rule_data, rule_of
-from acc.adapters.evaluation.policies import policy_violation
+from acc.adapters.evaluation.policies import LACKS, policy_violation
 from acc.domain.format_rules import (
     OMISSION_KINDS,
     StatedRule,
@@ -341,7 +341,7 @@ class TurnScorer:
         findings = tuple(
             ConstraintFinding(
                 constraint=text,
-                omission=rule.kind in OMISSION_KINDS,
+                omission=rule.kind in OMISSION_KINDS or reason.startswith(LACKS),
                 reason=reason,
                 kind=FindingKind.LEAKED_SECRET
                 if rule.kind is RuleKind.REFUSE
