@@ -303,6 +303,7 @@ class DirectoryEpisodes:
             for agent in agents:
                 if isinstance(agent, ClosableAgentPort):
                     stack.push_async_callback(agent.aclose)
+                    await agent.start()
             yield Episode(
                 agents=agents,
                 judge=make_blinded_judge(config, scenario, pool),

@@ -67,6 +67,10 @@ def _refuse_tree(name: str, agent: BaseAgent) -> NoReturn:
     raise InvalidInput(f"agent tree {agent.name!r} does not run in a process of its own")
 
 
+async def _no_turn() -> None:
+    """Answer the request that only loads the agent."""
+
+
 async def _serve(reference: str, source: BinaryIO, replies: BinaryIO) -> None:
     requests: asyncio.Queue[Any] = asyncio.Queue()
     loop = asyncio.get_running_loop()
@@ -82,8 +86,8 @@ async def _serve(reference: str, source: BinaryIO, replies: BinaryIO) -> None:
         try:
             if runner is None:
                 runner = make_runner("agent", reference, run_agent=_refuse_tree)
-            call = runner.run_turn if operation == "run" else runner.replay_turn
-            data = _reply_data(await call(*arguments))
+            calls = {"run": runner.run_turn, "replay": runner.replay_turn, "load": _no_turn}
+            data = _reply_data(await calls[operation](*arguments))
         # The agent is third-party code. Its error, and its exit, are the result of the turn.
         except BaseException as error:  # noqa: BLE001
             data = {"error": f"{type(error).__name__}: {str(error)[:MAX_ANSWER_LENGTH]}"}

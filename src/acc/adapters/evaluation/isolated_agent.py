@@ -16,6 +16,8 @@ from acc.domain.value_objects.live_evaluation import AgentTurnResponse, Evaluati
 
 _MODULE = "acc.adapters.evaluation.agent_process"
 _EXIT_GRACE_SECONDS = 2.0
+#: Time to load an agent; TimeoutError is an OSError.
+_START_SECONDS = 60.0
 
 
 class IsolatedAgentRunner:
@@ -37,6 +39,15 @@ class IsolatedAgentRunner:
     def agent_name(self) -> str:
         """Return the name under which the answers are recorded."""
         return self._agent_name
+
+    async def start(self) -> None:
+        """Start the process and load the agent; a failure is the error of the first turn."""
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                self._process = await self._start()
+                await self._exchange(self._process, "load", ())
+        except (OSError, EOFError, ValueError):
+            await self._end()
 
     async def run_turn(
         self, query: EvaluationTurnQuery, canonical_memory: Mapping[str, object]

@@ -46,7 +46,11 @@ class ReplayableAgentPort(Protocol):
 
 @runtime_checkable
 class ClosableAgentPort(Protocol):
-    """An agent that owns a process or a connection."""
+    """An agent that owns a process."""
+
+    async def start(self) -> None:
+        """Start the process before the first turn, outside the timeout of a turn."""
+        ...
 
     async def aclose(self) -> None:
         """Release what the agent owns, at the end of the episode."""
