@@ -56,15 +56,9 @@ MEANS = {
         "last_memory_tokens": 603.1,
     },
 }
-<<<<<<< HEAD
 CLAIMS = {"baseline": 1051, "retrieval": 926, "acc": 1009, "oracle": 907}
 #: Mean, low and high end of the paired difference between acc and baseline.
 ACC_MINUS_BASELINE_OUTCOME = (-0.432803, None, None)
-=======
-CLAIMS = {"baseline": 1051, "retrieval": 926, "acc": 996, "oracle": 907}
-#: Mean, low and high end of the paired difference between acc and baseline.
-ACC_MINUS_BASELINE_OUTCOME = (-0.432803, None, None)
->>>>>>> 572621a (Update the numbers of the shipped evaluation)
 
 
 @pytest.fixture(scope="module")
