@@ -74,7 +74,7 @@ _RATE = re.compile(
 _UPDATE = re.compile(
     r"\b(?:update|correction|corrected|now|moved|put off|postponed|changed|raised|lowered|restated"
     r"|revised|instead|rescheduled|brought forward|extended|shortened|latest|new|has become"
-    r"|can only)\b"
+    r")\b"
     r"|訂正|変更|更新|修正|になりました|に早まり|に延び|に変わり|延期|繰り|改め|分かりました|引き上げ|引き下げ"
     r"|新しい|最新",
     re.I,
