@@ -8,9 +8,11 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.types import interrupt
+from recording import Sent
 
 ROLES = {"human": "user", "ai": "assistant", "tool": "tool", "system": "system"}
 
@@ -110,3 +112,53 @@ def make_agent(name: str) -> Any:
 
 graph = build_graph().compile()
 Factory = Callable[[str], Any]
+
+
+class MemoryConversation:
+    """A conversation of a LangChain agent with ACC memory."""
+
+    def __init__(self, store: str = "memory", *, session_id: str = "a", **options: Any) -> None:
+        from langchain.agents import create_agent
+
+        from acc.frameworks.langchain import AccMemory
+
+        self.model = ScriptedChatModel(requests=[])
+        self.memory = AccMemory(store=store, **options)
+        self._agent = create_agent(
+            self.model,
+            tools=TOOLS,
+            system_prompt="You are a helpful desk.",
+            middleware=[self.memory],
+            checkpointer=InMemorySaver(),
+        )
+        self._config: Any = {"configurable": {"thread_id": session_id}}
+
+    async def send(self, text: str) -> str:
+        state = await self._agent.ainvoke({"messages": [("user", text)]}, self._config)
+        return str(state["messages"][-1].text)
+
+    async def history(self) -> list[str]:
+        """Return the texts of the user's messages that the framework stores."""
+        state = await self._agent.aget_state(self._config)
+        return [str(one.text) for one in state.values["messages"] if one.type == "human"]
+
+    @property
+    def requests(self) -> list[list[Sent]]:
+        return [
+            [
+                Sent(
+                    ROLES[message.type],
+                    f"{message.text} {getattr(message, 'tool_calls', '') or ''}",
+                    tuple(call["id"] for call in getattr(message, "tool_calls", ())),
+                    (message.tool_call_id,) if message.type == "tool" else (),
+                )
+                for message in request
+            ]
+            for request in self.model.requests
+        ]
+
+    def forget_requests(self) -> None:
+        self.model.requests.clear()
+
+    async def close(self) -> None:
+        await self.memory._memory.aclose()

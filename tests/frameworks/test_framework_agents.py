@@ -15,7 +15,7 @@ import acc
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-FRAMEWORKS = {"langgraph": "langgraph"}
+FRAMEWORKS = {"langgraph": "langgraph", "pydantic_ai": "pydantic_ai"}
 MakeAgent = Callable[[str], Any]
 
 

@@ -4,12 +4,14 @@ The agents are here. The memories are in one module for each framework, such as
 `acc.frameworks.langchain`. A framework is imported only when something of it is used.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from acc.adapters.frameworks.langgraph import LangGraphAgent as LangGraphAgent
+    from acc.adapters.frameworks.pydantic_ai import PydanticAIAgent as PydanticAIAgent
 
-__all__ = ["LangGraphAgent"]
+__all__ = ["LangGraphAgent", "PydanticAIAgent"]
 
 if not TYPE_CHECKING:  # type checkers use the imports above
 
@@ -17,9 +19,6 @@ if not TYPE_CHECKING:  # type checkers use the imports above
         """Import an agent class on first use; ImportError if its framework is missing."""
         if name not in __all__:
             raise AttributeError(f"module 'acc.frameworks' has no attribute {name!r}")
-        import acc.bootstrap.agent_runner  # noqa: F401 - what `agent.run("hello")` needs
-        from acc.adapters.frameworks.registry import FRAMEWORKS
-
-        (framework,) = (one for one in FRAMEWORKS.values() if one.agent_class == name)
-        value = globals()[name] = framework.load()
+        import_module("acc.bootstrap.agent_runner")  # what `agent.run("hello")` needs
+        value = globals()[name] = import_module("acc.bootstrap.frameworks").agent_class(name)
         return value

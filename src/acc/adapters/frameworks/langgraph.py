@@ -16,7 +16,6 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.pregel import Pregel
 from langgraph.types import Command, Interrupt
 
-from acc.adapters.frameworks.naming import agent_name
 from acc.application.agents.framework import (
     FrameworkAgent,
     FrameworkAnswer,
@@ -24,6 +23,7 @@ from acc.application.agents.framework import (
     FrameworkRequest,
     FrameworkResult,
     FrameworkTurn,
+    agent_name,
 )
 from acc.application.memory.messages import content_text
 from acc.domain.errors import AgentFailed, InvalidTree
@@ -102,7 +102,7 @@ class LangGraphAgent(FrameworkAgent):
         )
         async for _, mode, chunk in chunks:
             if mode == _MESSAGES and isinstance(chunk[0], AIMessage):
-                events.delta(chunk[0].text)
+                events.delta(str(chunk[0].text))
         state = await graph.aget_state(config)
         requests = tuple(one for item in state.interrupts for one in _requests(item))
         if state.next and not requests:
@@ -133,7 +133,7 @@ class LangGraphAgent(FrameworkAgent):
         value = values.get(self.output_key)
         if isinstance(value, Sequence) and value and isinstance(value[-1], BaseMessage):
             value = value[-1]
-        return value.text if isinstance(value, BaseMessage) else value
+        return str(value.text) if isinstance(value, BaseMessage) else value
 
 
 class _Handler(BaseCallbackHandler):
@@ -206,7 +206,7 @@ class _Handler(BaseCallbackHandler):
 
 def _message_text(message: BaseMessage) -> str:
     calls = getattr(message, "tool_calls", ())
-    return " ".join((message.text, *(f"{c['name']} {content_text(c['args'])}" for c in calls)))
+    return " ".join((str(message.text), *(f"{c['name']} {content_text(c['args'])}" for c in calls)))
 
 
 def _requests(interrupt: Interrupt) -> list[FrameworkRequest]:

@@ -1,6 +1,7 @@
 """FrameworkAgent: an agent of another framework as an agent of the own tree."""
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -8,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
-from acc.application.agents.base import StandardAgent
+from acc.application.agents.base import MAX_NAME_LENGTH, StandardAgent
 from acc.application.agents.remote import outgoing_parts
 from acc.application.runtime.context import RunContext
 from acc.application.runtime.interrupts import RunPaused
@@ -205,7 +206,7 @@ class FrameworkEvents:
                 await scope.emit(EventKind.TOOL_RESULT, parts=(Part(result=record),))
 
     def release(self) -> None:
-        """Give back the budget of model calls that never ended."""
+        """Release the budget of model calls that never ended."""
         self._ctx.run.budget.pending_model_calls -= self._unreported_calls
         self._unreported_calls = 0
 
@@ -364,6 +365,12 @@ async def _request_inputs(
     if pending:
         raise RunPaused(pending)
     return tuple(answers)
+
+
+def agent_name(given: object, default: str) -> str:
+    """Return a name that is valid for an agent of acc, similar to a given one."""
+    name = re.sub(r"\W+", "_", str(given or "")).strip("_")[:MAX_NAME_LENGTH]
+    return name if name.isidentifier() and name != "user" else default
 
 
 def _session_id(ctx: RunContext) -> str:
