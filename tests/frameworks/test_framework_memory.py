@@ -82,7 +82,7 @@ async def test_history_of_the_framework_is_not_changed(converse: Converse) -> No
 
 
 async def test_rule_of_the_first_turn_reaches_the_last_request(converse: Converse) -> None:
-    conversation = converse(budget=256)
+    conversation = converse()
     await conversation.send("Always answer in French from now on.")
     for number in range(2, 31):
         await conversation.send(message(number))
