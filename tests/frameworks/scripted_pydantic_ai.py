@@ -61,7 +61,13 @@ class Scripted:
             for index, word in enumerate(part.content.split(" ")):
                 yield f" {word}" if index else word
         elif isinstance(part, ToolCallPart):
-            yield {0: DeltaToolCall(part.tool_name, part.args_as_json_str(), part.tool_call_id)}
+            yield {
+                0: DeltaToolCall(
+                    name=part.tool_name,
+                    json_args=part.args_as_json_str(),
+                    tool_call_id=part.tool_call_id,
+                )
+            }
 
 
 def broken() -> str:
@@ -137,7 +143,8 @@ class MemoryConversation:
 def as_sent(message: ModelMessage) -> Sent:
     """Return a message with the ids of its calls and results."""
     calls = [part for part in message.parts if isinstance(part, ToolCallPart)]
-    results = [p.tool_call_id for p in message.parts if p.part_kind in RESULT_KINDS]
+    parts: list[Any] = list(message.parts)
+    results = [part.tool_call_id for part in parts if part.part_kind in RESULT_KINDS]
     texts = [str(getattr(part, "content", getattr(part, "args", ""))) for part in message.parts]
     role = "assistant" if isinstance(message, ModelResponse) else "user"
     kinds = {part.part_kind for part in message.parts}

@@ -74,8 +74,8 @@ def make_agent(
     """Return a new agent for one episode.
 
     `kind` is a memory's name, `python:MODULE:NAME` or `a2a:URL`. A Python reference may name an
-    agent, a function that creates one, a class with `run_turn`, or a function from query to
-    answer. `model` answers for agents that are a memory's name.
+    agent, also of another framework, a function that creates one, a class with `run_turn`, or a
+    function from query to answer. `model` answers for agents that are a memory's name.
     """
     factory = AgentFactory(window=window, budget=budget, compressor=compressor, model=model)
     return factory.create(name, kind)
@@ -115,8 +115,11 @@ class AgentFactory:
         from acc.adapters.evaluation.agents import MemoryAgentRunner, make_runner
 
         if kind.startswith(PYTHON_REFERENCE):
+            from acc.bootstrap.frameworks import load_target
+
             reference = kind.removeprefix(PYTHON_REFERENCE)
-            return make_runner(name, reference, run_agent=self._runtime_agent)
+            target = load_target(reference)
+            return make_runner(name, reference, target, run_agent=self._runtime_agent)
         if kind.startswith(REMOTE_REFERENCE):
             return self._remote_agent(name, kind.removeprefix(REMOTE_REFERENCE))
         return MemoryAgentRunner(

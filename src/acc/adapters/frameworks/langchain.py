@@ -15,7 +15,7 @@ from langgraph.config import get_config
 
 from acc.application.memory.history import HistoryMemory
 from acc.application.memory.messages import content_text
-from acc.domain.errors import InvalidInput
+from acc.application.runtime.background_loop import run_in_background
 from acc.domain.value_objects.content import ChatMessage, Part, ToolCall, ToolResult, text_part
 
 
@@ -96,14 +96,28 @@ class AccMiddleware(AgentMiddleware[Any, Any]):
         self, request: ModelRequest, handler: Callable[[ModelRequest], Awaitable[Any]]
     ) -> Any:
         """Call the model with the memory; the state of the agent keeps all messages."""
-        session_id = str(get_config().get("configurable", {}).get("thread_id") or "")
-        messages = await self._memory.select(request.messages, self._codec, session_id=session_id)
-        response = await handler(request.override(messages=messages))
-        answer = response.result[-1] if getattr(response, "result", None) else response
-        if isinstance(answer, AIMessage) and not answer.tool_calls:
-            await self._memory.note_answer(str(answer.text), session_id=session_id)
+        session_id = _session_id()
+        response = await handler(await self._with_memory(request, session_id))
+        await self._note_answer(response, session_id)
         return response
 
     def wrap_model_call(self, request: ModelRequest, handler: Callable[[ModelRequest], Any]) -> Any:
-        """Refuse calls of a blocking agent: the stores of acc are asynchronous."""
-        raise InvalidInput("AccMemory needs `await agent.ainvoke(...)` or `agent.astream(...)`")
+        """Call the model with the memory in an agent that runs without `await`."""
+        session_id = _session_id()
+        selected = self._with_memory(request, session_id)
+        response = handler(run_in_background(selected, instead="agent.ainvoke(...)"))
+        run_in_background(self._note_answer(response, session_id), instead="agent.ainvoke(...)")
+        return response
+
+    async def _with_memory(self, request: ModelRequest, session_id: str) -> ModelRequest:
+        messages = await self._memory.select(request.messages, self._codec, session_id=session_id)
+        return request.override(messages=messages)
+
+    async def _note_answer(self, response: Any, session_id: str) -> None:
+        answer = response.result[-1] if getattr(response, "result", None) else response
+        if isinstance(answer, AIMessage) and not answer.tool_calls:
+            await self._memory.note_answer(str(answer.text), session_id=session_id)
+
+
+def _session_id() -> str:
+    return str(get_config().get("configurable", {}).get("thread_id") or "")

@@ -3,7 +3,7 @@
 import base64
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
@@ -80,6 +80,10 @@ class LangGraphAgent(FrameworkAgent):
                     f"agent {self.name!r}: the state of the graph has no key {key!r}: set "
                     f"{option} to one of {', '.join(known)}"
                 )
+
+    def isolated(self) -> "LangGraphAgent":
+        """Return the agent with a graph that has no checkpointer."""
+        return replace(self, graph=self.graph.copy({"checkpointer": None}))
 
     async def invoke(self, turn: FrameworkTurn, events: FrameworkEvents) -> FrameworkResult:
         """Run the graph until it ends or interrupts itself."""

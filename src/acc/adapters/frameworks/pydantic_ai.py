@@ -86,10 +86,7 @@ def split_requests(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
     """Return messages in which system prompts, results and prompts are requests of their own."""
     separate: list[ModelMessage] = []
     for message in messages:
-        kinds = (
-            {_kind(part) for part in message.parts} if isinstance(message, ModelRequest) else {""}
-        )
-        if len(kinds) <= 1:
+        if not isinstance(message, ModelRequest) or len(set(map(_kind, message.parts))) <= 1:
             separate.append(message)
             continue
         for kind in ("system", "result", "user"):
@@ -127,13 +124,13 @@ def _decode(message: ModelMessage) -> Iterator[ChatMessage]:
         elif isinstance(part, ToolReturnPart) or (
             isinstance(part, RetryPromptPart) and part.tool_name
         ):
-            is_error = isinstance(part, RetryPromptPart)
-            content = part.model_response() if is_error else part.model_response_str()
             result = ToolResult(
                 call_id=part.tool_call_id,
                 name=part.tool_name or "tool",
-                content=content,
-                is_error=is_error,
+                content=part.model_response()
+                if isinstance(part, RetryPromptPart)
+                else part.model_response_str(),
+                is_error=isinstance(part, RetryPromptPart),
             )
             yield ChatMessage(role="tool", author=result.name, parts=(Part(result=result),))
 

@@ -1,20 +1,22 @@
 """The supported frameworks, by the prefix of references; nothing of them is imported here."""
 
+import inspect
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from acc.application.agents.framework import FrameworkAgent
-from acc.domain.errors import InvalidInput
+from acc.domain.errors import InvalidInput, InvalidTree
 
 
 class Framework(NamedTuple):
-    """A framework: the class for its agents, and the package that has to be installed."""
+    """A framework: our class for its agents, its package, and the base class of its agents."""
 
     module: str
     agent_class: str
     package: str
+    base_class: str
     install: str
 
     def load(self) -> type[FrameworkAgent]:
@@ -32,35 +34,49 @@ class Framework(NamedTuple):
 
 
 FRAMEWORKS: Mapping[str, Framework] = {
-    "langgraph": Framework("langgraph", "LangGraphAgent", "langgraph", "langgraph>=1.2"),
+    "langgraph": Framework("langgraph", "LangGraphAgent", "langgraph", "Pregel", "langgraph>=1.2"),
     "pydantic-ai": Framework(
-        "pydantic_ai", "PydanticAIAgent", "pydantic_ai", "pydantic-ai-slim>=2.66"
+        "pydantic_ai", "PydanticAIAgent", "pydantic_ai", "AbstractAgent", "pydantic-ai-slim>=2.66"
     ),
     "openai-agents": Framework(
-        "openai_agents", "OpenAIAgentsAgent", "agents", "openai-agents>=0.24"
+        "openai_agents", "OpenAIAgentsAgent", "agents", "AgentBase", "openai-agents>=0.24"
     ),
-    "google-adk": Framework("google_adk", "AdkAgent", "google.adk", "google-adk>=2.13"),
+    "google-adk": Framework(
+        "google_adk", "AdkAgent", "google.adk", "BaseAgent", "google-adk>=2.13"
+    ),
     "agent-framework": Framework(
-        "agent_framework", "AgentFrameworkAgent", "agent_framework", "agent-framework-core>=1.23"
+        "agent_framework",
+        "AgentFrameworkAgent",
+        "agent_framework",
+        "BaseAgent",
+        "agent-framework-core>=1.23",
     ),
 }
 
 
 def find_framework(target: object) -> str:
-    """Return the prefix of the framework that an object belongs to, or an empty string."""
-    modules = {cls.__module__ for cls in type(target).__mro__}
+    """Return the prefix of the framework whose agent an object is, or an empty string."""
     for prefix, framework in FRAMEWORKS.items():
-        if any(f"{module}.".startswith(f"{framework.package}.") for module in modules):
-            return prefix
+        for cls in type(target).__mro__:
+            is_inside = f"{cls.__module__}.".startswith(f"{framework.package}.")
+            if is_inside and cls.__name__ == framework.base_class:
+                return prefix
     return ""
 
 
 def as_agent(prefix: str, target: Any, reference: str) -> FrameworkAgent:
-    """Return an object of a framework as an agent; InvalidInput if it is not one."""
+    """Return an object of a framework, or what a function creates, as an agent.
+
+    InvalidInput if it is not an agent of the framework, or if the framework is not installed.
+    """
     try:
-        agent_class = FRAMEWORKS[prefix].load()
+        agent_class: Any = FRAMEWORKS[prefix].load()
     except ImportError as error:
         raise InvalidInput(f"{reference}: {error}") from error
-    construct: Any = agent_class
-    agent: FrameworkAgent = construct(target)
+    if inspect.isfunction(target) and not inspect.signature(target).parameters:
+        target = target()
+    try:
+        agent: FrameworkAgent = agent_class(target)
+    except InvalidTree as error:
+        raise InvalidTree(f"{reference}: {error}") from error
     return agent

@@ -230,6 +230,10 @@ class FrameworkAgent(StandardAgent[Any, Any]):
                 "it beside them in a SequentialAgent, or make it a tool"
             )
 
+    def isolated(self) -> "FrameworkAgent":
+        """Return the agent without a store of its own, so that episodes share nothing."""
+        return self
+
     async def invoke(self, turn: FrameworkTurn, events: FrameworkEvents) -> FrameworkResult:
         """Run the framework's agent and report what happens."""
         raise NotImplementedError
