@@ -14,7 +14,11 @@ from acc.bootstrap.memory import token_counter
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-FRAMEWORKS = {"langgraph": "langchain", "pydantic_ai": "pydantic_ai"}
+FRAMEWORKS = {
+    "langgraph": "langchain",
+    "openai_agents": "agents",
+    "pydantic_ai": "pydantic_ai",
+}
 Converse = Callable[..., Any]
 
 

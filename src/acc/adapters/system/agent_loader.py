@@ -20,8 +20,8 @@ def load_agent(
     """Return the agent of a reference.
 
     `convert` returns agents of other frameworks as agents. A function with a required
-    parameter is an agent itself; another one, or a class, is called. Raises InvalidInput for every error in the module,
-    with file and line number.
+    parameter is an agent itself; another one, or a class, is called. Raises InvalidInput for every
+    error in the module, with file and line number.
     """
     module, colon, name = reference.rpartition(":")
     if not colon or not module or not name:
