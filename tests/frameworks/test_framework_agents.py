@@ -16,6 +16,7 @@ import acc
 sys.path.insert(0, str(Path(__file__).parent))
 
 FRAMEWORKS = {
+    "google_adk": "google.adk",
     "langgraph": "langgraph",
     "openai_agents": "agents",
     "pydantic_ai": "pydantic_ai",
@@ -135,12 +136,9 @@ async def test_stops_at_the_limit_of_model_calls(make: MakeAgent) -> None:
         await runner.run("add 2 3")
 
 
-@pytest.mark.parametrize(
-    ("approved", "text"),
-    [(True, "tool said deleted report.txt"), (False, "kept")],
-)
+@pytest.mark.parametrize("approved", [True, False])
 async def test_resumes_after_an_answer_and_a_restart(
-    make: MakeAgent, tmp_path: Path, approved: bool, text: str
+    make: MakeAgent, tmp_path: Path, approved: bool
 ) -> None:
     store = tmp_path / "sessions.db"
     async with process(make("desk"), store) as runner:
@@ -149,11 +147,11 @@ async def test_resumes_after_an_answer_and_a_restart(
     assert paused.status is acc.RunStatus.INPUT_REQUIRED
     (request,) = paused.requests
     assert "report.txt" in request.question
-    answer = acc.approve(request) if approved else acc.deny(request, "kept")
+    answer = acc.approve(request) if approved else acc.deny(request, "too dangerous")
     async with process(make("desk"), store) as runner:
         result = await runner.resume(answer)
         assert result.status is acc.RunStatus.COMPLETED
-        assert text in result.text
+        assert ("deleted report.txt" in result.text) is approved
         assert (await runner.run("again")).text == "answer 3 to: again"
 
 
