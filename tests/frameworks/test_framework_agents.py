@@ -16,6 +16,7 @@ import acc
 sys.path.insert(0, str(Path(__file__).parent))
 
 FRAMEWORKS = {
+    "agent_framework": "agent_framework",
     "google_adk": "google.adk",
     "langgraph": "langgraph",
     "openai_agents": "agents",

@@ -15,6 +15,7 @@ from acc.bootstrap.memory import token_counter
 sys.path.insert(0, str(Path(__file__).parent))
 
 FRAMEWORKS = {
+    "agent_framework": "agent_framework",
     "google_adk": "google.adk",
     "langgraph": "langchain",
     "openai_agents": "agents",

@@ -8,12 +8,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from acc.adapters.frameworks.agent_framework import AgentFrameworkAgent as AgentFrameworkAgent
     from acc.adapters.frameworks.google_adk import AdkAgent as AdkAgent
     from acc.adapters.frameworks.langgraph import LangGraphAgent as LangGraphAgent
     from acc.adapters.frameworks.openai_agents import OpenAIAgentsAgent as OpenAIAgentsAgent
     from acc.adapters.frameworks.pydantic_ai import PydanticAIAgent as PydanticAIAgent
 
-__all__ = ["AdkAgent", "LangGraphAgent", "OpenAIAgentsAgent", "PydanticAIAgent"]
+__all__ = [
+    "AdkAgent",
+    "AgentFrameworkAgent",
+    "LangGraphAgent",
+    "OpenAIAgentsAgent",
+    "PydanticAIAgent",
+]
 
 if not TYPE_CHECKING:  # type checkers use the imports above
 
