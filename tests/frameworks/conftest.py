@@ -3,13 +3,7 @@
 from importlib.util import find_spec
 from pathlib import Path
 
-NEEDS = {
-    "test_langgraph_agent.py": "langgraph",
-    "test_langchain_memory.py": "langchain",
-    "test_framework_evaluation.py": "langgraph",
-    "test_framework_guide.py": "langgraph",
-    "scripted_langgraph.py": "langgraph",
-}
+NEEDS = {"test_langgraph_agent.py": "langgraph"}
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:

@@ -135,3 +135,6 @@ class MemoryConversation:
 
     async def close(self) -> None:
         await self.provider._memory.aclose()
+
+
+client = build_agent()[1]

@@ -21,13 +21,13 @@ USAGE = types.GenerateContentResponseUsageMetadata(
 
 def as_sent(content: types.Content) -> Sent:
     """Return a content as the suites know it."""
-    parts = content.parts or []
+    parts: Any = content.parts or []
     texts = [part.text for part in parts if part.text]
     calls = [part.function_call for part in parts if part.function_call]
     results = [part.function_response for part in parts if part.function_response]
     texts += [str(call.args) for call in calls]
     texts += [str(one.response.get("result", one.response)) for one in results]
-    role = "tool" if results else {"user": "user"}.get(content.role, "assistant")
+    role = "tool" if results else "user" if content.role == "user" else "assistant"
     ids = tuple(call.id or call.name for call in calls)
     return Sent(role, " ".join(texts), ids, tuple(one.id or one.name for one in results))
 

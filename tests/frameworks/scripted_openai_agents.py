@@ -2,11 +2,10 @@
 
 import json
 from collections.abc import AsyncIterator
+from importlib import import_module
 from typing import Any
 
 import script
-from agents import Agent, Model, ModelResponse, RunConfig, Runner, Usage, function_tool
-from agents import set_tracing_disabled as disable_tracing
 from openai.types.responses import (
     Response,
     ResponseCompletedEvent,
@@ -18,7 +17,9 @@ from openai.types.responses import (
 )
 from recording import Sent
 
-disable_tracing(True)
+# Not by an import statement: to a type checker the name is that of a folder of tests.
+sdk: Any = import_module("agents")
+sdk.set_tracing_disabled(True)
 #: The SDK returns the text of a tool's error to the model, and does not report it as an error.
 HIDES_TOOL_ERRORS = True
 
@@ -35,7 +36,7 @@ def as_sent(item: Any) -> Sent:
     return Sent(item["role"], text)
 
 
-class ScriptedModel(Model):
+class ScriptedModel(sdk.Model):
     """Answers as the script says, and keeps the requests that it got."""
 
     def __init__(self) -> None:
@@ -43,7 +44,7 @@ class ScriptedModel(Model):
 
     async def get_response(
         self, system_instructions: Any, input: Any, *arguments: Any, **options: Any
-    ) -> ModelResponse:
+    ) -> Any:
         self.requests.append(list(input))
         messages = [script.Message(one.role, one.text) for one in map(as_sent, input)]
         answer = script.reply(messages)
@@ -60,16 +61,16 @@ class ScriptedModel(Model):
                 name=answer.name,
                 arguments=json.dumps(answer.arguments),
             )
-        usage = Usage(
+        usage = sdk.Usage(
             requests=1, input_tokens=script.INPUT_TOKENS, output_tokens=script.OUTPUT_TOKENS
         )
-        return ModelResponse(output=[output], usage=usage, response_id=None)
+        return sdk.ModelResponse(output=[output], usage=usage, response_id=None)
 
     async def stream_response(self, *arguments: Any, **options: Any) -> AsyncIterator[Any]:
         response = await self.get_response(*arguments, **options)
         (output,) = response.output
         if isinstance(output, ResponseOutputMessage):
-            words = output.content[0].text.split(" ")  # type: ignore[union-attr]
+            words = str(getattr(output.content[0], "text", "")).split(" ")
             for number, word in enumerate(words):
                 yield ResponseTextDeltaEvent(
                     type="response.output_text.delta",
@@ -112,11 +113,11 @@ def build_agent() -> tuple[Any, ScriptedModel]:
     """Return an agent and its model."""
     model = ScriptedModel()
     tools = [
-        function_tool(script.add),
-        function_tool(script.broken),
-        function_tool(delete, needs_approval=True),
+        sdk.function_tool(script.add),
+        sdk.function_tool(script.broken),
+        sdk.function_tool(delete, needs_approval=True),
     ]
-    agent = Agent(name="desk", model=model, tools=tools, instructions="You are a helpful desk.")
+    agent = sdk.Agent(name="desk", model=model, tools=tools, instructions="You are a helpful desk.")
     return agent, model
 
 
@@ -141,9 +142,9 @@ class MemoryConversation:
         self._items: list[Any] = []
 
     async def send(self, text: str) -> str:
-        config = RunConfig(call_model_input_filter=self.memory)
+        config = sdk.RunConfig(call_model_input_filter=self.memory)
         given = [*self._items, {"role": "user", "content": text}]
-        result = await Runner.run(self._agent, given, run_config=config)
+        result = await sdk.Runner.run(self._agent, given, run_config=config)
         self._items = result.to_input_list()
         return str(result.final_output)
 

@@ -6,7 +6,8 @@ try:
     from acc.adapters.frameworks.agent_framework import AccContextProvider
 except ModuleNotFoundError as error:
     raise ImportError(
-        f"acc.frameworks.agent_framework needs {error.name}: run pip install 'agent-framework-core>=1.23'"
+        f"acc.frameworks.agent_framework needs {error.name}: run "
+        "pip install 'agent-framework-core>=1.23'"
     ) from error
 
 from acc.bootstrap.frameworks import make_history_memory

@@ -68,15 +68,15 @@ class AdkContents:
 def _decode(content: types.Content) -> Iterator[ChatMessage]:
     texts = [part.text for part in content.parts or () if part.text and not part.thought]
     calls = [
-        Part(call=ToolCall(id=call.id or call.name, name=call.name, arguments=call.args or {}))
+        Part(call=ToolCall(id=_call_id(call), name=str(call.name), arguments=call.args or {}))
         for part in content.parts or ()
         if (call := part.function_call)
     ]
     for part in content.parts or ():
         if response := part.function_response:
             result = ToolResult(
-                call_id=response.id or response.name,
-                name=response.name,
+                call_id=_call_id(response),
+                name=str(response.name),
                 content=response.response,
             )
             yield ChatMessage(role="tool", author=result.name, parts=(Part(result=result),))
@@ -84,6 +84,11 @@ def _decode(content: types.Content) -> Iterator[ChatMessage]:
         role: Any = "user" if content.role == "user" else "assistant"
         parts = (*(text_part("\n".join(texts)) if texts else ()), *calls)
         yield ChatMessage(role=role, author=role, parts=parts)
+
+
+def _call_id(part: Any) -> str:
+    """Return the id of a call; models without ids have one call of a tool at a time."""
+    return str(part.id or part.name)
 
 
 def _encode(message: ChatMessage) -> Iterator[types.Part]:
@@ -138,8 +143,8 @@ class AccMemoryPlugin(BasePlugin):
 class AdkAgent(FrameworkAgent):
     """An agent of the Agent Development Kit as an agent of acc, anywhere in an agent tree.
 
-    Tools that require confirmation pause the run. `plugins` are plugins of ADK. `name` is by default
-    that of the agent.
+    Tools that require confirmation pause the run. `plugins` are plugins of ADK. `name` is by
+    default that of the agent.
     """
 
     framework = "google-adk"

@@ -3,10 +3,8 @@
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
-
-from agents import Agent, RunConfig, RunHooks, Runner, RunState
-from agents.run import CallModelData, ModelInputData
 
 from acc.application.agents.framework import (
     FrameworkAgent,
@@ -22,6 +20,9 @@ from acc.domain.errors import InvalidTree
 from acc.domain.value_objects.approval import ApprovalDecision, RequestKind
 from acc.domain.value_objects.content import ChatMessage, Part, ToolCall, ToolResult, text_part
 
+# Not by an import statement: to a type checker the name is that of a folder of tests.
+_sdk: Any = import_module("agents")
+_run: Any = import_module("agents.run")
 _TEXT_DELTA = "response.output_text.delta"
 
 
@@ -115,21 +116,22 @@ class AccInputFilter:
         self._session_id = session_id
         self._codec = InputItems()
 
-    async def __call__(self, data: CallModelData[Any]) -> ModelInputData:
+    async def __call__(self, data: Any) -> Any:
         """Return the input with the memory; the items of the run are not changed."""
         session_id = self._session_id
         if callable(session_id):
             session_id = session_id(data.context)
         items = await self._memory.select(data.model_data.input, self._codec, session_id=session_id)
-        return ModelInputData(input=items, instructions=data.model_data.instructions)
+        return _run.ModelInputData(input=items, instructions=data.model_data.instructions)
 
 
 @dataclass(kw_only=True, eq=False)
 class OpenAIAgentsAgent(FrameworkAgent):
     """An agent of the OpenAI Agents SDK as an agent of acc, anywhere in an agent tree.
 
-    Tools that need approval pause the run. `deps` of the run are the context of the agent. Limits of
-    acc replace `max_turns`. `name` is by default that of the agent.
+    Tools that need approval pause the run. `deps` of the run are the context of the agent. The
+    limits of acc replace `max_turns`. `run_config` is a `RunConfig` of the SDK. `name` is that of
+    the agent by default.
     """
 
     framework = "openai-agents"
@@ -139,7 +141,7 @@ class OpenAIAgentsAgent(FrameworkAgent):
     name: str = ""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.agent, Agent):
+        if not isinstance(self.agent, _sdk.Agent):
             raise InvalidTree(
                 "OpenAIAgentsAgent needs an agent of the OpenAI Agents SDK, such as "
                 f"agents.Agent(...), got {type(self.agent).__name__}"
@@ -152,22 +154,22 @@ class OpenAIAgentsAgent(FrameworkAgent):
         stored = turn.checkpoint or {}
         given: Any = [*stored.get("items", ()), {"role": "user", "content": turn.message}]
         if turn.answers:
-            given = await RunState.from_json(self.agent, stored["state"])
+            given = await _sdk.RunState.from_json(self.agent, stored["state"])
             _answer(given, turn)
         options: dict[str, Any] = {
             "hooks": _Hooks(events),
             "max_turns": None,
-            "run_config": self.run_config or RunConfig(),
+            "run_config": self.run_config or _sdk.RunConfig(),
         }
         if not turn.answers:
             options["context"] = turn.deps
         if turn.is_streamed:
-            result: Any = Runner.run_streamed(self.agent, given, **options)
+            result: Any = _sdk.Runner.run_streamed(self.agent, given, **options)
             async for event in result.stream_events():
                 if event.type == "raw_response_event" and event.data.type == _TEXT_DELTA:
                     events.delta(event.data.delta)
         else:
-            result = await Runner.run(self.agent, given, **options)
+            result = await _sdk.Runner.run(self.agent, given, **options)
         if result.interruptions:
             return FrameworkResult(
                 checkpoint={"state": result.to_state().to_json()},
@@ -178,7 +180,7 @@ class OpenAIAgentsAgent(FrameworkAgent):
         )
 
 
-class _Hooks(RunHooks[Any]):
+class _Hooks(_sdk.RunHooks):
     """Reports model calls and tool calls of a run."""
 
     def __init__(self, events: FrameworkEvents) -> None:
