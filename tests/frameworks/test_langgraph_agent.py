@@ -218,3 +218,15 @@ async def test_stored_checkpoint_contains_one_copy_of_the_conversation(tmp_path:
         sizes.append(len(str(memory.detail["checkpoint"])))
     # Twice the messages may not take more than twice the space.
     assert sizes[19] < 2 * sizes[9]
+
+
+def test_memory_works_in_agents_that_run_without_await() -> None:
+    from acc.frameworks.langchain import AccMemory
+
+    model = scripted.ScriptedChatModel(requests=[])
+    agent = create_agent(model, middleware=[AccMemory()], checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "a"}}
+    for number in range(30):
+        agent.invoke({"messages": [("user", f"Order {number} has {number} towels. " * 8)]}, config)
+    assert len(model.requests[-1]) < 2 * 30
+    assert "Order 29" in str(model.requests[-1][-1].text)
