@@ -131,7 +131,7 @@ $(A2A_0_3)/.ready: tests/integration/a2a_0_3.txt
 	@$(A2A_0_3)/bin/python -m pip install --quiet --disable-pip-version-check -r tests/integration/a2a_0_3.txt
 	@touch $@
 
-test-frameworks: $(FRAMEWORKS)/.ready ## Test agents and memory of other frameworks (3 to 5 minutes)
+test-frameworks: $(FRAMEWORKS)/.ready ## Test agents and memory of other frameworks (about 6 minutes)
 	$(FRAMEWORKS)/bin/python -m pytest -q tests/frameworks
 
 $(FRAMEWORKS)/.ready: tests/frameworks/requirements.txt pyproject.toml
