@@ -9,6 +9,7 @@ INSTALL := $(PIP) install --no-deps --require-hashes
 PEERS := .venv-peers
 ADK := .venv-adk
 A2A_0_3 := .venv-a2a-0.3
+FRAMEWORKS := .venv-frameworks
 RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
 BUILD := $(VENV)/build
@@ -17,7 +18,7 @@ SMALL_MODEL := $(VENV)/small-model
 INSIDE := tests/unit tests/contract tests/test_architecture.py tests/test_public_api.py tests/test_vocabulary.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup eval lint check test bench bench-memory bench-injection bench-peers reader test-adk test-a2a-0.3 docs lock browser clean
+.PHONY: help setup eval lint check test bench bench-memory bench-injection bench-peers reader test-adk test-a2a-0.3 test-frameworks docs lock browser clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -130,6 +131,16 @@ $(A2A_0_3)/.ready: tests/integration/a2a_0_3.txt
 	@$(A2A_0_3)/bin/python -m pip install --quiet --disable-pip-version-check -r tests/integration/a2a_0_3.txt
 	@touch $@
 
+test-frameworks: $(FRAMEWORKS)/.ready ## Test agents and memory of other frameworks (about 6 minutes)
+	$(FRAMEWORKS)/bin/python -m pytest -q tests/frameworks
+
+$(FRAMEWORKS)/.ready: tests/frameworks/requirements.txt pyproject.toml
+	@echo "setting up $(FRAMEWORKS), once"
+	@$(PYTHON) -m venv --clear $(FRAMEWORKS)
+	@$(FRAMEWORKS)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[a2a,models]' \
+	  -r tests/frameworks/requirements.txt
+	@touch $@
+
 browser: # The report is tested in a real browser; Debian's is installed where there is none.
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null \
 	  || { apt-get update -qq && apt-get install -y -qq chromium fonts-noto-cjk; }
@@ -146,4 +157,4 @@ lock: $(DEV) ## Renew the files in requirements/
 	$(COMPILE) --upgrade -c requirements/dev.lock --group build -o requirements/build.lock
 
 clean: ## Remove environments and caches
-	rm -rf $(VENV) $(PEERS) $(ADK) $(A2A_0_3) $(TRAINING) build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(ADK) $(A2A_0_3) $(FRAMEWORKS) $(TRAINING) build .mypy_cache .ruff_cache .pytest_cache .hypothesis

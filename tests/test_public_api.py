@@ -63,7 +63,7 @@ def test_import_loads_only_the_standard_library_and_msgspec() -> None:
     assert loaded - sys.stdlib_module_names - {"acc", "msgspec"} == set()
 
 
-PUBLIC_MODULES = {"acc", "acc.a2a", "acc.contracts", "acc.testing"}
+PUBLIC_MODULES = {"acc", "acc.a2a", "acc.contracts", "acc.frameworks", "acc.testing"}
 
 
 def _imported_modules(source: str) -> set[str]:
@@ -74,8 +74,9 @@ def _imported_modules(source: str) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             modules.add(node.module)
     own = {name for name in modules if name.partition(".")[0] == "acc"}
-    # The submodules of acc.testing are public too.
-    return {"acc.testing" if name.startswith("acc.testing.") else name for name in own}
+    # The submodules of acc.testing and acc.frameworks are public too.
+    packages = ("acc.testing", "acc.frameworks")
+    return {next((p for p in packages if name.startswith(f"{p}.")), name) for name in own}
 
 
 def _documents() -> list[Path]:

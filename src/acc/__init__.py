@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from acc.adapters.evaluation.rubric_judge import RubricJudge as RubricJudge
     from acc.application.agents.base import BaseAgent as BaseAgent
     from acc.application.agents.callbacks import Plugin as Plugin
+    from acc.application.agents.function import FunctionAgent as FunctionAgent
     from acc.application.agents.graph import Edge as Edge, GraphAgent as GraphAgent
     from acc.application.agents.llm import Agent as Agent, LlmAgent as LlmAgent
     from acc.application.agents.output import PartialOutput as PartialOutput
@@ -142,6 +143,7 @@ _PUBLIC_NAMES = {
     "acc.adapters.evaluation.rubric_judge": ("RubricJudge",),
     "acc.application.agents.base": ("BaseAgent",),
     "acc.application.agents.callbacks": ("Plugin",),
+    "acc.application.agents.function": ("FunctionAgent",),
     "acc.application.agents.graph": ("Edge", "GraphAgent"),
     "acc.application.agents.llm": ("Agent", "LlmAgent"),
     "acc.application.agents.output": ("PartialOutput",),

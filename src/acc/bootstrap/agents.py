@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO, cast
 
@@ -325,10 +325,21 @@ def threads() -> ThreadsPort:
 
 
 def load_agent(reference: str) -> BaseAgent:
-    """Return the agent that `MODULE:AGENT` or `FILE.py:AGENT` refers to."""
-    from acc.adapters.system import agent_loader
+    """Return the agent that `MODULE:AGENT` or `FILE.py:AGENT` refers to.
 
-    return agent_loader.load_agent(reference)
+    `FRAMEWORK:MODULE:AGENT` is an agent of another framework, `openai:URL#MODEL` a model behind an
+    OpenAI-compatible server.
+    """
+    from acc.adapters.system import agent_loader
+    from acc.application.evaluation.configuration import CHAT_PREFIX
+    from acc.bootstrap.frameworks import convert_agent, make_chat_agent, split_reference
+
+    prefix, rest = split_reference(reference)
+    if prefix == CHAT_PREFIX:
+        return make_chat_agent(rest)
+    return agent_loader.load_agent(
+        rest, convert=partial(convert_agent, prefix=prefix, reference=reference)
+    )
 
 
 def draw_graph(agent: BaseAgent, graph_format: GraphFormat) -> str:

@@ -75,8 +75,8 @@ def make_agent(
     """Return a new agent for one episode.
 
     `kind` is a memory's name, `python:MODULE:NAME` or `a2a:URL`. A Python reference may name an
-    agent, a function that creates one, a class with `run_turn`, or a function from query to
-    answer. `model` answers for agents that are a memory's name.
+    agent, also of another framework, a function that creates one, a class with `run_turn`, or a
+    function from query to answer. `model` answers for agents that are a memory's name.
     """
     factory = AgentFactory(window=window, budget=budget, compressor=compressor, model=model)
     return factory.create(name, kind)
@@ -121,10 +121,13 @@ class AgentFactory:
 
         if kind.startswith(PYTHON_REFERENCE):
             from acc.adapters.evaluation.isolated_agent import IsolatedAgentRunner
+            from acc.bootstrap.frameworks import load_target
 
+            reference = kind.removeprefix(PYTHON_REFERENCE)
             return make_runner(
                 name,
-                kind.removeprefix(PYTHON_REFERENCE),
+                reference,
+                load_target(reference),
                 run_agent=self._runtime_agent,
                 isolate=IsolatedAgentRunner if self.isolated else None,
             )

@@ -116,8 +116,9 @@ class EvaluationSources:
     def agent_tree(self, reference: str) -> "BaseAgent | None":
         """Return the agent that `MODULE:NAME` refers to, or None for other objects."""
         from acc.adapters.evaluation.agents import load_tree
+        from acc.bootstrap.frameworks import load_target
 
-        return load_tree(reference)
+        return load_tree(load_target(reference))
 
     def check_model_name(self, name: str) -> None:
         """Raise InvalidInput if no model has this name."""
@@ -129,9 +130,9 @@ class EvaluationSources:
 
     def check_object(self, reference: str) -> None:
         """Raise InvalidInput if `MODULE:NAME` cannot be loaded."""
-        from acc.adapters.system.object_loader import load_object
+        from acc.bootstrap.frameworks import load_target
 
-        load_object(reference)
+        load_target(reference)
 
     def is_model_object(self, reference: str) -> bool:
         """Return True if `MODULE:NAME` is a model, False if it is a judge."""

@@ -67,8 +67,10 @@ class EvaluationOptions:
         str,
         Parameter(
             help="Comma-separated agents: baseline (transcript replay), retrieval, acc, oracle, "
-            "NAME=python:MODULE:NAME for your own code, or NAME=a2a:URL for a remote agent, whose "
-            "token is read from ACC_TOKEN_NAME or ACC_TOKEN."
+            "NAME=python:MODULE:NAME for your own code, NAME=langgraph:MODULE:NAME (pydantic-ai, "
+            "openai-agents, google-adk, agent-framework) for an agent of another framework, "
+            "NAME=openai:URL#MODEL for an OpenAI-compatible server, or NAME=a2a:URL for a remote "
+            "agent, whose token is read from ACC_TOKEN_NAME or ACC_TOKEN."
         ),
     ] = "baseline,retrieval,acc,oracle"
     model: Annotated[

@@ -203,7 +203,8 @@ def describe(event: Event) -> str:
 
 def _describe_model_input(event: Event) -> str:
     if event.kind is EventKind.MEMORY:
-        return f"memory of {event.detail.get('tokens')} tokens"
+        tokens = event.detail.get("tokens")
+        return "memory of unknown size" if tokens is None else f"memory of {tokens} tokens"
     return f"model call of {event.detail.get('seconds', 0):.3f} s"
 
 

@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 
-from acc import Agent, InvalidInput, InvalidTree, LoopAgent, exit_loop
+from acc import Agent, InvalidInput, InvalidTree, LoopAgent, Runner, exit_loop
 from acc.bootstrap.agents import load_agent
 
 
@@ -29,7 +29,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     ("target", "reason"),
     [
         (exit_loop, "is a tool"),
-        (lambda name: Agent(name=name), "missing a required argument: 'name'"),
+        (lambda name, tools: Agent(name=name, tools=tools), "session_id, user_id and history"),
         (dict, "is of type dict"),
         (3, "is of type int"),
     ],
@@ -38,13 +38,27 @@ def test_load_fails_when_target_is_not_an_agent(
     module: ModuleType, target: object, reason: str
 ) -> None:
     module.target = target  # type: ignore[attr-defined]
-    with pytest.raises(InvalidInput, match=f"module_with_agents:target .*{reason}"):
+    with pytest.raises(InvalidInput, match=reason):
         load_agent("module_with_agents:target")
 
 
 def test_load_calls_a_function_without_required_arguments(module: ModuleType) -> None:
     module.target = lambda name="made": Agent(name=name)  # type: ignore[attr-defined]
     assert load_agent("module_with_agents:target").name == "made"
+
+
+async def test_load_makes_an_agent_of_a_function_with_a_parameter(module: ModuleType) -> None:
+    module.target = lambda message: f"{message}!"  # type: ignore[attr-defined]
+    result = await Runner(load_agent("module_with_agents:target")).run("hello")
+    assert result.text == "hello!"
+
+
+def test_load_names_the_model_of_a_chat_server() -> None:
+    agent = load_agent("openai:http://127.0.0.1:8080/v1#small")
+    assert isinstance(agent, Agent)
+    assert agent.model == "openai-compatible:small@http://127.0.0.1:8080/v1"
+    with pytest.raises(InvalidInput, match="names no model"):
+        load_agent("openai:http://127.0.0.1:8080/v1")
 
 
 @pytest.mark.parametrize("reference", ["shop", "shop:", ":root", ""])

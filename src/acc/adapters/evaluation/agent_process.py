@@ -15,6 +15,7 @@ import threading
 from typing import Any, BinaryIO, NoReturn
 
 from acc.adapters.evaluation.agents import make_runner
+from acc.adapters.system.object_loader import load_object
 from acc.application.agents.base import BaseAgent
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.live_evaluation import AgentTurnResponse
@@ -85,7 +86,9 @@ async def _serve(reference: str, source: BinaryIO, replies: BinaryIO) -> None:
         operation, arguments = await requests.get()
         try:
             if runner is None:
-                runner = make_runner("agent", reference, run_agent=_refuse_tree)
+                runner = make_runner(
+                    "agent", reference, load_object(reference), run_agent=_refuse_tree
+                )
             calls = {"run": runner.run_turn, "replay": runner.replay_turn, "load": _no_turn}
             data = _reply_data(await calls[operation](*arguments))
         # The agent is third-party code. Its error, and its exit, are the result of the turn.

@@ -10,9 +10,10 @@ from typing import Any, NoReturn, Protocol
 
 import msgspec
 
-from acc.adapters.system.object_loader import load_object
 from acc.application.a2a.projection import MEMORY_FOOTPRINT
 from acc.application.agents.base import BaseAgent
+from acc.application.agents.framework import FrameworkAgent
+from acc.application.agents.function import FunctionAgent
 from acc.application.agents.llm import LlmAgent, has_memory
 from acc.application.agents.remote_content import (
     answer_artifact,
@@ -139,7 +140,7 @@ class RecordedAgentRunner:
 
 _USER_ID = "evaluation"
 _SESSION_ID = "episode"
-_UNTRACED_FIELDS = ("tokens", "snapshot")
+_UNTRACED_FIELDS = ("tokens", "snapshot", "checkpoint", "previous", "outcome")
 _MAX_TRACED_STEPS = 16
 _MAX_ARGUMENTS_LENGTH = 200
 
@@ -214,7 +215,7 @@ class RuntimeAgentRunner:
             return AgentTurnResponse(
                 agent_name=self._agent_name,
                 response_text=result.text,
-                memory_tokens=result.usage.memory_tokens if self._remembers else None,
+                memory_tokens=self._memory_tokens(result),
                 trace=_trace(result),
             )
         if result.status is not RunStatus.INPUT_REQUIRED:
@@ -224,6 +225,14 @@ class RuntimeAgentRunner:
             user_id=_USER_ID, session_id=_SESSION_ID, reason="evaluations have no user input"
         )
         return self._failed(f"{result.status.value}: the agent requires input: {messages}")
+
+    def _memory_tokens(self, result: RunResult) -> int | None:
+        """Return the size of the memory that models got; None if nobody measured it."""
+        if self._remembers:
+            return result.usage.memory_tokens
+        memories = [event.detail for event in result.events if event.kind is EventKind.MEMORY]
+        measured = [detail["tokens"] for detail in memories if "tokens" in detail]
+        return max(measured, default=None)
 
     def _failed(self, error: str) -> AgentTurnResponse:
         return AgentTurnResponse(agent_name=self._agent_name, response_text="", error=error)
@@ -398,9 +407,8 @@ def footprint(task: Task) -> int | None:
     )
 
 
-def load_tree(reference: str) -> BaseAgent | None:
-    """Return the agent that `MODULE:NAME` refers to, or None for other objects."""
-    target = load_object(reference)
+def load_tree(target: Any) -> BaseAgent | None:
+    """Return the agent that an object is or creates, or None for other objects."""
     if _creates_agents(target):
         target = target()
     return target if isinstance(target, BaseAgent) else None
@@ -417,6 +425,7 @@ class IsolatedRunnerFactory(Protocol):
 def make_runner(
     agent_name: str,
     reference: str,
+    target: Any,
     *,
     run_agent: Callable[[str, BaseAgent], AgentRunnerPort],
     isolate: IsolatedRunnerFactory | None = None,
@@ -424,21 +433,13 @@ def make_runner(
     """Return a runner for the agent, class or function that `MODULE:NAME` refers to.
 
     Classes with `run_turn`, and functions without parameters that create an agent, are called for
-    every episode. A function from query to answer may be async. `run_agent` returns the runner of
-    an agent tree, and `isolate` the runner of another object in a process of its own.
+    every episode. A function from query to answer may be async; with the parameters `session_id` or
+    `history` it is run as an agent. `run_agent` returns the runner of an agent tree, and `isolate`
+    the runner of another object in a process of its own.
     """
-    target = load_object(reference)
     if inspect.isclass(target) and isolate is not None and hasattr(target, "run_turn"):
         return isolate(agent_name, reference, has_state=True)
-    if isinstance(target, BaseAgent):
-        check_no_shared_memory(target, reference)
-    elif inspect.isclass(target) or _creates_agents(target):
-        try:
-            target = target()
-        except Exception as error:
-            raise InvalidInput(
-                f"cannot create {reference}: {type(error).__name__}: {error}"
-            ) from error
+    target = _create_target(agent_name, reference, target)
     if isinstance(target, BaseAgent):
         return run_agent(agent_name, target)
     answer = getattr(target, "run_turn", None)
@@ -455,6 +456,31 @@ def make_runner(
     if isolate is not None:
         return isolate(agent_name, reference, has_state=answer is not None)
     return PythonAgentRunner(agent_name, target, takes_turn=answer is not None)
+
+
+def _create_target(agent_name: str, reference: str, target: Any) -> Any:
+    """Return the agent or object that answers the turns of an episode."""
+    if isinstance(target, FrameworkAgent):
+        target = target.isolated()
+    if _wants_session(target):
+        target = FunctionAgent(target, name=agent_name)
+    if isinstance(target, BaseAgent):
+        check_no_shared_memory(target, reference)
+    elif inspect.isclass(target) or _creates_agents(target):
+        try:
+            return target()
+        except Exception as error:
+            raise InvalidInput(
+                f"cannot create {reference}: {type(error).__name__}: {error}"
+            ) from error
+    return target
+
+
+def _wants_session(target: object) -> bool:
+    if not inspect.isfunction(target):
+        return False
+    parameters = list(inspect.signature(target).parameters)[1:]
+    return "session_id" in parameters or "history" in parameters
 
 
 def _check_signature(function: Any, arguments: tuple[object, ...], expected: str) -> None:

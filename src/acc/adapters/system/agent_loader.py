@@ -8,14 +8,20 @@ from typing import Any
 
 from acc.adapters.system.object_loader import describe_import_error, load_object
 from acc.application.agents.base import BaseAgent
+from acc.application.agents.function import FunctionAgent
 from acc.application.tools.tool import BaseTool
+from acc.domain.call_options import accepts
 from acc.domain.errors import InvalidInput, InvalidTree
 
 
-def load_agent(reference: str) -> BaseAgent:
-    """Return the agent of a reference; a function or class is called without arguments.
+def load_agent(
+    reference: str, *, convert: Callable[[Any], Any] = lambda target: target
+) -> BaseAgent:
+    """Return the agent of a reference.
 
-    Raises InvalidInput for every error in the module, with file and line number.
+    `convert` returns agents of other frameworks as agents. A function with a required
+    parameter is an agent itself; another one, or a class, is called. Raises InvalidInput for every
+    error in the module, with file and line number.
     """
     module, colon, name = reference.rpartition(":")
     if not colon or not module or not name:
@@ -28,7 +34,7 @@ def load_agent(reference: str) -> BaseAgent:
         module = _add_to_import_path(file)
     try:
         target = load_object(f"{module}:{name}")
-        return _as_agent(reference, target)
+        return _as_agent(reference, convert(target), convert)
     except InvalidInput as error:
         _check_loaded_from(module, file)
         problem = InvalidTree if isinstance(error, InvalidTree) else InvalidInput
@@ -52,15 +58,17 @@ def _check_loaded_from(module: str, file: Path | None) -> None:
         raise InvalidInput(f"file {file} has the name of the module {loaded}: rename the file")
 
 
-def _as_agent(reference: str, target: Any) -> BaseAgent:
+def _as_agent(reference: str, target: Any, framework: Callable[[Any], Any]) -> BaseAgent:
     convert = getattr(type(target), "as_agent", None)
     if convert is not None:  # such as a node with a contract
         target = convert(target)
     if isinstance(target, BaseTool):
         raise InvalidInput(f"{reference} is a tool, not an agent; add it to the tools of an agent")
+    if inspect.isfunction(target) and not accepts(target, 0):
+        return FunctionAgent(target)
     if not isinstance(target, BaseAgent) and callable(target):
         _check_needs_no_arguments(reference, target)
-        target = _call_factory(reference, target)
+        target = framework(_call_factory(reference, target))
     if not isinstance(target, BaseAgent):
         raise InvalidInput(
             f"{reference} is of type {type(target).__name__}; expected an agent of acc"

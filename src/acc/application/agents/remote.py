@@ -118,7 +118,7 @@ class RemoteAgent(StandardAgent[object, str]):
 
     async def _run(self, ctx: RunContext) -> str:
         """Return the answer of the remote agent; recorded calls are not repeated."""
-        parts = _outgoing_parts(ctx)
+        parts = outgoing_parts(ctx)
         task_id = ""
         call_count = 0
         published: dict[str, str] = {}
@@ -388,10 +388,10 @@ class _RemoteCall:
             await ctx.emit(EventKind.DELTA, parts=text_part(text))
 
 
-def _outgoing_parts(ctx: RunContext) -> tuple[Part, ...]:
-    """Return the message to the remote agent with the turns of other agents.
+def outgoing_parts(ctx: RunContext) -> tuple[Part, ...]:
+    """Return the message to an agent with its own history, with the turns of other agents.
 
-    Turns before the last answer of the remote agent are left out: it knows them already.
+    Turns before the last answer of that agent are left out: it knows them already.
     """
     turns = [(turn.author, text_of(turn.parts)) for turn in ctx.current_branch.thread]
     own = [index for index, (author, _) in enumerate(turns) if author == ctx.agent.name]

@@ -26,6 +26,10 @@ MODEL_JUDGE = "model:"
 PYTHON_REFERENCE = "python:"
 REMOTE_REFERENCE = "a2a:"
 COMPRESSOR_REFERENCE = "acc:"
+#: References to agents of other frameworks begin with these names: `langgraph:MODULE:NAME`.
+FRAMEWORK_PREFIXES = ("langgraph", "pydantic-ai", "openai-agents", "google-adk", "agent-framework")
+#: `openai:URL#MODEL` is a model behind an OpenAI-compatible server.
+CHAT_PREFIX = "openai"
 MAX_VOTES = 25
 
 
@@ -176,6 +180,8 @@ class EvaluationConfigurator:
             raise InvalidInput(
                 f"{item!r}: an agent's name must consist of letters, digits, - and _"
             )
+        if kind.partition(":")[0] in (*FRAMEWORK_PREFIXES, CHAT_PREFIX):
+            kind = f"{PYTHON_REFERENCE}{kind}"  # they are code of the user too
         if kind.startswith(PYTHON_REFERENCE):
             self._sources.check_object(kind.removeprefix(PYTHON_REFERENCE))
         elif kind.startswith(REMOTE_REFERENCE):
@@ -185,7 +191,8 @@ class EvaluationConfigurator:
         elif kind not in AGENT_MEMORIES:
             raise InvalidInput(
                 f"unknown agent {kind!r}: choose one of {', '.join(AGENT_MEMORIES)}, "
-                "NAME=acc:MODEL, NAME=python:MODULE:NAME or NAME=a2a:URL"
+                "NAME=acc:MODEL, NAME=python:MODULE:NAME, NAME=FRAMEWORK:MODULE:NAME with one of "
+                f"{', '.join(FRAMEWORK_PREFIXES)}, NAME=openai:URL#MODEL or NAME=a2a:URL"
             )
         return AgentChoice(name=name, kind=AGENT_MEMORIES.get(kind, kind))
 

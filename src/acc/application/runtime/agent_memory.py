@@ -309,7 +309,8 @@ async def _restore(run: Run, agent_name: str, memory: MemoryPort, *, before: int
         return 0
     newest = await sessions.newest(key, kind=EventKind.MEMORY, author=agent_name)
     if isinstance(memory, RestorableMemoryPort):
-        if newest is None or newest.seq >= before:
+        # An agent of another framework may have had the name before.
+        if newest is None or newest.seq >= before or "snapshot" not in newest.detail:
             return 0
         memory.restore(newest.detail["snapshot"])
         start = (await sessions.events(key, run_id=newest.run_id, limit=1))[0]
