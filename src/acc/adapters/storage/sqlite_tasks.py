@@ -19,13 +19,12 @@ from acc.adapters.storage.invariants import (
     names_other_context,
     parse_page_token,
 )
+from acc.adapters.storage.processes import Process, this_process
 from acc.adapters.storage.sqlite import (
     Operation,
-    Process,
     SqliteDatabase,
     as_database,
     attempt,
-    this_process,
 )
 from acc.adapters.storage.sqlite_sessions import SqliteSessionStore
 from acc.domain.errors import AccError, InvalidTransition, TaskNotFound
