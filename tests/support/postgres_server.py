@@ -15,8 +15,8 @@ from itertools import count
 from pathlib import Path
 
 USER = "acc"
-PASSWORD = "p@ss/word"  # noqa: S105 - of a server that only this process uses
-ENCODED_PASSWORD = "p%40ss%2Fword"  # noqa: S105
+PASSWORD = "p@ss/word"
+ENCODED_PASSWORD = "p%40ss%2Fword"
 _START_SECONDS = 30.0
 _PR_SET_PDEATHSIG = 1
 _schemas = count(1)
@@ -42,7 +42,7 @@ class PostgresServer:
         password_file.write_text(PASSWORD)
         if self._identity:
             shutil.chown(password_file, **self._identity)
-        subprocess.run(
+        subprocess.run(  # noqa: S603 - our arguments
             [_binary("initdb"), "-D", str(self._data), "-U", USER, "--auth=scram-sha-256"]
             + [f"--pwfile={password_file}", "--encoding=UTF8", "--locale=C", "--no-sync"],
             check=True,
@@ -60,7 +60,7 @@ class PostgresServer:
         """Start the server and wait until it accepts connections."""
         options = [f"-c{one}" for one in ("fsync=off", "max_connections=200", *self._settings)]
         log = (self._folder / "log").open("ab")
-        self._process = subprocess.Popen(
+        self._process = subprocess.Popen(  # noqa: S603 - our arguments
             [_binary("postgres"), "-D", str(self._data), "-h", "127.0.0.1", "-p", str(self.port)]
             + ["-k", str(self._folder), *options],
             stdout=log,
@@ -72,7 +72,7 @@ class PostgresServer:
         log.close()
         deadline = time.monotonic() + _START_SECONDS
         ready = [_binary("pg_isready"), "-h", "127.0.0.1", "-p", str(self.port), "-q"]
-        while subprocess.run(ready, check=False, env={}).returncode != 0:
+        while subprocess.run(ready, check=False, env={}).returncode != 0:  # noqa: S603
             assert self._process.poll() is None, (self._folder / "log").read_text()
             assert time.monotonic() < deadline, "PostgreSQL did not start"
             time.sleep(0.02)
@@ -94,7 +94,7 @@ class PostgresServer:
 
     def query(self, sql: str) -> str:
         """Return the output of psql for statements."""
-        return subprocess.run(
+        return subprocess.run(  # noqa: S603 - our arguments
             [_binary("psql"), self.url(), "-XAtq", "-c", sql],
             check=True,
             capture_output=True,

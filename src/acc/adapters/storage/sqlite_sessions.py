@@ -34,7 +34,8 @@ from acc.adapters.storage.sqlite import (
     as_database,
     insert,
 )
-from acc.adapters.storage.sqlite_recall import delete_recall
+from acc.adapters.storage.sqlite_recall import SqliteRecallIndex, delete_recall
+from acc.domain.recall import TermExtractor
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.run import RunStatus
@@ -317,6 +318,10 @@ class SqliteSessionStore:
             return frozenset(in_use)
 
         return await self.database.write(delete)
+
+    def recall_index(self, key: SessionKey, name: str, terms: TermExtractor) -> SqliteRecallIndex:
+        """Return the recall index of a memory of a session, which is deleted with the session."""
+        return SqliteRecallIndex(self.database, key=key, name=name, terms=terms)
 
     async def aclose(self) -> None:
         """Close the file and end its thread once everything submitted is done."""
