@@ -91,7 +91,7 @@ _SESSIONS = (
 _TASKS = (
     # Numbers status changes, to order tasks that changed at the same time. A sequence has no lock
     # that is held until the end of a transaction, as a row with counters would have.
-    "CREATE SEQUENCE acc_task_revisions CACHE 32",
+    "CREATE SEQUENCE acc_task_revisions",
     """
     CREATE TABLE acc_tasks (
         id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -104,6 +104,7 @@ _TASKS = (
         seq bigint NOT NULL,
         updated_at double precision NOT NULL,
         revision bigint NOT NULL,
+        snapshot_seq bigint NOT NULL,
         push_configs bigint NOT NULL,
         holder_host text COLLATE "C" NOT NULL,
         holder_pid bigint NOT NULL,
