@@ -3,7 +3,6 @@
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO, cast
 
@@ -31,6 +30,7 @@ from acc.bootstrap.models import (
 )
 from acc.bootstrap.schemas import LazySchemaValidator
 from acc.bootstrap.settings import model_cache
+from acc.bootstrap.storage import require_postgres
 from acc.domain.call_options import check_call
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.content import Part
@@ -296,10 +296,7 @@ def make_stores(store: str | Path, clock: ClockPort) -> tuple[SessionStorePort, 
         files = InMemoryArtifactStore()
         return InMemorySessionStore(clock=clock, artifacts=files), files
     if isinstance(location, PostgresLocation):
-        if find_spec("asyncpg") is None:
-            raise InvalidInput(
-                "a store in PostgreSQL requires asyncpg; run: pip install 'acc-agents[postgres]'"
-            )
+        require_postgres()
         from acc.adapters.storage.postgres_artifacts import PostgresArtifactStore
         from acc.adapters.storage.postgres_sessions import PostgresSessionStore
 

@@ -70,4 +70,4 @@ def parse_location(store: str | os.PathLike[str]) -> StoreLocation:
 def describe_location(store: str | os.PathLike[str]) -> str:
     """Return a store as it may be printed, without a password."""
     location = parse_location(store)
-    return "memory" if location is None else str(location)
+    return str(location) if isinstance(location, PostgresLocation) else os.fspath(store)

@@ -4,7 +4,8 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -154,6 +155,18 @@ class PostgresDatabase:
             return result
 
         return await self._finish(self._run(run, is_repeatable=True))
+
+    @asynccontextmanager
+    async def exclusive(self, *, isolation: str) -> "AsyncIterator[Connection[Any]]":
+        """Return a connection with checked tables, in one transaction, and close it at the end."""
+        connection = await self._connect_prepared()
+        try:
+            async with connection.transaction(isolation=isolation):
+                yield connection
+        except (asyncpg.PostgresError, *_LOST) as error:
+            raise self.convert(error) from error
+        finally:
+            await connection.close()
 
     async def connect(self) -> "Connection[Any]":
         """Return a new connection that is not used for operations."""
