@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from acc.adapters.storage.invariants import (
     check_fork,
+    fork_events,
     lease_lost,
     opening_events,
     session_busy,
@@ -97,6 +98,10 @@ _SET = (
 _SET_HISTORY = (
     "UPDATE acc_sessions SET seq = $2, turns = $3, run_id = $4, status = $5, updated_at = $6"
     " WHERE id = $1"
+)
+_ADD_EVENT = (
+    "INSERT INTO acc_events (session, seq, kind, author, run_id, body)"
+    " VALUES ($1, $2, $3, $4, $5, $6)"
 )
 _COPY_EVENTS = (
     "INSERT INTO acc_events (session, seq, kind, author, run_id, body)"
@@ -298,8 +303,8 @@ class PostgresSessionStore:
 
         return await self.database.transact(rewind)
 
-    async def fork(self, key: SessionKey, target: SessionKey, *, after: int) -> Session:
-        """Copy a session without the events with a number above `after` to a new session."""
+    async def fork(self, key: SessionKey, target: SessionKey, *, after: int, agent: str) -> Session:
+        """Copy the events up to `after` to a new session; a run that has not ended is canceled."""
         now = self._clock.now()
 
         async def fork(connection: "Connection[Any]") -> Session:
@@ -313,6 +318,9 @@ class PostgresSessionStore:
             await connection.execute(_COPY_EVENTS, created[0], source[0], after)
             scopes = (scope_name(target, Scope.SESSION), scope_name(key, Scope.SESSION))
             await connection.execute(_COPY_FILES, *scopes, *_columns(session_files(events), 2))
+            for ended in fork_events(events, at=now, agent=agent):
+                await connection.execute(_ADD_EVENT, created[0], ended.seq, *encode_event(ended))
+                events += (ended,)
             seq = events[-1].seq if events else 0
             await _set_history(connection, target, created[0], events, seq=seq, now=now)
             row = await _read(connection, target)
