@@ -5,7 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from postgres_server import new_store_url
+
 from acc.adapters.storage.in_memory import InMemoryArtifactStore, InMemorySessionStore
+from acc.adapters.storage.postgres import PostgresDatabase
+from acc.adapters.storage.postgres_artifacts import PostgresArtifactStore
+from acc.adapters.storage.postgres_sessions import PostgresSessionStore
 from acc.adapters.storage.sqlite import SqliteDatabase
 from acc.adapters.storage.sqlite_sessions import SqliteArtifactStore, SqliteSessionStore
 from acc.domain.value_objects.event import Event, EventActions, EventKind
@@ -36,7 +41,17 @@ def sqlite(folder: Path) -> Stores:
     return Stores(sessions, SqliteArtifactStore(database), clock)
 
 
-MAKERS: dict[str, Callable[[Path], Stores]] = {"in_memory": in_memory, "sqlite": sqlite}
+def postgres(_: Path) -> Stores:
+    clock, database = FrozenClock(), PostgresDatabase(new_store_url())
+    sessions = PostgresSessionStore(database, clock=clock, lease=LEASE)
+    return Stores(sessions, PostgresArtifactStore(database), clock)
+
+
+MAKERS: dict[str, Callable[[Path], Stores]] = {
+    "in_memory": in_memory,
+    "postgres": postgres,
+    "sqlite": sqlite,
+}
 
 
 def key(session_id: str = "s1", user_id: str = "ann", app_name: str = "desk") -> SessionKey:

@@ -4,7 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from postgres_server import new_store_url
+
 from acc.adapters.storage.in_memory_tasks import InMemoryTaskStore
+from acc.adapters.storage.postgres_tasks import PostgresTaskStore
 from acc.adapters.storage.sqlite_tasks import SqliteTaskStore
 from acc.domain.value_objects.content import text_part
 from acc.domain.value_objects.principal import Owner
@@ -45,7 +48,17 @@ def sqlite(folder: Path) -> Tasks:
     return Tasks(store, clock)
 
 
-MAKERS: dict[str, Callable[[Path], Tasks]] = {"in_memory": in_memory, "sqlite": sqlite}
+def postgres(_: Path) -> Tasks:
+    clock = FrozenClock()
+    store = PostgresTaskStore(new_store_url(), clock=clock, app_name="desk", lease=LEASE)
+    return Tasks(store, clock)
+
+
+MAKERS: dict[str, Callable[[Path], Tasks]] = {
+    "in_memory": in_memory,
+    "postgres": postgres,
+    "sqlite": sqlite,
+}
 
 
 def message(message_id: str = "m1", text: str = "Hello, こんにちは", task_id: str = "") -> Message:

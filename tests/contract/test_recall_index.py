@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from postgres_server import new_store_url
 from session_store_factories import KEY
 
 from acc.adapters.memory.recall import InMemoryRecallIndex
+from acc.adapters.storage.postgres_recall import PostgresRecallIndex
 from acc.adapters.storage.sqlite_recall import SqliteRecallIndex
 from acc.adapters.system.stemmer import SnowballStemmer
 from acc.domain.errors import InvalidInput
@@ -27,14 +29,22 @@ def sqlite(folder: Path) -> RecallIndexPort:
     return SqliteRecallIndex(folder / "acc.db", key=KEY, name="helper", terms=TERMS)
 
 
-MAKERS: dict[str, Callable[[Path], RecallIndexPort]] = {"in_memory": in_memory, "sqlite": sqlite}
+def postgres(_: Path) -> RecallIndexPort:
+    return PostgresRecallIndex(new_store_url(), key=KEY, name="helper", terms=TERMS)
+
+
+MAKERS: dict[str, Callable[[Path], RecallIndexPort]] = {
+    "in_memory": in_memory,
+    "postgres": postgres,
+    "sqlite": sqlite,
+}
 
 
 @pytest.fixture(params=sorted(MAKERS))
 async def index(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[RecallIndexPort]:
     created = MAKERS[request.param](tmp_path)
     yield created
-    if isinstance(created, SqliteRecallIndex):
+    if isinstance(created, PostgresRecallIndex | SqliteRecallIndex):
         await created.database.aclose()
 
 

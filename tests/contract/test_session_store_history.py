@@ -1,21 +1,15 @@
 """Contract of rewind, fork and shared_state, for every session store."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-from session_store_factories import KEY, MAKERS, Stores, event, key, read_state, state_event
+from session_store_factories import KEY, Stores, event, key, read_state, state_event
 
 from acc.domain.errors import InvalidInput, SessionConflict
 from acc.domain.value_objects.event import Event, EventActions, EventKind
 from acc.domain.value_objects.run import RunStatus
 
 TARGET = key("copy")
-
-
-@pytest.fixture(params=sorted(MAKERS))
-def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Stores:
-    return MAKERS[request.param](tmp_path)
 
 
 def marker(after: int) -> Event:

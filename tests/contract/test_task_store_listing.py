@@ -211,5 +211,5 @@ def test_all_stores_list_the_same_tasks_after_the_same_steps(
         return results
 
     with tempfile.TemporaryDirectory() as folder:
-        first, second = (asyncio.run(apply_steps(make(Path(folder)))) for make in MAKERS.values())
-    assert first == second
+        first, *others = [asyncio.run(apply_steps(make(Path(folder)))) for make in MAKERS.values()]
+    assert all(other == first for other in others)

@@ -5,10 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from postgres_server import new_store_url
 from session_store_factories import KEY, event
 
 from acc.adapters.storage.in_memory import InMemorySessionStore
 from acc.adapters.storage.in_memory_tasks import InMemoryTaskStore
+from acc.adapters.storage.postgres import PostgresDatabase
+from acc.adapters.storage.postgres_sessions import PostgresSessionStore
+from acc.adapters.storage.postgres_tasks import PostgresTaskStore, PostgresUnitOfWork
 from acc.adapters.storage.sqlite import SqliteDatabase
 from acc.adapters.storage.sqlite_sessions import SqliteSessionStore
 from acc.adapters.storage.sqlite_tasks import SqliteTaskStore, SqliteUnitOfWork
@@ -71,7 +75,15 @@ def two_files(folder: Path) -> Storage:
     return Storage(sessions, tasks, SequentialUnitOfWork(sessions=sessions, tasks=tasks))
 
 
+def one_database(_: Path) -> Storage:
+    database = PostgresDatabase(new_store_url())
+    sessions = PostgresSessionStore(database, clock=FrozenClock())
+    tasks = PostgresTaskStore(database, clock=FrozenClock())
+    return Storage(sessions, tasks, PostgresUnitOfWork(sessions=sessions, tasks=tasks))
+
+
 MAKERS: dict[str, Callable[[Path], Storage]] = {
+    "one_database": one_database,
     "in_memory": in_memory,
     "one_file": one_file,
     "two_files": two_files,

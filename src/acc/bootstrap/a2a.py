@@ -62,12 +62,13 @@ class ServeOptions:
     """Options of a server.
 
     `public_url` is the URL on the card; by default that of `card`, else the local address. `store`
-    is "memory" or the path of a SQLite file. `allow` lists hosts and networks that this server may
-    call although they are not public. `hosts` are the host names that it accepts; None accepts all.
-    `sign_card` returns a card with its signatures. `public_keys` is the JWK set of the signers.
-    `connections` limits slow clients. With `anonymous_listing` anonymous callers may list tasks.
-    Without `deduplicate` a repeated message is a new message. `issuers` are the OIDC issuers that
-    the card names. `cors_origins` are the web origins whose pages may call the server.
+    is "memory", the path of a SQLite file, or a PostgreSQL URL. `allow` lists hosts and networks
+    that this server may call although they are not public. `hosts` are the host names that it
+    accepts; None accepts all. `sign_card` returns a card with its signatures. `public_keys` is the
+    JWK set of the signers. `connections` limits slow clients. With `anonymous_listing` anonymous
+    callers may list tasks. Without `deduplicate` a repeated message is a new message. `issuers` are
+    the OIDC issuers that the card names. `cors_origins` are the web origins whose pages may call
+    the server.
     """
 
     public_url: str = ""
@@ -229,14 +230,20 @@ def make_task_store(
     store: str | Path, sessions: Any, clock: ClockPort, app_name: str
 ) -> tuple[TaskStorePort, UnitOfWork]:
     """Return the task store beside the sessions, and the unit of work over both."""
-    from acc.adapters.storage.location import parse_location
+    from acc.adapters.storage.location import PostgresLocation, parse_location
 
-    if parse_location(store) is None:
+    location = parse_location(store)
+    if location is None:
         from acc.adapters.storage.in_memory_tasks import InMemoryTaskStore
         from acc.adapters.storage.unit_of_work import SequentialUnitOfWork
 
         memory = InMemoryTaskStore(clock=clock, app_name=app_name)
         return memory, SequentialUnitOfWork(sessions=sessions, tasks=memory)
+    if isinstance(location, PostgresLocation):
+        from acc.adapters.storage.postgres_tasks import PostgresTaskStore, PostgresUnitOfWork
+
+        shared = PostgresTaskStore(sessions.database, clock=clock, app_name=app_name)
+        return shared, PostgresUnitOfWork(sessions=sessions, tasks=shared)
     from acc.adapters.storage.sqlite_tasks import SqliteTaskStore, SqliteUnitOfWork
 
     tasks = SqliteTaskStore(sessions.database, clock=clock, app_name=app_name)

@@ -30,6 +30,7 @@ from acc.bootstrap.models import (
 )
 from acc.bootstrap.schemas import LazySchemaValidator
 from acc.bootstrap.settings import model_cache
+from acc.bootstrap.storage import require_postgres
 from acc.domain.call_options import check_call
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.content import Part
@@ -72,12 +73,12 @@ GraphFormat = Literal["mermaid", "svg"]
 class Runner(SessionRunner[AnyDepsT, AnyOutputT]):
     """Runs an agent tree for the sessions of an application.
 
-    `store` is "memory", the path of a SQLite file, or a pair of your own stores for sessions and
-    artifacts. `models` defines model names in addition to "embedded" and those of providers, such
-    as "openai:gpt-5.2". `max_cached_memories` is the number of memories, one for each agent and
-    session, that stay in the process; others are restored from the store. `deps` are the
-    dependencies of runs that are started without their own. `plugins` have callbacks for all
-    agents.
+    `store` is "memory", the path of a SQLite file, the URL of a PostgreSQL database, or a pair of
+    your own stores for sessions and artifacts. `models` defines model names in addition to
+    "embedded" and those of providers, such as "openai:gpt-5.2". `max_cached_memories` is the number
+    of memories, one for each agent and session, that stay in the process; others are restored from
+    the store. `deps` are the dependencies of runs that are started without their own. `plugins`
+    have callbacks for all agents.
     """
 
     if not TYPE_CHECKING:
@@ -227,12 +228,9 @@ def _recall_index(sessions: SessionStorePort, key: SessionKey, name: str) -> Rec
         if name not in indexes:
             indexes[name] = new_recall_index()
         return cast("RecallIndexPort", indexes[name])
-    from acc.adapters.storage.sqlite_sessions import SqliteSessionStore
-
-    if isinstance(sessions, SqliteSessionStore):
-        from acc.adapters.storage.sqlite_recall import SqliteRecallIndex
-
-        return SqliteRecallIndex(sessions.database, key=key, name=name, terms=term_extractor())
+    make_index = getattr(sessions, "recall_index", None)
+    if make_index is not None:
+        return cast("RecallIndexPort", make_index(key, name, term_extractor()))
     return new_recall_index()
 
 
@@ -288,18 +286,25 @@ class _RemoteAgents:
 
 
 def make_stores(store: str | Path, clock: ClockPort) -> tuple[SessionStorePort, ArtifactStorePort]:
-    """Return stores in memory, or in the SQLite file at a path."""
-    from acc.adapters.storage.location import parse_location
+    """Return stores in memory, in the SQLite file at a path, or in a PostgreSQL database."""
+    from acc.adapters.storage.location import PostgresLocation, parse_location
 
-    path = parse_location(store)
-    if path is None:
+    location = parse_location(store)
+    if location is None:
         from acc.adapters.storage.in_memory import InMemoryArtifactStore, InMemorySessionStore
 
         files = InMemoryArtifactStore()
         return InMemorySessionStore(clock=clock, artifacts=files), files
+    if isinstance(location, PostgresLocation):
+        require_postgres()
+        from acc.adapters.storage.postgres_artifacts import PostgresArtifactStore
+        from acc.adapters.storage.postgres_sessions import PostgresSessionStore
+
+        shared = PostgresSessionStore(location, clock=clock)
+        return shared, PostgresArtifactStore(shared.database)
     from acc.adapters.storage.sqlite_sessions import SqliteArtifactStore, SqliteSessionStore
 
-    sessions = SqliteSessionStore(path, clock=clock)
+    sessions = SqliteSessionStore(location, clock=clock)
     return sessions, SqliteArtifactStore(sessions.database)
 
 

@@ -13,7 +13,7 @@ from typing import TextIO
 from cyclopts import App, CycloptsError
 
 from acc.bootstrap.memory import version
-from acc.cli import contracts, judge, scenarios, tokens
+from acc.cli import contracts, judge, scenarios, store, tokens
 from acc.cli import eval as eval_commands
 from acc.cli.call import call
 from acc.cli.card import card
@@ -55,6 +55,7 @@ app.command(run, group=_BUILD)
 app.command(chat, group=_BUILD)
 app.command(graph, group=_BUILD)
 app.command(check, group=_BUILD)
+app.command(store.app)
 app.command(serve, group=_CONNECT)
 app.command(mcp, group=_CONNECT)
 app.command(tokens.app)

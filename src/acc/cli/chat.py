@@ -9,6 +9,7 @@ from typing import Annotated, TextIO
 from cyclopts import Parameter
 
 from acc.bootstrap.agents import load_agent
+from acc.bootstrap.storage import describe_store
 from acc.cli.approval import is_interactive, prompt_answers, read_line, to_json
 from acc.cli.event_view import (
     EventPrinter,
@@ -128,7 +129,9 @@ class _ChatCommand:
         self._console.print(
             safe_text(self._session.agent.name, "bold")
             + safe_text(
-                f" · session {options.session} in {options.store} · /help for commands", "dim"
+                f" · session {options.session} in {describe_store(options.store)}"
+                " · /help for commands",
+                "dim",
             )
         )
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from cyclopts import Parameter
+from rich.markup import escape
 from rich.table import Table
 
 from acc.application.a2a.requests import ServerLimits
@@ -29,6 +30,7 @@ from acc.bootstrap.a2a import (
 )
 from acc.bootstrap.agents import check_has_models, load_agent, log_requests
 from acc.bootstrap.mcp import McpServerOptions, serve_mcp_over_http, serve_mcp_over_stdio
+from acc.bootstrap.storage import describe_store
 from acc.cli.call import check_allow
 from acc.cli.output import console
 from acc.domain.errors import InvalidInput
@@ -78,8 +80,8 @@ class AddressOptions:
     store: Annotated[
         str,
         Parameter(
-            help='The store of sessions and tasks: "memory", or the path of a SQLite file, which '
-            "several servers may share."
+            help='The store of sessions and tasks: "memory", the path of a SQLite file, which '
+            "several servers of one machine may share, or postgresql://USER@HOST/DATABASE."
         ),
     ] = "memory"
 
@@ -404,7 +406,8 @@ def mcp(
     store: Annotated[
         str,
         Parameter(
-            help='The store of sessions: "memory", or the path of a SQLite file.',
+            help='The store of sessions: "memory", the path of a SQLite file, or '
+            "postgresql://USER@HOST/DATABASE.",
             show_default=True,
         ),
     ] = "memory",
@@ -532,6 +535,6 @@ def _print_summary(name: str, options: ServeOptions) -> None:
     table.add_row("serving", f"[bold]{name}[/bold] at {url}")
     table.add_row("card", f"{url}/.well-known/agent-card.json")
     table.add_row("callers", callers)
-    table.add_row("store", str(options.store))
+    table.add_row("store", escape(describe_store(str(options.store))))
     table.add_row("try", f'acc call {url} "hello"{token}')
     console().print(table)

@@ -12,6 +12,7 @@ from cyclopts import Parameter
 
 from acc.application.agents.base import BaseAgent
 from acc.bootstrap.agents import Runner, check_models, log_runs
+from acc.bootstrap.storage import describe_store
 from acc.cli.approval import answer_commands
 from acc.cli.event_view import compact, make_console, safe_text, show_request, write_json
 from acc.cli.output import print_error
@@ -40,8 +41,8 @@ class SessionOptions:
     store: Annotated[
         str,
         Parameter(
-            help='Where sessions are stored: the path of a SQLite file, or "memory" until the '
-            "command ends."
+            help="Where sessions are stored: the path of a SQLite file, "
+            'postgresql://USER@HOST/DATABASE, or "memory" until the command ends.'
         ),
     ] = "memory"
     timeout: Annotated[float | None, Parameter(help="Maximum duration of a turn in seconds.")] = (
@@ -88,7 +89,7 @@ class SessionOptions:
             flags += ["--user", self.user]
         if self.app != "app":
             flags += ["--app", self.app]
-        return [*flags, "--store", self.store] if self.is_stored else flags
+        return [*flags, "--store", describe_store(self.store)] if self.is_stored else flags
 
 
 class EventView(Protocol):

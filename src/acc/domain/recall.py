@@ -175,12 +175,12 @@ def rank(
     If there are enough, `limit` of them are not retired. The cost is bounded: passages that match
     only through frequent terms are found among the newest.
     """
-    tokens = _shorten(tokens)
-    words = reader.postings(dict.fromkeys([word for token in tokens for word in token.words]))
-    grams = reader.postings(_gram_terms(tokens, words))
-    word_terms = _weigh(words, reader.size, 1.0)
+    tokens = shorten(tokens)
+    words = reader.postings(word_terms(tokens))
+    grams = reader.postings(gram_terms(tokens, words))
+    weighted = _weigh(words, reader.size, 1.0)
     sums: dict[int, float] = {}
-    unread = _accumulate(sums, word_terms, _MAX_WORD_POSTINGS)
+    unread = _accumulate(sums, weighted, _MAX_WORD_POSTINGS)
     word_sums = dict(sums)
     _accumulate(sums, _weigh(grams, reader.size, GRAM_WEIGHT), _MAX_GRAM_POSTINGS)
     if not sums:
@@ -201,7 +201,7 @@ def rank(
                 word_sums[position] = word_sums.get(position, 0.0) + term.weight
                 sums[position] = sums.get(position, 0.0) + term.weight
                 bases[position] = sums[position] / (norm + slope * lengths[position])
-    windows = _window_scores(word_terms, area)
+    windows = _window_scores(weighted, area)
     neighbours = _neighbour_scores(bases, area.members)
     scores = {
         position: bases.get(position, 0.0) + neighbours[position] + windows.get(position, 0.0)
@@ -229,7 +229,7 @@ _WINDOW_SHARES = tuple(
 )
 
 
-def _shorten(tokens: Sequence[Token]) -> Sequence[Token]:
+def shorten(tokens: Sequence[Token]) -> Sequence[Token]:
     """Return the first and the last tokens of a long query, which mostly contain the question."""
     count = sum(max(len(token.words), 1) for token in tokens)
     if count <= _MAX_QUERY_WORDS:
@@ -245,7 +245,12 @@ def _shorten(tokens: Sequence[Token]) -> Sequence[Token]:
     return [tokens[place] for place in sorted(chosen)]
 
 
-def _gram_terms(tokens: Sequence[Token], words: Mapping[str, Sequence[int]]) -> list[str]:
+def word_terms(tokens: Sequence[Token]) -> list[str]:
+    """Return the words to search for."""
+    return list(dict.fromkeys([word for token in tokens for word in token.words]))
+
+
+def gram_terms(tokens: Sequence[Token], words: Mapping[str, Sequence[int]]) -> list[str]:
     """Return the n-grams to search for: those of the tokens with the rarest words."""
 
     def frequency(token: Token) -> int:

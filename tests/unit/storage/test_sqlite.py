@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from sqlite_stores import KEY, event, fill, store_at
 
-from acc.adapters.storage.sqlite import Process, this_process
+from acc.adapters.storage.processes import Process, this_process
 from acc.adapters.storage.sqlite_sessions import SqliteArtifactStore, SqliteSessionStore
 from acc.domain.errors import SessionBusy, SessionConflict, StorageFailed
 from acc.domain.value_objects.event import EventKind

@@ -10,7 +10,7 @@ import pytest
 from sqlite_stores import KEY, store_at
 from task_stores import ANN, complete_task, create_task, moved, piece, tasks_at
 
-from acc.adapters.storage.sqlite import this_process
+from acc.adapters.storage.processes import this_process
 from acc.adapters.storage.sqlite_sessions import SqliteSessionStore
 from acc.adapters.storage.sqlite_tasks import SqliteTaskStore
 from acc.domain.errors import InvalidInput, StorageFailed

@@ -1,5 +1,6 @@
 """Task store in memory, for tests and for tasks that may be lost."""
 
+import asyncio
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -38,6 +39,8 @@ from acc.domain.value_objects.task import (
 from acc.ports.outbound.storage_ports import NONE_IN_FLIGHT, Delivery, ExpiredTask, SubmitResult
 from acc.ports.outbound.system_ports import ClockPort
 
+_IDLE_SECONDS = 1.0
+
 
 class InMemoryTaskStore:
     """Stores tasks until the process ends. No method awaits anything, so every call is atomic."""
@@ -56,10 +59,10 @@ class InMemoryTaskStore:
         self._terminal: list[_Entry] = []
         self._deliveries = DeliveryQueue()
 
-    @property
-    def is_shared(self) -> bool:
-        """Return False: no other process can update the tasks."""
-        return False
+    async def wait_for_changes(self) -> Collection[str] | None:
+        """Wait a moment; no other process can change a task."""
+        await asyncio.sleep(_IDLE_SECONDS)
+        return ()
 
     async def create(
         self,

@@ -5,15 +5,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from acc.adapters.storage.invariants import is_notified
+from acc.adapters.storage.task_records import CONFIG_DECODER, UPDATE_DECODER
 from acc.domain.value_objects.principal import Owner
-from acc.domain.value_objects.task import PushConfig, TaskEvent, Update
+from acc.domain.value_objects.task import PushConfig, TaskEvent
 from acc.ports.outbound.storage_ports import Delivery
 
-_CONFIG_DECODER = msgspec.json.Decoder(PushConfig)
-_UPDATE_DECODER: "msgspec.json.Decoder[Update]" = msgspec.json.Decoder(Update)
 _SAVE = (
     "INSERT INTO push_configs (app_name, task, owner, config_id, body)"
     " SELECT app_name, id, owner, ?, ? FROM tasks WHERE id = ?"
@@ -75,7 +72,7 @@ def has_config(connection: sqlite3.Connection, task: int, config_id: str) -> boo
 
 def read_configs(connection: sqlite3.Connection, task: int) -> tuple[PushConfig, ...]:
     """Return the configurations of a task, oldest first."""
-    return tuple(_CONFIG_DECODER.decode(body) for (body,) in connection.execute(_LIST, (task,)))
+    return tuple(CONFIG_DECODER.decode(body) for (body,) in connection.execute(_LIST, (task,)))
 
 
 def delete_config(connection: sqlite3.Connection, task: int, config_id: str) -> None:
@@ -145,9 +142,9 @@ def claim_due(connection: sqlite3.Connection, claim: Claim, until: float) -> tup
     for config in find_due(connection, claim):
         task, body, *owner = connection.execute(_READ, (config,)).fetchone()
         row_id, attempts, seq, update = connection.execute(_FIRST, (task, config)).fetchone()
-        event = TaskEvent(seq, _UPDATE_DECODER.decode(update))
+        event = TaskEvent(seq, UPDATE_DECODER.decode(update))
         claimed.append(
-            Delivery(row_id, _CONFIG_DECODER.decode(body), Owner(*owner), event, attempts)
+            Delivery(row_id, CONFIG_DECODER.decode(body), Owner(*owner), event, attempts)
         )
         connection.execute("UPDATE push_configs SET due_at = ? WHERE id = ?", (until, config))
     return tuple(claimed)

@@ -6,31 +6,32 @@ adding each one by itself. Nothing is rebuilt, and no process has a part of an i
 """
 
 import sqlite3
-import sys
 from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
-
 from acc.adapters.storage.invariants import encode
+from acc.adapters.storage.postings import (
+    PASSAGE_DECODER,
+    add_unindexed,
+    decode_retired,
+    divide,
+    encode_retired,
+    is_extension_due,
+    match_of,
+    numbers_of,
+    retire_positions,
+    term_count,
+    unknown_passage,
+)
 from acc.adapters.storage.sqlite import SqliteDatabase, as_database, insert
-from acc.domain.errors import InvalidInput
-from acc.domain.recall import MAX_LENGTH, MAX_POSITION, Selected, TermExtractor, rank, select
+from acc.domain.recall import MAX_POSITION, Selected, TermExtractor, rank, select
 from acc.domain.value_objects.memory import Match, Passage
 from acc.domain.value_objects.session import SessionKey
 
 #: The row id of a passage is that of its memory, shifted, plus its position.
 _POSITION_BITS = 32
-#: Passages by which the postings of a term are divided into rows, as a power of two. A row is
-#: rewritten when it is extended, so this bounds the cost of adding to a frequent term.
-_CHUNK_BITS = 12
-#: Bounds of the number of passages that are not in the postings yet; it grows with the memory.
-_MIN_UNINDEXED = 32
-_MAX_UNINDEXED = 256
-_UNINDEXED_RATIO = 64
-_PASSAGE_DECODER = msgspec.json.Decoder(Passage)
 _OF_SESSION = "app_name = ? AND user_id = ? AND session_id = ?"
 _FIND = (
     "SELECT id, passages, indexed, total_length FROM recall_memories"  # noqa: S608 - constants
@@ -116,8 +117,7 @@ class SqliteRecallIndex:
                 memory = _Memory(insert(connection, _ADD_MEMORY, self._place), 0, 0, 0)
             for passage_id, body, terms in rows:
                 memory = _add_passage(connection, memory, passage_id, body, terms)
-            limit = max(memory.passages // _UNINDEXED_RATIO, _MIN_UNINDEXED)
-            if memory.passages - memory.indexed >= min(limit, _MAX_UNINDEXED):
+            if is_extension_due(memory.passages, memory.indexed):
                 _extend_postings(connection, memory)
                 memory = memory._replace(indexed=memory.passages)
             connection.execute(_UPDATE_MEMORY, (*memory[1:], memory.id))
@@ -170,7 +170,7 @@ class SqliteRecallIndex:
             first, last = max(center - before, 0), min(center + after, MAX_POSITION)
             bounds = (memory.row_id(first), memory.row_id(last))
             return tuple(
-                _PASSAGE_DECODER.decode(body)
+                PASSAGE_DECODER.decode(body)
                 for row_id, body in connection.execute(_PASSAGE_RANGE, bounds)
                 if (position := row_id & MAX_POSITION) == center or position not in retired
             )
@@ -187,15 +187,8 @@ class SqliteRecallIndex:
             if memory is None:
                 return
             retired = _read_retired(connection, memory)
-            if replacement is not None:
-                replacement = retired.get(replacement, replacement)
-            if replaced_by in ids or replacement in positions:
-                raise InvalidInput(f"passage {replaced_by!r} cannot replace itself")
-            for old, current in retired.items():
-                if current in positions:
-                    retired[old] = replacement
-            retired.update(dict.fromkeys(positions, replacement))
-            _write_retired(connection, memory, retired)
+            retire_positions(retired, positions, replacement, replaced_by=replaced_by)
+            connection.execute(_SET_RETIRED, (memory.id, encode_retired(retired)))
 
         await self.database.write(store)
 
@@ -236,7 +229,7 @@ class _Reader:
     def lengths(self) -> Sequence[int]:
         rows = self._connection.execute(_LENGTHS, (self._memory.id,))
         lengths = [data for (data,) in rows]
-        lengths.append(bytes([_length(terms) for _, terms in self._unindexed]))
+        lengths.append(bytes([term_count(terms) for _, terms in self._unindexed]))
         return b"".join(lengths)
 
     def postings(self, terms: Collection[str]) -> Mapping[str, Sequence[int]]:
@@ -245,16 +238,8 @@ class _Reader:
         for term in terms:
             data = [row[0] for row in execute(_POSTINGS, (memory, term))]
             if data:
-                found[term] = _numbers(data[0] if len(data) == 1 else b"".join(data))
-        wanted = set(terms)
-        for position, own_terms in self._unindexed:
-            for term in own_terms & wanted:
-                if term in found:
-                    found[term].append(position)
-                else:
-                    found[term] = array("I", (position,))
-        # In the order of the query, which does not depend on where a posting is stored.
-        return {term: found[term] for term in terms if term in found}
+                found[term] = numbers_of(data[0] if len(data) == 1 else b"".join(data))
+        return add_unindexed(found, terms, self._unindexed)
 
 
 def _add_passage(
@@ -270,29 +255,16 @@ def _add_passage(
         return memory
     connection.execute(_ADD_UNINDEXED, (row_id, " ".join(sorted(terms))))
     return memory._replace(
-        passages=memory.passages + 1, total_length=memory.total_length + _length(terms)
+        passages=memory.passages + 1, total_length=memory.total_length + term_count(terms)
     )
 
 
 def _extend_postings(connection: sqlite3.Connection, memory: _Memory) -> None:
     """Add the passages that are not in the postings yet."""
-    postings: dict[tuple[str, int], array[int]] = {}
-    lengths: dict[int, bytearray] = {}
-    for row_id, text in _unindexed(connection, memory):
-        position = row_id & MAX_POSITION
-        chunk = position >> _CHUNK_BITS
-        terms = text.split()
-        lengths.setdefault(chunk, bytearray()).append(_length(terms))
-        for term in terms:
-            postings.setdefault((term, chunk), array("I")).append(position)
-    # In the order of the table, which is several times faster than in any other.
-    connection.executemany(
-        _EXTEND_POSTINGS,
-        [(memory.id, *place, _bytes(postings[place])) for place in sorted(postings)],
-    )
-    connection.executemany(
-        _EXTEND_LENGTHS, [(memory.id, chunk, data) for chunk, data in lengths.items()]
-    )
+    rows = _unindexed(connection, memory)
+    postings, lengths = divide([(row_id & MAX_POSITION, text) for row_id, text in rows])
+    connection.executemany(_EXTEND_POSTINGS, [(memory.id, *row) for row in postings])
+    connection.executemany(_EXTEND_LENGTHS, [(memory.id, *row) for row in lengths])
     bounds = (memory.row_id(memory.indexed), memory.row_id(MAX_POSITION))
     connection.execute("DELETE FROM recall_unindexed WHERE id BETWEEN ? AND ?", bounds)
 
@@ -302,45 +274,10 @@ def _unindexed(connection: sqlite3.Connection, memory: _Memory) -> Iterable[tupl
     return connection.execute(_UNINDEXED, bounds).fetchall()
 
 
-def _length(terms: Collection[str]) -> int:
-    return min(len(terms), MAX_LENGTH)
-
-
-def _numbers(data: bytes) -> "array[int]":
-    numbers = array("I")
-    numbers.frombytes(data)
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return numbers
-
-
-def _bytes(numbers: "array[int]") -> bytes:
-    if sys.byteorder == "big":
-        numbers = array("I", numbers)
-        numbers.byteswap()
-    return numbers.tobytes()
-
-
 def _read_retired(connection: sqlite3.Connection, memory: _Memory) -> dict[int, int | None]:
     """Return the positions of retired passages and of what replaces them."""
     row = connection.execute(_RETIRED, (memory.id,)).fetchone()
-    if row is None:
-        return {}
-    numbers = _numbers(row[0])
-    replacements: dict[int, int | None] = dict(zip(numbers[::2], numbers[1::2], strict=True))
-    for position, replacement in replacements.items():
-        if replacement == MAX_POSITION:
-            replacements[position] = None
-    return replacements
-
-
-def _write_retired(
-    connection: sqlite3.Connection, memory: _Memory, retired: Mapping[int, int | None]
-) -> None:
-    numbers = array("I")
-    for position, replacement in retired.items():
-        numbers.extend((position, MAX_POSITION if replacement is None else replacement))
-    connection.execute(_SET_RETIRED, (memory.id, _bytes(numbers)))
+    return {} if row is None else decode_retired(row[0])
 
 
 def _position(connection: sqlite3.Connection, memory: _Memory, passage_id: str) -> int | None:
@@ -351,23 +288,16 @@ def _position(connection: sqlite3.Connection, memory: _Memory, passage_id: str) 
 def _known_position(connection: sqlite3.Connection, memory: _Memory | None, passage_id: str) -> int:
     position = None if memory is None else _position(connection, memory, passage_id)
     if position is None:
-        raise InvalidInput(f"unknown passage {passage_id!r}: add it to the index first")
+        raise unknown_passage(passage_id)
     return position
 
 
 def _passage(connection: sqlite3.Connection, memory: _Memory, position: int) -> Passage:
     row: Any = connection.execute(_PASSAGE, (memory.row_id(position),)).fetchone()
-    return _PASSAGE_DECODER.decode(row[0])
+    return PASSAGE_DECODER.decode(row[0])
 
 
 def _match(connection: sqlite3.Connection, memory: _Memory, selected: Selected) -> Match:
     position, ranked, replaces = selected
-    return Match(
-        passage=_passage(connection, memory, position),
-        score=ranked.score,
-        words=ranked.words,
-        grams=ranked.grams,
-        neighbour=ranked.neighbour,
-        window=ranked.window,
-        replaces=tuple([_passage(connection, memory, retired) for retired in replaces]),
-    )
+    replaced = tuple([_passage(connection, memory, retired) for retired in replaces])
+    return match_of(_passage(connection, memory, position), ranked, replaced)

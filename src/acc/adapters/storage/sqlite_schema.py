@@ -240,6 +240,23 @@ def connect(path: Path, busy_timeout: float) -> sqlite3.Connection:
             time.sleep(_RETRY_SECONDS)
 
 
+def require_tables(path: Path) -> int:
+    """Return the schema version of a file; StorageFailed if it does not exist or has no tables."""
+    if not path.is_file():
+        raise StorageFailed(f"{path}: the file does not exist; check the path")
+    try:
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+        try:
+            has_tables = _has_tables(path, connection)
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        raise storage_failed(path, error) from error
+    if not has_tables:
+        raise StorageFailed(f"{path}: the file has no tables of acc; check the path")
+    return SCHEMA_VERSION
+
+
 def storage_failed(path: Path, error: sqlite3.Error) -> StorageFailed:
     """Return the error for an SQLite error: the file, the reason, and what to do."""
     hint = _HINTS.get(primary_code(error))

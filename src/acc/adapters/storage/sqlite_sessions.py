@@ -1,44 +1,48 @@
 """Session and artifact stores in one SQLite file that several processes may share."""
 
 import sqlite3
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from acc.adapters.storage.invariants import (
     check_fork,
-    encode,
-    encode_readable,
     fork_events,
     lease_lost,
     opening_events,
     session_busy,
     session_files,
-    starts_run,
+)
+from acc.adapters.storage.processes import Process, this_process
+from acc.adapters.storage.session_records import (
+    SEPARATOR,
+    StateChange,
+    artifact_scope,
+    decode_event,
+    decode_value,
+    encode_event,
+    is_leased_by_other,
+    progress_of,
+    scope_name,
+    session_of,
+    state_changes,
 )
 from acc.adapters.storage.sqlite import (
     Operation,
-    Process,
     SqliteDatabase,
     as_database,
     insert,
-    this_process,
 )
-from acc.adapters.storage.sqlite_recall import delete_recall
-from acc.domain.value_objects.base import replace, set_field
+from acc.adapters.storage.sqlite_recall import SqliteRecallIndex, delete_recall
+from acc.domain.recall import TermExtractor
+from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.run import RunStatus
-from acc.domain.value_objects.session import Scope, Session, SessionKey, StoredArtifact, scope_of
+from acc.domain.value_objects.session import Scope, Session, SessionKey, StoredArtifact
 from acc.ports.outbound.storage_ports import AppendEvents, BeginTurn, TurnStart
 from acc.ports.outbound.system_ports import ClockPort
 
-_SEPARATOR = "\x1f"  # no id contains it, because ids are printable
-_SCOPE_LENGTH = {Scope.APP: 1, Scope.USER: 2, Scope.SESSION: 3}
-_EVENT_DECODER = msgspec.json.Decoder(Event)
-_VALUE_DECODER = msgspec.json.Decoder()
 _BY_KEY = "app_name = ? AND user_id = ? AND session_id = ?"
 _FIND = f"SELECT id, seq, holder FROM sessions WHERE {_BY_KEY}"  # noqa: S608 - constants
 _READ = (
@@ -82,7 +86,6 @@ _SET = (
     " ON CONFLICT (scope, key) DO UPDATE SET value = excluded.value"
 )
 _UNSET = "DELETE FROM state WHERE scope = ? AND key = ?"
-_Row = tuple[Any, ...]
 
 
 class SqliteSessionStore:
@@ -175,7 +178,7 @@ class SqliteSessionStore:
 
         def read(connection: sqlite3.Connection) -> Session | None:
             row = connection.execute(_READ, key).fetchone()
-            return None if row is None else _session(key, row, _state(connection, key))
+            return None if row is None else session_of(key, row, _state(connection, key))
 
         return await self.database.read(read)
 
@@ -196,7 +199,7 @@ class SqliteSessionStore:
         def read(connection: sqlite3.Connection) -> tuple[Event, ...]:
             row = connection.execute(_FIND, key).fetchone()
             rows = connection.execute(query, (row[0], *values)) if row else ()
-            return tuple(_decode_event(seq, body) for seq, body in rows)
+            return tuple(decode_event(seq, body) for seq, body in rows)
 
         return await self.database.read(read)
 
@@ -208,7 +211,7 @@ class SqliteSessionStore:
             if session is None:
                 return None
             row = connection.execute(_NEWEST, (session[0], kind.value, author)).fetchone()
-            return None if row is None else _decode_event(*row)
+            return None if row is None else decode_event(*row)
 
         return await self.database.read(read)
 
@@ -217,7 +220,7 @@ class SqliteSessionStore:
 
         def read(connection: sqlite3.Connection) -> tuple[Session, ...]:
             return tuple(
-                _session(SessionKey(app_name=app_name, user_id=user_id, session_id=name), row, {})
+                session_of(SessionKey(app_name=app_name, user_id=user_id, session_id=name), row, {})
                 for name, *row in connection.execute(_LIST, (app_name, user_id))
             )
 
@@ -226,7 +229,7 @@ class SqliteSessionStore:
     async def shared_state(self, app_name: str, user_id: str) -> dict[str, Any]:
         """Return the state of an app and a user, which all sessions of the user have."""
         # No session has this id, because ids are printable.
-        scopes = (app_name, f"{app_name}{_SEPARATOR}{user_id}", _SEPARATOR)
+        scopes = (app_name, f"{app_name}{SEPARATOR}{user_id}", SEPARATOR)
         return await self.database.read(lambda c: _read_state(c, scopes))
 
     async def rewind(self, key: SessionKey, marker: Event, *, after: int, holder: str) -> Session:
@@ -239,7 +242,7 @@ class SqliteSessionStore:
                 raise lease_lost(key, holder)
             dropped = _read_events(connection, _EVENTS_AFTER, row_id, after)
             connection.execute("DELETE FROM events WHERE session = ? AND seq > ?", (row_id, after))
-            scope = _scope_name(key, Scope.SESSION)
+            scope = scope_name(key, Scope.SESSION)
             connection.executemany(
                 "DELETE FROM artifacts WHERE scope = ? AND name = ? AND version = ?",
                 [(scope, *file) for file in session_files(dropped)],
@@ -251,7 +254,7 @@ class SqliteSessionStore:
             encoded.insert(connection, row_id, seq)
             self._positions[key, holder] = (row_id, seq + 1)
             row = connection.execute(_READ, key).fetchone()
-            return _session(key, row, _state(connection, key))
+            return session_of(key, row, _state(connection, key))
 
         return await self.database.write(rewind)
 
@@ -272,7 +275,7 @@ class SqliteSessionStore:
                 " WHERE session = ? AND seq <= ?",
                 (row_id, source[0], after),
             )
-            scopes = (_scope_name(target, Scope.SESSION), _scope_name(key, Scope.SESSION))
+            scopes = (scope_name(target, Scope.SESSION), scope_name(key, Scope.SESSION))
             connection.executemany(
                 "INSERT INTO artifacts (scope, name, version, media_type, data)"
                 " SELECT ?, name, version, media_type, data FROM artifacts"
@@ -280,12 +283,12 @@ class SqliteSessionStore:
                 [(*scopes, *file) for file in session_files(events)],
             )
             for ended in fork_events(events, at=now, agent=agent):
-                connection.execute(_ADD_EVENT, (row_id, ended.seq, *_encode_event(ended)))
+                connection.execute(_ADD_EVENT, (row_id, ended.seq, *encode_event(ended)))
                 events += (ended,)
             seq = events[-1].seq if events else 0
             _set_history(connection, target, row_id, events, seq=seq, now=now)
             row = connection.execute(_READ, target).fetchone()
-            return _session(target, row, _state(connection, target))
+            return session_of(target, row, _state(connection, target))
 
         return await self.database.write(fork)
 
@@ -308,13 +311,17 @@ class SqliteSessionStore:
                 row = connection.execute(_READ, key).fetchone()
                 if row is None:
                     continue
-                if row[4] >= since or _is_leased_by_other(row, "", process, now):
+                if row[4] >= since or is_leased_by_other(row, "", process, now):
                     in_use.add(key)
                 else:
                     _delete(connection, key)
             return frozenset(in_use)
 
         return await self.database.write(delete)
+
+    def recall_index(self, key: SessionKey, name: str, terms: TermExtractor) -> SqliteRecallIndex:
+        """Return the recall index of a memory of a session, which is deleted with the session."""
+        return SqliteRecallIndex(self.database, key=key, name=name, terms=terms)
 
     async def aclose(self) -> None:
         """Close the file and end its thread once everything submitted is done."""
@@ -331,14 +338,14 @@ class SqliteSessionStore:
         """Acquire the lease of a session, and store the events that start a turn, if any."""
         process = self._process
         row = connection.execute(_READ, key).fetchone()
-        if row is not None and _is_leased_by_other(row, holder, process, now):
+        if row is not None and is_leased_by_other(row, holder, process, now):
             raise session_busy(key, row[5])
         current = row or (0, 0, "", RunStatus.COMPLETED.value, now)
-        session = _session(key, current, _state(connection, key))
+        session = session_of(key, current, _state(connection, key))
         events = () if turn is None else opening_events(session, turn.message, turn.agent)
         encoded = _EncodedEvents(key, events)
         lease = (holder, process.host, process.pid, process.started, now + self._lease)
-        lease = (*lease, *encoded.apply_to(current, now))
+        lease = (*lease, *encoded.progress.apply_to(current, len(events), now))
         if row is None:
             row_id = insert(connection, _INSERT, (*lease, *key))
         else:
@@ -361,7 +368,7 @@ class SqliteArtifactStore:
 
     async def save(self, key: SessionKey, name: str, data: bytes, media_type: str) -> int:
         """Store a new version and return its number, from 1."""
-        scope = _scope_name(key, _artifact_scope(name))
+        scope = scope_name(key, artifact_scope(name))
 
         def save(connection: sqlite3.Connection) -> int:
             version: int
@@ -382,7 +389,7 @@ class SqliteArtifactStore:
         self, key: SessionKey, name: str, version: int | None = None
     ) -> StoredArtifact | None:
         """Return a version, the newest by default."""
-        values = (_scope_name(key, _artifact_scope(name)), name, version)
+        values = (scope_name(key, artifact_scope(name)), name, version)
 
         def load(connection: sqlite3.Connection) -> StoredArtifact | None:
             row = connection.execute(
@@ -398,13 +405,13 @@ class SqliteArtifactStore:
 
     async def names(self, key: SessionKey) -> tuple[str, ...]:
         """Return the names that can be loaded, sorted."""
-        scopes = (_scope_name(key, Scope.USER), _scope_name(key, Scope.SESSION))
+        scopes = (scope_name(key, Scope.USER), scope_name(key, Scope.SESSION))
         query = "SELECT DISTINCT name FROM artifacts WHERE scope IN (?, ?) ORDER BY name"
         return await self.database.read(lambda c: tuple(n for (n,) in c.execute(query, scopes)))
 
     async def versions(self, key: SessionKey, name: str) -> tuple[int, ...]:
         """Return the version numbers of a name."""
-        values = (_scope_name(key, _artifact_scope(name)), name)
+        values = (scope_name(key, artifact_scope(name)), name)
         query = "SELECT version FROM artifacts WHERE scope = ? AND name = ? ORDER BY version"
         return await self.database.read(lambda c: tuple(n for (n,) in c.execute(query, values)))
 
@@ -447,21 +454,11 @@ class _EncodedEvents:
     __slots__ = ("progress", "rows", "statements")
 
     def __init__(self, key: SessionKey, events: Sequence[Event]) -> None:
-        self.rows = [_encode_event(event) for event in events]
-        self.statements = [item for event in events for item in _state_changes(key, event)]
-        self.progress = _progress(events)
-
-    def apply_to(self, row: _Row, now: float) -> _Row:
-        """Return seq, turns, run, status and time of a session after the events."""
-        seq, turns, run_id, status, updated_at = row[:5]
-        new_turns, new_run_id, new_status = self.progress
-        return (
-            seq + len(self.rows),
-            turns + new_turns,
-            new_run_id or run_id,
-            new_status or status,
-            now if self.rows else updated_at,
-        )
+        self.rows = [encode_event(event) for event in events]
+        self.statements = [
+            _statement(change) for event in events for change in state_changes(key, event)
+        ]
+        self.progress = progress_of(events)
 
     def insert(self, connection: sqlite3.Connection, session: int, seq: int) -> None:
         """Insert the rows after event `seq` of a session and apply the state deltas."""
@@ -471,55 +468,12 @@ class _EncodedEvents:
             connection.execute(statement, values)
 
 
-def _encode_event(event: Event) -> tuple[str, str, str, bytes]:
-    what = f"{event.kind.value} event of {event.author!r}"
-    body = encode_readable(event, what, _EVENT_DECODER)
-    return (event.kind.value, event.author, event.run_id, body)
-
-
-def _decode_event(seq: int, body: bytes) -> Event:
-    event = _EVENT_DECODER.decode(body)
-    # seq is stored in its own column; mutation is safe because the event is not shared yet
-    set_field(event, "seq", seq)
-    return event
-
-
-def _progress(events: Sequence[Event]) -> tuple[int, str | None, str | None]:
-    """Return how many turns events start, and the run and status that they set, if any."""
-    turns, run_id, status = 0, None, None
-    for event in events:
-        if starts_run(event):
-            turns += 1
-            run_id = event.run_id
-            status = RunStatus.WORKING.value
-        elif event.kind is EventKind.ENDED and event.status is not None:
-            status = event.status.value
-    return turns, run_id, status
-
-
-def _state_changes(
-    key: SessionKey, event: Event, *, only: Scope | None = None
-) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """Yield the statements that apply the state delta of an event, or of one scope of it."""
-    for name, value in event.actions.state_delta.items():
-        if (scope := scope_of(name)) is not Scope.TEMP and only in (None, scope):
-            yield _SET, (_scope_name(key, scope), name, encode(value, f"state {name!r}"))
-    for name in event.actions.state_removed:
-        if (scope := scope_of(name)) is not Scope.TEMP and only in (None, scope):
-            yield _UNSET, (_scope_name(key, scope), name)
-
-
-def _scope_name(key: SessionKey, scope: Scope) -> str:
-    """Return the name of a scope in the tables; sorted, the app comes first."""
-    return _SEPARATOR.join(key[: _SCOPE_LENGTH[scope]])
-
-
-def _artifact_scope(name: str) -> Scope:
-    return Scope.USER if name.startswith(Scope.USER) else Scope.SESSION
+def _statement(change: StateChange) -> tuple[str, tuple[Any, ...]]:
+    return (_UNSET, change[:2]) if change.value is None else (_SET, change)
 
 
 def _delete(connection: sqlite3.Connection, key: SessionKey) -> None:
-    scope = (_scope_name(key, Scope.SESSION),)
+    scope = (scope_name(key, Scope.SESSION),)
     connection.execute("DELETE FROM state WHERE scope = ?", scope)
     connection.execute("DELETE FROM artifacts WHERE scope = ?", scope)
     delete_recall(connection, key)
@@ -527,27 +481,6 @@ def _delete(connection: sqlite3.Connection, key: SessionKey) -> None:
     if row is not None:
         connection.execute("DELETE FROM events WHERE session = ?", row[:1])
         connection.execute("DELETE FROM sessions WHERE id = ?", row[:1])
-
-
-def _is_leased_by_other(row: _Row, holder: str, process: Process, now: float) -> bool:
-    leased_by, host, pid, started, lease_until = row[5:10]
-    if leased_by is None or lease_until <= now:
-        return False
-    other = Process(host, pid, started)
-    return not (leased_by == holder and other == process) and not other.is_dead(process)
-
-
-def _session(key: SessionKey, row: Sequence[Any], state: dict[str, Any]) -> Session:
-    seq, turns, run_id, status, updated_at = row[:5]
-    return Session(
-        key=key,
-        state=state,
-        seq=seq,
-        turns=turns,
-        run_id=run_id,
-        status=RunStatus(status),
-        updated_at=updated_at,
-    )
 
 
 def _set_history(
@@ -561,9 +494,9 @@ def _set_history(
 ) -> None:
     """Set state, turns, run and status of a session to those of its events."""
     for event in events:
-        for statement, values in _state_changes(key, event, only=Scope.SESSION):
-            connection.execute(statement, values)
-    turns, run_id, status = _progress(events)
+        for change in state_changes(key, event, only=Scope.SESSION):
+            connection.execute(*_statement(change))
+    turns, run_id, status = progress_of(events)
     connection.execute(
         "UPDATE sessions SET seq = ?, turns = ?, run_id = ?, status = ?, updated_at = ?"
         " WHERE id = ?",
@@ -575,15 +508,15 @@ def _read_events(
     connection: sqlite3.Connection, query: str, session: int, seq: int
 ) -> tuple[Event, ...]:
     rows = connection.execute(query, (session, seq))
-    return tuple(_decode_event(number, body) for number, body in rows)
+    return tuple(decode_event(number, body) for number, body in rows)
 
 
 def _state(connection: sqlite3.Connection, key: SessionKey) -> dict[str, Any]:
     app, user, session = key
-    user = f"{app}{_SEPARATOR}{user}"
-    return _read_state(connection, (app, user, f"{user}{_SEPARATOR}{session}"))
+    user = f"{app}{SEPARATOR}{user}"
+    return _read_state(connection, (app, user, f"{user}{SEPARATOR}{session}"))
 
 
 def _read_state(connection: sqlite3.Connection, scopes: tuple[str, str, str]) -> dict[str, Any]:
     rows = sorted(connection.execute(_STATE, scopes).fetchall())
-    return {name: _VALUE_DECODER.decode(value) for _, _, name, value in rows}
+    return {name: decode_value(value) for _, _, name, value in rows}

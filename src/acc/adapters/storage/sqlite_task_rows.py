@@ -8,16 +8,20 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-import msgspec
-
 from acc.adapters.storage.invariants import Advance, advance, encode, page_token
 from acc.adapters.storage.sqlite import insert
 from acc.adapters.storage.sqlite_deliveries import add_deliveries, delete_configs
+from acc.adapters.storage.task_records import (
+    REPLIED,
+    TASK_DECODER,
+    TERMINAL_NAMES,
+    UPDATE_DECODER,
+    needs_snapshot,
+    state_of,
+)
 from acc.domain.errors import ContextNotFound, InvalidInput, InvalidTransition
 from acc.domain.value_objects.principal import Owner
 from acc.domain.value_objects.task import (
-    INTERRUPTED,
-    TERMINAL,
     Task,
     TaskEvent,
     TaskPage,
@@ -27,19 +31,9 @@ from acc.domain.value_objects.task import (
     apply_events,
 )
 
-TASK_DECODER = msgspec.json.Decoder(Task)
-UPDATE_DECODER: "msgspec.json.Decoder[Update]" = msgspec.json.Decoder(Update)
-#: State of a task with a direct reply: terminal, and not listed.
-REPLIED = "replied"
 IS_ACTIVE = "state IN ('submitted', 'working')"
-_RESTING = TERMINAL | INTERRUPTED
 _STATES = tuple(TaskState)
 _COLUMNS = {state: f"n_{state.value.replace('-', '_')}" for state in _STATES}
-_TERMINAL_NAMES = (*sorted(state.value for state in TERMINAL), REPLIED)
-#: Maximum number of events after a snapshot, which bounds the cost of reading a task.
-_SNAPSHOT_INTERVAL = 256
-#: Replaying so many events costs less than writing a snapshot.
-_MIN_SNAPSHOT_EVENTS = 16
 _MAX_PLACEHOLDERS = 500
 _FIND = (
     "SELECT t.id, t.owner, t.state, t.seq, t.updated_at, t.push_configs, o.revision, o.tenant,"
@@ -83,11 +77,11 @@ _OWNERS = (
 )
 _TERMINAL_BEFORE = (
     "SELECT task_id, context_id FROM tasks INDEXED BY tasks_by_state"  # noqa: S608 - constants
-    f" WHERE owner = ? AND state IN {_TERMINAL_NAMES!r} AND updated_at < ? LIMIT ?"
+    f" WHERE owner = ? AND state IN {TERMINAL_NAMES!r} AND updated_at < ? LIMIT ?"
 )
 _TERMINAL_TASKS = (
     "SELECT id, owner, context_id, state FROM tasks"  # noqa: S608 - constants
-    f" WHERE app_name = ? AND task_id IN ({{}}) AND state IN {_TERMINAL_NAMES!r}"
+    f" WHERE app_name = ? AND task_id IN ({{}}) AND state IN {TERMINAL_NAMES!r}"
 )
 _TASKS_IN_CONTEXT = "SELECT tasks FROM task_contexts WHERE app_name = ? AND context_id = ?"
 _COUNTS = f"SELECT {', '.join(_COLUMNS.values())} FROM task_owners WHERE id = ?"  # noqa: S608 - our columns
@@ -115,7 +109,7 @@ class TaskRow(NamedTuple):
     @property
     def task_state(self) -> TaskState:
         """Return the state of the task; one with a direct reply is completed."""
-        return TaskState.COMPLETED if self.state == REPLIED else TaskState(self.state)
+        return state_of(self.state)
 
     def belongs_to(self, owner: Owner) -> bool:
         """Return True if the task belongs to an owner."""
@@ -229,7 +223,7 @@ def append_at(
         result = advance(task_id, position.state, position.seq, [update for update, _ in updates])
     except InvalidTransition:
         return None
-    if not result.events or _needs_snapshot(position.seq, result):
+    if not result.events or needs_snapshot(position.seq, result):
         return None
     seq = result.events[-1].seq
     fence = (position.id, task_id, position.seq)
@@ -257,7 +251,7 @@ def append_updates(
     result = advance(task_id, row.task_state, row.seq, [update for update, _ in updates])
     if not result.events:
         return ()
-    if _needs_snapshot(row.seq, result):
+    if needs_snapshot(row.seq, result):
         task = apply_events(read_task(connection, row.id), result.events)
         connection.execute(_ADD_SNAPSHOT, (row.id, encode(task, f"task {task_id!r}")))
     _add_events(connection, row.id, result, updates)
@@ -430,14 +424,6 @@ def page_query(selection: Selection, end: tuple[float, int] | None, limit: int) 
         " ORDER BY updated_at DESC, revision DESC LIMIT ?"
     )
     return query, (*values, limit)
-
-
-def _needs_snapshot(before: int, result: Advance) -> bool:
-    seq = result.events[-1].seq
-    rests = result.updated_at is not None and result.state in _RESTING
-    crosses_interval = seq // _SNAPSHOT_INTERVAL != before // _SNAPSHOT_INTERVAL
-    has_many_events = seq % _SNAPSHOT_INTERVAL > _MIN_SNAPSHOT_EVENTS
-    return result.is_reply or crosses_interval or (rests and has_many_events)
 
 
 def _add_events(

@@ -1,7 +1,7 @@
 """Task store in one SQLite file that several processes may share."""
 
+import asyncio
 import sqlite3
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -19,15 +19,20 @@ from acc.adapters.storage.invariants import (
     names_other_context,
     parse_page_token,
 )
+from acc.adapters.storage.processes import Process, this_process
 from acc.adapters.storage.sqlite import (
     Operation,
-    Process,
     SqliteDatabase,
     as_database,
     attempt,
-    this_process,
 )
 from acc.adapters.storage.sqlite_sessions import SqliteSessionStore
+from acc.adapters.storage.task_records import (
+    TASK_DECODER,
+    encode_config,
+    encode_updates,
+    expired_tasks,
+)
 from acc.domain.errors import AccError, InvalidTransition, TaskNotFound
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.event import Event
@@ -72,6 +77,7 @@ _ACTIVE = (
     f" FROM tasks INDEXED BY tasks_active WHERE app_name = ? AND {rows.IS_ACTIVE} ORDER BY id"
 )
 _OWNERS_PER_READ = 500
+_POLL_SECONDS = 0.2
 
 
 class SqliteTaskStore:
@@ -95,10 +101,10 @@ class SqliteTaskStore:
         #: Positions of active tasks that were created here: a hint, checked by the fence.
         self._positions: dict[str, rows.TaskPosition] = {}
 
-    @property
-    def is_shared(self) -> bool:
-        """Return True: any process may open the file."""
-        return True
+    async def wait_for_changes(self) -> Collection[str] | None:
+        """Wait a moment; return None, because any process may have changed any task."""
+        await asyncio.sleep(_POLL_SECONDS)
+        return None
 
     async def create(
         self,
@@ -121,11 +127,11 @@ class SqliteTaskStore:
             created,
             owner,
             digest,
-            snapshot=encode_readable(created, f"task {task.id!r}", rows.TASK_DECODER),
+            snapshot=encode_readable(created, f"task {task.id!r}", TASK_DECODER),
             event=encode(StatusUpdate(status=task.status), f"task {task.id!r}"),
             lease=self._new_lease(),
         )
-        config = None if push is None else _encode_config(replace(push, task_id=task.id))
+        config = None if push is None else encode_config(replace(push, task_id=task.id))
 
         def create(connection: sqlite3.Connection) -> SubmitResult:
             row = rows.find_owner(connection, self.app_name, owner)
@@ -159,7 +165,7 @@ class SqliteTaskStore:
         InvalidTransition if it is not as `expected`. A repeated message changes nothing.
         """
         digest = message_digest(message, task_id, key)
-        encoded = _encode_updates(task_id, (MessageAdded(message=message), *updates))
+        encoded = encode_updates(task_id, (MessageAdded(message=message), *updates))
         seq = -1 if expected is None else expected.seq
         now, lease = self._clock.now(), self._new_lease()
 
@@ -187,7 +193,7 @@ class SqliteTaskStore:
     def append_operation(self, write: AppendTaskUpdates) -> Operation[tuple[TaskEvent, ...]]:
         """Return the operation of `append`, to be run in a transaction of the database."""
         task_id = write.task_id
-        encoded = _encode_updates(task_id, write.updates)
+        encoded = encode_updates(task_id, write.updates)
         now = self._clock.now()
 
         def append(connection: sqlite3.Connection) -> tuple[TaskEvent, ...]:
@@ -282,17 +288,7 @@ class SqliteTaskStore:
                 break
             found += some
             last_owner = owners[-1].id
-        batch = found[skip:]
-        contexts = Counter(task.context_id for task in batch)
-        return tuple(
-            ExpiredTask(
-                task.task_id,
-                task.context_id,
-                task.owner,
-                contexts[task.context_id] == task.tasks_in_context,
-            )
-            for task in batch
-        )
+        return expired_tasks(found[skip:])
 
     async def delete_expired(self, task_ids: Collection[str]) -> int:
         """Delete those of the tasks that are terminal, with their data; return how many."""
@@ -301,7 +297,7 @@ class SqliteTaskStore:
 
     async def save_push_config(self, config: PushConfig, *, max_configs: int | None = None) -> None:
         """Store a push configuration; one with the same task and id is replaced."""
-        encoded = _encode_config(config)
+        encoded = encode_config(config)
 
         def save(connection: sqlite3.Connection) -> None:
             row = self._existing(connection, config.task_id)
@@ -442,12 +438,3 @@ class SqliteUnitOfWork:
         if isinstance(write, BeginTurn):
             return self._sessions.begin_operation(write)
         return self._sessions.append_operation(write)
-
-
-def _encode_updates(task_id: str, updates: Sequence[Update]) -> list[tuple[Update, bytes]]:
-    what = f"an update of task {task_id!r}"
-    return [(update, encode_readable(update, what, rows.UPDATE_DECODER)) for update in updates]
-
-
-def _encode_config(config: PushConfig) -> tuple[str, bytes]:
-    return config.id, encode(config, f"push configuration {config.id!r}")

@@ -376,9 +376,14 @@ class TaskExecutor:
             raise error
         return value  # type: ignore[return-value] # it is set if there is no error
 
-    async def sync_with_store(self) -> None:
-        """Read what other processes did to tasks that run or are subscribed to here."""
+    async def sync_with_store(self, changed: Collection[str] | None = None) -> None:
+        """Read what other processes did to tasks that run or are subscribed to here.
+
+        Only tasks that are known to have changed are read, if they are given.
+        """
         watched = {*self._runs, *self._broker.subscribed}
+        if changed is not None:
+            watched.intersection_update(changed)
         if not watched:
             return
         for task_id, seq in (await self._tasks.latest_seqs(watched)).items():

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from acc.application.a2a.executor import (
     CALLER_PREFIX,
@@ -17,8 +17,6 @@ from acc.domain.value_objects.session import SessionKey
 from acc.ports.outbound.storage_ports import ExpiredTask, TaskStorePort
 
 log = logging.getLogger("acc.serve")
-POLL_SECONDS = 0.2
-IDLE_POLL_SECONDS = 1.0
 RENEWAL_SECONDS = 10.0
 SWEEP_SECONDS = 15.0
 #: Tasks deleted at once, so that other work is not delayed.
@@ -47,6 +45,7 @@ class TaskMaintenance:
         """Renew leases, fail orphans and follow the updates of other processes, forever."""
         loop = asyncio.get_running_loop()
         renewed_at = swept_at = loop.time() - SWEEP_SECONDS
+        changed: Collection[str] | None = None
         while True:
             try:
                 now = loop.time()
@@ -56,11 +55,10 @@ class TaskMaintenance:
                 if now - renewed_at >= RENEWAL_SECONDS:
                     renewed_at = now
                     await self._tasks.renew(self._executor.running)
-                if self._tasks.is_shared:
-                    await self._executor.sync_with_store()
+                await self._executor.sync_with_store(changed)
             except AccError as error:
                 log.error("task maintenance failed, retrying: %s", error)  # noqa: TRY400 - not a bug
-            await asyncio.sleep(POLL_SECONDS if self._tasks.is_shared else IDLE_POLL_SECONDS)
+            changed = await self._tasks.wait_for_changes()
 
     async def expire(self) -> None:
         """Delete tasks that ended longer ago than the retention time, forever."""

@@ -262,9 +262,11 @@ class TaskStorePort(Protocol):
     StorageFailed.
     """
 
-    @property
-    def is_shared(self) -> bool:
-        """Return True if other processes may update the tasks, so that polling is needed."""
+    async def wait_for_changes(self) -> Collection[str] | None:
+        """Wait until other processes may have changed tasks, for a second at most.
+
+        Return the tasks that they are known to have changed, or None if any task may have changed.
+        """
         ...
 
     async def create(
