@@ -27,6 +27,7 @@ from acc.application.runtime.state import to_json_data
 from acc.application.tools.flow_guard import FlowGuard
 from acc.application.tools.function_tool import display_arguments
 from acc.application.tools.tool import BaseTool, ToolContext
+from acc.application.tracing.spans import count_invalid_call, trace_tool
 from acc.domain.errors import AccError, ModelRetry, StateNotStorable, ToolFailed
 from acc.domain.text import replace_surrogates
 from acc.domain.value_objects.approval import (
@@ -281,7 +282,10 @@ class ToolExecutor:
         if pending is not None:
             result = _make_result(call, pending.arguments.get("ticket"))
         else:
-            result = await _invoke_with_timeout(scope, call, tool, arguments, tool_context)
+            with trace_tool(scope, call) as traced:
+                result = await _invoke_with_timeout(scope, call, tool, arguments, tool_context)
+                if traced is not None:
+                    traced.result = result
         if (tool.long_running or pending is not None) and not result.is_error:
             outcome = await scope.request_input(
                 f"{tool.name} was started. Report its outcome when it is done.",
@@ -315,6 +319,8 @@ class ToolExecutor:
         """Record the result as an event."""
         detail = None
         if not outcome.executed:
+            if outcome.invalid_call and (tracer := scope.services.tracer) is not None:
+                count_invalid_call(tracer)
             detail = {"executed": False, "invalid_call": outcome.invalid_call}
         event = await scope.emit(
             EventKind.TOOL_RESULT,
