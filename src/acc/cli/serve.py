@@ -29,6 +29,7 @@ from acc.bootstrap.a2a import (
 )
 from acc.bootstrap.agents import check_has_models, load_agent, log_requests
 from acc.bootstrap.mcp import McpServerOptions, serve_mcp_over_http, serve_mcp_over_stdio
+from acc.bootstrap.tracing import start_tracing
 from acc.cli.call import check_allow
 from acc.cli.output import console
 from acc.domain.errors import InvalidInput
@@ -303,6 +304,15 @@ def serve(
             negative=(),
         ),
     ] = False,
+    otel: Annotated[
+        bool,
+        Parameter(
+            help="Export spans and metrics with OpenTelemetry over OTLP/HTTP. The variables "
+            "OTEL_EXPORTER_OTLP_ENDPOINT and others configure it, and also enable it.",
+            negative=(),
+            show_default=False,
+        ),
+    ] = False,
 ) -> int:
     """Serve an agent over A2A 1.0 and 0.3, as JSON-RPC and HTTP+JSON, on one URL.
 
@@ -374,15 +384,19 @@ def serve(
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     if verbose:
         log_requests(stderr)
-    started = serve_forever(
-        root,
-        make_options,
-        host=address.host,
-        port=address.port,
-        on_ready=lambda options: _print_summary(root.name, options),
-        certificate=address.tls_cert,
-        private_key=address.tls_key,
-    )
+    tracing = start_tracing(requested=otel, service_name=root.name)
+    try:
+        started = serve_forever(
+            root,
+            make_options,
+            host=address.host,
+            port=address.port,
+            on_ready=lambda options: _print_summary(root.name, options),
+            certificate=address.tls_cert,
+            private_key=address.tls_key,
+        )
+    finally:
+        tracing.shutdown()
     return 0 if started else 1
 
 

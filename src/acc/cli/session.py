@@ -12,6 +12,7 @@ from cyclopts import Parameter
 
 from acc.application.agents.base import BaseAgent
 from acc.bootstrap.agents import Runner, check_models, log_runs
+from acc.bootstrap.tracing import start_tracing
 from acc.cli.approval import answer_commands
 from acc.cli.event_view import compact, make_console, safe_text, show_request, write_json
 from acc.cli.output import print_error
@@ -59,6 +60,15 @@ class SessionOptions:
         Parameter(
             name=("--verbose", "-v"),
             help="Log the run to stderr as JSON lines with trace_id, without message content.",
+            negative=(),
+            show_default=False,
+        ),
+    ] = False
+    otel: Annotated[
+        bool,
+        Parameter(
+            help="Export spans and metrics with OpenTelemetry over OTLP/HTTP. The variables "
+            "OTEL_EXPORTER_OTLP_ENDPOINT and others configure it, and also enable it.",
             negative=(),
             show_default=False,
         ),
@@ -136,6 +146,7 @@ class AgentSession:
         self._reference = reference
         self._loop = loop
         self._ids: dict[str, Any] = {"user_id": options.user, "session_id": options.session}
+        self._tracing = start_tracing(requested=options.otel, service_name=agent.name)
         self._runner = Runner(
             agent,
             app_name=options.app,
@@ -201,7 +212,10 @@ class AgentSession:
 
     def close(self) -> None:
         """Close the store and all connections."""
-        self._loop.run(self._runner.aclose())
+        try:
+            self._loop.run(self._runner.aclose())
+        finally:
+            self._tracing.shutdown()
 
     def show_pending(self, requests: Sequence[InputRequest], stream: TextIO) -> None:
         """Print pending requests and the commands that answer them."""

@@ -208,7 +208,7 @@ class TurnMemory:
 
     async def _compute_view(self, context: RunContext) -> MemoryView:
         memory = self._cached.memory
-        with trace_memory(context, SEARCH_MEMORY) as span:
+        with trace_memory(context, memory, SEARCH_MEMORY) as span:
             view = await memory.view(self._signal)
             if span is not None and isinstance(view, MemoryView):
                 before, self._cached.tokens = self._cached.tokens, view.tokens
@@ -234,8 +234,9 @@ class TurnMemory:
         span = context.run.span
         if span is not None:
             context.span = span  # that of the agent has ended
-        with trace_memory(context, UPSERT_MEMORY):
-            await self._cached.memory.record(conversation_turn(events))
+        memory = self._cached.memory
+        with trace_memory(context, memory, UPSERT_MEMORY):
+            await memory.record(conversation_turn(events))
         self._cached.last_seq = self._context.run.recorder.last_seq
 
 

@@ -18,6 +18,7 @@ from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import ChatMessage, Part, Usage
 from acc.domain.value_objects.endpoint import redact_secrets
 from acc.domain.value_objects.run import trace_of_parent
+from acc.ports.outbound.memory_ports import WindowMemoryPort
 from acc.ports.outbound.tracing_ports import Attributes, AttributeValue, SpanKind
 
 if TYPE_CHECKING:
@@ -350,10 +351,13 @@ def count_invalid_call(tracer: "TracerPort") -> None:
 
 
 @contextmanager
-def trace_memory(ctx: "RunContext", operation: str) -> "Iterator[SpanPort | None]":
-    """Start and end the span of a memory operation, if runs are traced."""
+def trace_memory(ctx: "RunContext", memory: object, operation: str) -> "Iterator[SpanPort | None]":
+    """Start and end the span of a memory operation, if runs are traced.
+
+    A transcript only repeats the newest messages, which is not an operation.
+    """
     tracer = ctx.services.tracer
-    if tracer is None:
+    if tracer is None or isinstance(memory, WindowMemoryPort):
         yield None
         return
     span = tracer.start_span(

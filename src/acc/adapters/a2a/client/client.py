@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from hashlib import sha256
 from urllib.parse import urlsplit, urlunsplit
 
 import httpx2
@@ -25,6 +24,7 @@ from acc.adapters.a2a.wire.card_codec import read_card
 from acc.adapters.http.client import NetworkOptions, guarded_client
 from acc.application.a2a.projection import INPUT_REQUEST, MEMORY_FOOTPRINT
 from acc.application.a2a.requests import SendRequest
+from acc.application.tracing.a2a_spans import describe_reply, note_streaming, trace_send
 from acc.domain.circuit_breaker import CircuitBreaker
 from acc.domain.errors import (
     AccError,
@@ -37,9 +37,11 @@ from acc.domain.value_objects.agent_card import AgentCard, Interface
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.contract import INTENTS_EXTENSION
 from acc.domain.value_objects.endpoint import RemoteEndpoint, is_loopback_url, origin_of
+from acc.domain.value_objects.run import trace_of_parent
 from acc.domain.value_objects.task import ACTIVE, Message, PushConfig, Task
 from acc.ports.outbound.auth_ports import CredentialsPort
 from acc.ports.outbound.remote_ports import OnUpdate
+from acc.ports.outbound.tracing_ports import SpanPort, TracerPort
 
 _WELL_KNOWN_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 _MAX_AGE = re.compile(r"(?:^|[\s,])max-age\s*=\s*\"?(\d{1,9})")
@@ -49,8 +51,6 @@ _CANCEL_TIMEOUT_SECONDS = 5.0
 _MAX_REDIRECTS = 3
 _MAX_WAKE_EVENTS = 1024
 _SUPPORTED_EXTENSIONS = frozenset({INPUT_REQUEST, INTENTS_EXTENSION, MEMORY_FOOTPRINT})
-_TRACE_ID = re.compile(r"[0-9a-f]{32}")
-_TRACE_PARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 class _TimedOut(RemoteFailed):
@@ -73,7 +73,9 @@ class A2AClient:
         credentials: CredentialsPort | None = None,
         allow: Sequence[str] = (),
         network: NetworkOptions | None = None,
+        tracer: TracerPort | None = None,
     ) -> None:
+        self._tracer = tracer
         self._endpoint = endpoint
         self._credentials = credentials
         self._allow = (*endpoint.allow, *allow)
@@ -105,11 +107,20 @@ class A2AClient:
         push: PushConfig | None = None,
     ) -> Task | Message:
         """Send a message and return the task once it ended or needs input, or the reply."""
-        with self.breaker.call((CallFailed, _TimedOut)):
-            return await self._send(message, TaskAssembler(on_update, known), push)
+        with (
+            self.breaker.call((CallFailed, _TimedOut)),
+            trace_send(self._tracer, message, self._endpoint.url) as (message, span),
+        ):
+            result = await self._send(message, TaskAssembler(on_update, known), push, span)
+            describe_reply(span, result)
+            return result
 
     async def _send(
-        self, message: Message, assembler: TaskAssembler, push: PushConfig | None
+        self,
+        message: Message,
+        assembler: TaskAssembler,
+        push: PushConfig | None,
+        span: SpanPort | None,
     ) -> Task | Message:
         async with self._follow(assembler, _trace_headers(message)) as (follower, card):
             push = push if card.push_notifications else None
@@ -119,6 +130,7 @@ class A2AClient:
                 message=message, wait=bool(message.task_id), push=push, history_length=0
             )
             if push is None and card.streaming and self._endpoint.streaming is not False:
+                note_streaming(span)
                 await follower.stream(request)
             else:
                 await follower.poll(request, has_push=push is not None)
@@ -438,10 +450,6 @@ def _is_absolute_url(url: str) -> bool:
 def _trace_headers(message: Message) -> dict[str, str]:
     """Return the W3C traceparent header of a message that belongs to a trace."""
     parent = message.metadata.get("traceparent")
-    if isinstance(parent, str) and _TRACE_PARENT.fullmatch(parent):
+    if isinstance(parent, str) and trace_of_parent(parent):
         return {"traceparent": parent}
-    trace = message.metadata.get("traceId")
-    if isinstance(trace, str) and _TRACE_ID.fullmatch(trace) and trace.strip("0"):
-        span = sha256(message.message_id.encode()).hexdigest()[:16]
-        return {"traceparent": f"00-{trace}-{span}-01"}
     return {}
