@@ -22,6 +22,7 @@ from acc.cli.check import check
 from acc.cli.doctor import doctor
 from acc.cli.graph import graph
 from acc.cli.label import label
+from acc.cli.inspect import explain, trace
 from acc.cli.output import print_error
 from acc.cli.run import run
 from acc.cli.serve import mcp, serve
@@ -32,6 +33,7 @@ _USAGE_ERRORS = (InvalidInput, RunMismatch)
 _EVALUATE = "Evaluate agents"
 _BUILD = "Build agents"
 _CONNECT = "Connect agents"
+_DEBUG = "Debug runs"
 
 app = App(
     name="acc",
@@ -55,6 +57,8 @@ app.command(run, group=_BUILD)
 app.command(chat, group=_BUILD)
 app.command(graph, group=_BUILD)
 app.command(check, group=_BUILD)
+app.command(trace, group=_DEBUG)
+app.command(explain, group=_DEBUG)
 app.command(serve, group=_CONNECT)
 app.command(mcp, group=_CONNECT)
 app.command(tokens.app)

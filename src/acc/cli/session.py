@@ -79,12 +79,20 @@ class SessionOptions:
         """Return True if the session outlives the command."""
         return self.store not in _IN_MEMORY
 
-    def run_config(self, *, record_prompts: bool = False) -> RunConfig:
+    def run_config(
+        self,
+        *,
+        record_prompts: bool = False,
+        debug: bool = False,
+        stubs: Mapping[str, str] | None = None,
+    ) -> RunConfig:
         """Return the limits of a run."""
         return RunConfig(
             timeout=self.timeout,
             max_llm_calls=self.max_llm_calls,
             record_prompts=record_prompts,
+            debug=debug,
+            stubs=stubs or {},
         )
 
     def should_stream(self, output: TextIO) -> bool:
@@ -140,6 +148,8 @@ class AgentSession:
         loop: asyncio.Runner,
         *,
         record_prompts: bool = False,
+        debug: bool = False,
+        stubs: Mapping[str, str] | None = None,
     ) -> None:
         self.agent = agent
         self.options = options
@@ -151,7 +161,9 @@ class AgentSession:
             agent,
             app_name=options.app,
             store=options.store,
-            config=options.run_config(record_prompts=record_prompts),
+            config=options.run_config(
+                record_prompts=record_prompts, debug=debug, stubs=stubs or {}
+            ),
         )
         if options.verbose:
             log_runs(sys.stderr)

@@ -542,11 +542,21 @@ def check_run_options(root: "BaseAgent", config: object, context: object) -> Non
     if not isinstance(context, CallContext | None):
         raise InvalidInput(f"context must be a CallContext, got {context!r}")
     if config is not None and config.stubs:
-        known = sorted({agent.name for agent in root.walk_all()})
-        unknown = [str(name) for name in config.stubs if name not in known]
-        if unknown:
-            raise InvalidInput(
-                f"RunConfig.stubs names unknown agents: {', '.join(unknown)}; the agents under "
-                f"{root.name!r} are {', '.join(known)}. List agents that your code runs in "
-                "sub_agents to stub them"
-            )
+        _check_stubs(root, config)
+
+
+def _check_stubs(root: "BaseAgent", config: RunConfig) -> None:
+    """Raise InvalidInput if a stub names neither an agent nor a tool of the tree."""
+    agents, tools, has_toolsets = set[str](), set[str](), False
+    for agent in root.walk_all():
+        agents.add(agent.name)
+        tools.update(getattr(agent, "own_tools", ()))
+        has_toolsets = has_toolsets or bool(getattr(agent, "toolsets", ()))
+    unknown = [str(name) for name in config.stubs if name not in agents | tools]
+    if unknown and not has_toolsets:  # the tools of a toolset are not known before the run
+        listed = f" and the tools {', '.join(sorted(tools))}" if tools else ""
+        raise InvalidInput(
+            f"RunConfig.stubs names unknown agents: {', '.join(unknown)}; the agents under "
+            f"{root.name!r} are {', '.join(sorted(agents))}{listed}. List agents that your code "
+            "runs in sub_agents to stub them"
+        )

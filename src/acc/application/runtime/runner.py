@@ -387,7 +387,6 @@ class SessionRunner(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT
             )
 
     async def _open(self, recorder: EventRecorder, lease: SessionLease) -> Session:
-        """Open the session of a lease."""
         session = await lease.open()
         recorder.attach(session, holder=lease.holder)
         return session
@@ -466,7 +465,6 @@ class SessionRunner(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT
         )
 
     def _check_deps(self, deps: AnyDepsT | None) -> AnyDepsT | None:
-        """Return the dependencies of a run; InvalidInput if an agent needs others."""
         deps = self._deps if deps is None else deps
         if self._required_deps:
             check_deps(self._required_deps, deps)

@@ -26,6 +26,7 @@ from acc.application.runtime.json_types import encode_model
 from acc.application.runtime.state import to_json_data
 from acc.application.tools.flow_guard import FlowGuard
 from acc.application.tools.function_tool import display_arguments
+from acc.application.tools.stubs import stub_of
 from acc.application.tools.tool import BaseTool, ToolContext
 from acc.application.tracing.spans import count_invalid_call, trace_tool
 from acc.domain.errors import AccError, ModelRetry, StateNotStorable, ToolFailed
@@ -58,6 +59,7 @@ class ToolOutcome:
     escalate: bool = False
     invalid_call: bool = False
     executed: bool = False
+    is_stub: bool = False
 
     @property
     def error(self) -> str:
@@ -179,6 +181,12 @@ class ToolExecutor:
         validated = self._validate(scope, call, tool)
         if isinstance(validated, ToolOutcome):
             return await self._abandon(scope, call, validated)
+        config = scope.config
+        if (config.stubs or config.debug) and not recorded:
+            stub = await stub_of(scope, validated.tool, validated.arguments)
+            if stub is not None:
+                outcome = ToolOutcome(result=_make_result(call, stub), is_stub=True)
+                return await self._record(scope, outcome)
         confirmed = await self._confirm(scope, call, validated, recorded[0] if recorded else None)
         if isinstance(confirmed, ToolOutcome):
             return await self._record(scope, confirmed)
@@ -322,6 +330,8 @@ class ToolExecutor:
             if outcome.invalid_call and (tracer := scope.services.tracer) is not None:
                 count_invalid_call(tracer)
             detail = {"executed": False, "invalid_call": outcome.invalid_call}
+            if outcome.is_stub:
+                detail["stub"] = True
         event = await scope.emit(
             EventKind.TOOL_RESULT,
             parts=(Part(result=outcome.result),),
