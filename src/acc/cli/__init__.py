@@ -23,6 +23,7 @@ from acc.cli.doctor import doctor
 from acc.cli.graph import graph
 from acc.cli.label import label
 from acc.cli.inspect import explain, trace
+from acc.cli.inspect import explain, replay, trace
 from acc.cli.output import print_error
 from acc.cli.run import run
 from acc.cli.serve import mcp, serve
@@ -59,6 +60,7 @@ app.command(graph, group=_BUILD)
 app.command(check, group=_BUILD)
 app.command(trace, group=_DEBUG)
 app.command(explain, group=_DEBUG)
+app.command(replay, group=_DEBUG)
 app.command(serve, group=_CONNECT)
 app.command(mcp, group=_CONNECT)
 app.command(tokens.app)

@@ -1,8 +1,11 @@
-"""`acc trace` and `acc explain`: show what was recorded in a session."""
+"""`acc trace`, `acc explain` and `acc replay`: debug recorded sessions."""
 
 import asyncio
+import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from datetime import UTC, datetime
+from difflib import ndiff
 from typing import Annotated
 
 import msgspec
@@ -10,8 +13,10 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from acc.application.inspection.explanation import StatementHistory, explain_statements
+from acc.application.inspection.replay_run import TurnComparison
 from acc.application.inspection.run_trace import RunTrace, TraceNode, TraceStep, trace_runs
-from acc.bootstrap.inspection import check_store, recorded_events
+from acc.bootstrap.agents import load_agent
+from acc.bootstrap.inspection import check_store, recorded_events, replay_recorded
 from acc.cli.event_view import safe_text
 from acc.cli.output import console, print_error, print_json
 from acc.domain.value_objects.content import Usage
@@ -48,7 +53,8 @@ def trace(
     Example: acc trace s1 --store shop.db
     """
     events = _read(store, reference, user, app)
-    runs = trace_runs(events, requests=requests)
+    selected = [event for event in events if reference in (event.run_id, event.request_id)]
+    runs = trace_runs(selected or events, requests=requests)
     if json:
         print_json(msgspec.json.encode({"runs": runs}))
         return 0
@@ -91,6 +97,77 @@ def explain(
     for history in histories:
         _print_history(out, history, turn)
     return 0
+
+
+def replay(
+    agent: Annotated[str, Parameter(help="MODULE:AGENT or FILE.py:AGENT.")],
+    reference: Reference,
+    /,
+    *,
+    store: Store,
+    model: Annotated[
+        str, Parameter(help="Call this model in place of the recorded responses.")
+    ] = "",
+    memory: Annotated[
+        str, Parameter(help="Use this memory for the agents that have one: transcript, acc, ….")
+    ] = "",
+    user: User = DEFAULT_USER_ID,
+    app: App = "app",
+    fail_on_change: Annotated[
+        bool,
+        Parameter(help="Exit with status 1 if a turn differs.", negative=(), show_default=False),
+    ] = False,
+    json: AsJson = False,
+) -> int:
+    """Repeat recorded turns and show the differences turn by turn; nothing is stored.
+
+    Models, tools and remote agents answer as recorded. With --model the model is called; a tool
+    call that was not recorded gets a marked stub. No tool is ever called. With the id of a run,
+    the turns before it are repeated with their recorded answers.
+
+    Example: acc replay shop.agents:root s1 --store shop.db --memory acc
+    """
+    events = _read(store, reference, user, app)
+    run_ids = [e.run_id for e in events if reference in (e.run_id, e.request_id)]
+    with redirect_stdout(sys.stderr):  # output of the module is not output of the command
+        turns = asyncio.run(
+            replay_recorded(
+                events,
+                load_agent(agent),
+                run_id=run_ids[0] if run_ids else "",
+                model=model,
+                memory=memory,
+            )
+        )
+    changed = any(turn.changed for turn in turns)
+    if json:
+        print_json(msgspec.json.encode({"turns": turns}))
+    else:
+        out = console()
+        for turn in turns:
+            _print_comparison(out, turn)
+    return 1 if changed and fail_on_change else 0
+
+
+def _print_comparison(out: Console, turn: TurnComparison) -> None:
+    result = f"changed: {', '.join(turn.changed)}" if turn.changed else "same"
+    out.print(safe_text(f"turn {turn.turn}  {_clip(turn.message)}  [{result}]", "bold"))
+    before, after = turn.recorded, turn.replayed
+    for name in turn.changed:
+        old, new = (_lines(getattr(side, name)) for side in (before, after))
+        out.print(safe_text(f"  {name}"))
+        for line in ndiff(old, new):
+            if line.startswith(("- ", "+ ")):
+                style = "red" if line.startswith("-") else "green"
+                out.print(safe_text(f"    {_clip(line)}", style))
+    for call in turn.stubbed:
+        out.print(safe_text(f"  no recorded result: {_clip(call)}", "yellow"))
+
+
+def _lines(value: object) -> list[str]:
+    if isinstance(value, tuple):
+        return [str(item) for item in value]
+    return str(value).splitlines()
 
 
 def _read(store: str, reference: str, user: str, app: str) -> Sequence[Event]:

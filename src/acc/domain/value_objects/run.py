@@ -20,7 +20,8 @@ class RunConfig:
 
     `stubs` replace the named agents and tools, and `debug=True` replaces every tool and every agent
     that another one delegates to. `raise_tool_errors=True` ends the run if the code of a tool
-    raises an exception, instead of reporting it to the model. `snapshots` shows the state before and after each agent.
+    raises an exception, instead of reporting it to the model. `snapshots` shows the state before
+    and after each agent.
     `max_prompt_tokens` limits each model request: older tool results of the turn are shortened, and
     the model can read them with a tool. `record_prompts` records the exact request of each model
     call.
