@@ -78,8 +78,8 @@ def explain_statements(events: Sequence[Event], query: str) -> tuple[StatementHi
     best = max((score for score, *_ in scored), default=0.0)
     memories = [event for event in events if event.kind is EventKind.MEMORY]
     return tuple(
-        _history(text, turn, said, memories, turns)
-        for score, turn, said, text in scored
+        _history(text, turn, message, memories, turns)
+        for score, turn, message, text in scored
         if score >= best * _MIN_SHARE
     )
 
@@ -117,20 +117,24 @@ def _score(wanted: Mapping[str, float], found: Mapping[str, float]) -> float:
 def _history(
     text: str,
     turn: int,
-    said: Event,
+    message: Event,
     memories: Sequence[Event],
     turns: Mapping[str, int],
 ) -> StatementHistory:
     entries = [
         HistoryEntry(
-            turn=turn, step=Step.SAID, reason=f"in event {said.seq}", seq=said.seq, at=said.at
+            turn=turn,
+            step=Step.SAID,
+            reason=f"in event {message.seq}",
+            seq=message.seq,
+            at=message.at,
         )
     ]
     in_view: dict[int, bool] = {}
     last: dict[str, tuple[Step, str]] = {}
     for event in memories:
         now = turns[event.run_id]
-        if now < turn or (now == turn and event.seq < said.seq):
+        if now < turn or (now == turn and event.seq < message.seq):
             continue
         for step, reason in _steps(text, turn, now, event):
             if step is Step.ABSENT and last.get(event.author, (step,))[0] is Step.REPLACED:
