@@ -5,8 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from otlp_receiver import OtlpReceiver, orphans
 from server_process import HERE, Server
+
+from acc import Agent, McpToolset, Runner, ToolCall, disable_tracing, enable_tracing
+from acc.testing import ScriptedModel
 
 
 def _environment(receiver: OtlpReceiver) -> dict[str, str]:
@@ -72,6 +78,32 @@ def test_three_processes_produce_one_trace_without_orphans(tmp_path: Path) -> No
         span for span in spans if span.name == "SendStreamingMessage" and span.kind == 2
     ]
     assert server.attributes["a2a.method.name"] == "SendStreamingMessage"
+
+
+async def test_mcp_server_continues_the_trace_of_its_caller(tmp_path: Path) -> None:
+    """The SDK of MCP passes the current span, which is that of the tool, in `_meta`."""
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    enable_tracing(tracer_provider=provider)
+    with OtlpReceiver() as receiver:
+        shared = {**_environment(receiver), "PYTHONPATH": os.pathsep.join([*sys.path, str(HERE)])}
+        command = [sys.executable, "-m", "acc", "mcp", "traced_agents:expert"]
+        expert = McpToolset(command=command, env=shared)
+        call = ToolCall(id="1", name="expert", arguments={"message": "db-1は?"})
+        caller = Agent(name="caller", model=ScriptedModel(call, "ok"), tools=[expert])
+        runner = Runner(caller)
+        try:
+            await runner.run("go")
+        finally:
+            disable_tracing()
+            await runner.aclose()
+        spans = receiver.wait_for("invoke_agent expert", "execute_tool lookup")
+    (outer,) = [s for s in exporter.get_finished_spans() if s.name == "execute_tool expert"]
+    (inner,) = [span for span in spans if span.name == "invoke_agent expert"]
+    assert outer.context is not None
+    assert inner.trace_id == f"{outer.context.trace_id:032x}"
+    assert inner.parent_id == f"{outer.context.span_id:016x}"
 
 
 def test_otel_flag_exports_spans_and_metrics(tmp_path: Path) -> None:

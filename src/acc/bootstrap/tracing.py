@@ -1,6 +1,6 @@
 """Tracing of this process with OpenTelemetry; nothing is imported unless it is enabled."""
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from acc.bootstrap.memory import version
 from acc.bootstrap.settings import captures_message_content, exporter_of, has_otlp_endpoint
@@ -77,10 +77,10 @@ def start_tracing(*, requested: bool = False, service_name: str = "acc") -> Trac
         if name not in ("", "otlp", "none"):
             raise InvalidInput(f"OTEL_{signal}_EXPORTER={name} is not supported; use otlp or none")
     try:
-        from acc.adapters.tracing.otel import OtlpExport
+        from acc.adapters.tracing.otlp import OtlpExport
     except ImportError as error:
         raise InvalidInput(f"tracing needs {error.name}; {_INSTALL}") from None
-    export: Any = OtlpExport(
+    export = OtlpExport(
         service_name=service_name, traces=traces != "none", metrics=metrics != "none"
     )
     enable_tracing(tracer_provider=export.tracer_provider, meter_provider=export.meter_provider)

@@ -264,6 +264,17 @@ class LimitOptions:
         )
 
 
+_Otel = Annotated[
+    bool,
+    Parameter(
+        help="Export spans and metrics with OpenTelemetry over OTLP/HTTP. The variables "
+        "OTEL_EXPORTER_OTLP_ENDPOINT and others configure it, and also enable it.",
+        negative=(),
+        show_default=False,
+    ),
+]
+
+
 def serve(
     agent: Annotated[str, Parameter(help="MODULE:AGENT or FILE.py:AGENT.")],
     /,
@@ -304,15 +315,7 @@ def serve(
             negative=(),
         ),
     ] = False,
-    otel: Annotated[
-        bool,
-        Parameter(
-            help="Export spans and metrics with OpenTelemetry over OTLP/HTTP. The variables "
-            "OTEL_EXPORTER_OTLP_ENDPOINT and others configure it, and also enable it.",
-            negative=(),
-            show_default=False,
-        ),
-    ] = False,
+    otel: _Otel = False,
 ) -> int:
     """Serve an agent over A2A 1.0 and 0.3, as JSON-RPC and HTTP+JSON, on one URL.
 
@@ -433,6 +436,7 @@ def mcp(
             consume_multiple=False,
         ),
     ] = (),
+    otel: _Otel = False,
 ) -> int:
     """Offer an agent as a tool of an MCP server.
 
@@ -446,15 +450,19 @@ def mcp(
         root = load_agent(agent)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     options = McpServerOptions(store=store, sub_agents=sub_agents, allow=allow)
-    if not http:
-        serve_mcp_over_stdio(root, options)
-        return 0
 
     def print_url(url: str) -> None:
         console().print(f"offering [bold]{root.name}[/bold] over MCP at {url}", highlight=False)
 
-    selected = _DEFAULT_MCP_PORT if port is None else port
-    return 0 if serve_mcp_over_http(root, options, port=selected, on_ready=print_url) else 1
+    tracing = start_tracing(requested=otel, service_name=root.name)
+    try:
+        if not http:
+            serve_mcp_over_stdio(root, options)
+            return 0
+        selected = _DEFAULT_MCP_PORT if port is None else port
+        return 0 if serve_mcp_over_http(root, options, port=selected, on_ready=print_url) else 1
+    finally:
+        tracing.shutdown()
 
 
 def _parse_size(text: str) -> int:

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from opentelemetry import context as otel_context
-from opentelemetry import trace
+from opentelemetry import metrics, trace
 from opentelemetry.metrics import Counter, Histogram, MeterProvider
 from opentelemetry.trace import (
     Link,
@@ -138,52 +137,8 @@ class OtelTracer:
         histogram.record(value, attributes)
 
 
-class OtlpExport:
-    """The providers that export spans and metrics over OTLP/HTTP, until they are shut down.
-
-    The standard environment variables configure them.
-    """
-
-    def __init__(self, *, service_name: str, metrics: bool, traces: bool) -> None:
-        from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider
-        from opentelemetry.sdk.resources import Resource
-        from opentelemetry.sdk.trace import TracerProvider as SdkTracerProvider
-
-        # OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES have priority.
-        resource = Resource({"service.name": service_name}).merge(_environment_resource())
-        # Short commands end before an exit handler would be useful; they call `shutdown`.
-        self.tracer_provider = SdkTracerProvider(resource=resource, shutdown_on_exit=False)
-        readers = []
-        if traces:
-            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-            from opentelemetry.sdk.trace.export import BatchSpanProcessor
-
-            self.tracer_provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-        if metrics:
-            from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-            from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
-
-            readers.append(PeriodicExportingMetricReader(OTLPMetricExporter()))
-        self.meter_provider = SdkMeterProvider(
-            resource=resource, metric_readers=readers, shutdown_on_exit=False
-        )
-
-    def shutdown(self) -> None:
-        """Export what is left and stop."""
-        self.tracer_provider.shutdown()
-        self.meter_provider.shutdown()
-
-
-def _environment_resource() -> Any:
-    from opentelemetry.sdk.resources import OTELResourceDetector
-
-    return OTELResourceDetector().detect()
-
-
 def global_providers() -> tuple[TracerProvider, MeterProvider]:
     """Return the providers that the application has set for the whole process."""
-    from opentelemetry import metrics
-
     return trace.get_tracer_provider(), metrics.get_meter_provider()
 
 

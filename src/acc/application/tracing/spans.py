@@ -98,7 +98,7 @@ def describe_run(span: "SpanPort", request: "RunRequest", *, has_context: bool) 
 
 
 def describe_first_agent(run: "Run", agent: "BaseAgent") -> None:
-    """Give the span of a run to the agent that has the conversation."""
+    """Name the span of a run after the agent that has the conversation."""
     if run.span is not None and agent is not run.request.root:
         run.span.rename(_agent_span_name(agent))
         run.span.set_attributes(_agent_attributes(agent))

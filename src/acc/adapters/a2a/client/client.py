@@ -122,7 +122,8 @@ class A2AClient:
         push: PushConfig | None,
         span: SpanPort | None,
     ) -> Task | Message:
-        async with self._follow(assembler, _trace_headers(message)) as (follower, card):
+        headers, trace_id = _trace_headers(message), _trace_id(message)
+        async with self._follow(assembler, headers, trace_id) as (follower, card):
             push = push if card.push_notifications else None
             message = _for_card(message, card)
             # A server that returns immediately may return a waiting task from before the message.
@@ -172,13 +173,13 @@ class A2AClient:
 
     @asynccontextmanager
     async def _follow(
-        self, assembler: TaskAssembler, headers: Mapping[str, str]
+        self, assembler: TaskAssembler, headers: Mapping[str, str], trace_id: str = ""
     ) -> AsyncIterator[tuple[TaskFollower, AgentCard]]:
         """Yield a follower with the timeout of the endpoint; leaving it early cancels the task."""
         seconds = self._endpoint.timeout
         deadline = asyncio.timeout(seconds)
         try:
-            async with deadline, self._open(assembler, headers) as opened:
+            async with deadline, self._open(assembler, headers, trace_id) as opened:
                 yield opened
         except TimeoutError:
             effect = await self._cancel_abandoned(assembler)
@@ -210,7 +211,7 @@ class A2AClient:
 
     @asynccontextmanager
     async def _open(
-        self, assembler: TaskAssembler, headers: Mapping[str, str]
+        self, assembler: TaskAssembler, headers: Mapping[str, str], trace_id: str = ""
     ) -> AsyncIterator[tuple[TaskFollower, AgentCard]]:
         async with self._open_http() as http:
             card = await self._cards.get(http)
@@ -219,7 +220,7 @@ class A2AClient:
                 assembler,
                 retries=self._endpoint.retries,
                 wait=self._wait_for_notification,
-                trace_id=headers.get("traceparent", "").partition("-")[2].partition("-")[0],
+                trace_id=trace_id,
             )
             yield follower, card
 
@@ -453,3 +454,10 @@ def _trace_headers(message: Message) -> dict[str, str]:
     if isinstance(parent, str) and trace_of_parent(parent):
         return {"traceparent": parent}
     return {}
+
+
+def _trace_id(message: Message) -> str:
+    """Return the id of the trace that a message belongs to, for the log."""
+    parent, own = message.metadata.get("traceparent"), message.metadata.get("traceId")
+    trace_id = trace_of_parent(parent) if isinstance(parent, str) else ""
+    return trace_id or (own if isinstance(own, str) else "")
