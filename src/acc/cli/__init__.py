@@ -21,9 +21,8 @@ from acc.cli.chat import chat
 from acc.cli.check import check
 from acc.cli.doctor import doctor
 from acc.cli.graph import graph
-from acc.cli.label import label
-from acc.cli.inspect import explain, trace
 from acc.cli.inspect import explain, replay, trace
+from acc.cli.label import label
 from acc.cli.output import print_error
 from acc.cli.run import run
 from acc.cli.serve import mcp, serve
