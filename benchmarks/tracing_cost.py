@@ -1,4 +1,4 @@
-"""CPU of tracing per tool turn: `python benchmarks/tracing.py`.
+"""CPU of tracing per tool turn: `python benchmarks/tracing_cost.py`.
 
 Spans are encoded as OTLP in the background thread and not sent. The first number is the CPU of the
 thread of the event loop, the second that of the process with the encoding. The limit is 0.15 ms.
