@@ -34,7 +34,14 @@ COMMANDS = [
     for n, line in enumerate(COMMAND.findall(page.read_text(encoding="utf-8")), start=1)
 ]
 PUBLIC_MODULES = frozenset(
-    {"acc", "acc.a2a", "acc.contracts", "acc.testing", "acc.testing.providers"}
+    {
+        "acc",
+        "acc.a2a",
+        "acc.contracts",
+        "acc.testing",
+        "acc.testing.providers",
+        "acc.testing.trajectories",
+    }
 )
 
 

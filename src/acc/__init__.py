@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from acc.bootstrap.evaluation import make_agent as make_agent
     from acc.bootstrap.memory import acc_memory as acc_memory, make_memory as make_memory
     from acc.bootstrap.models import ProviderModel as ProviderModel
+    from acc.bootstrap.tracing import disable_tracing as disable_tracing
+    from acc.bootstrap.tracing import enable_tracing as enable_tracing
     from acc.domain.errors import (
         AccError as AccError,
         AgentFailed as AgentFailed,
@@ -166,6 +168,7 @@ _PUBLIC_NAMES = {
     "acc.bootstrap.evaluation": ("make_agent",),
     "acc.bootstrap.memory": ("acc_memory", "make_memory"),
     "acc.bootstrap.models": ("ProviderModel",),
+    "acc.bootstrap.tracing": ("disable_tracing", "enable_tracing"),
     "acc.domain.errors": (
         "AccError",
         "AgentFailed",

@@ -12,6 +12,7 @@ from acc.application.contracts.remote_intents import call_remote_intent, contrac
 from acc.application.runtime.context import RunContext
 from acc.bootstrap.schemas import LazySchemaValidator
 from acc.bootstrap.settings import allowed_hosts, resolve_reference, resolve_token
+from acc.bootstrap.tracing import current_tracer
 from acc.domain.value_objects.agent_card import CardReport
 from acc.domain.value_objects.base import JsonData
 from acc.domain.value_objects.content import Part
@@ -42,7 +43,12 @@ def make_remote(endpoint: RemoteEndpoint, *, allow: Sequence[str] = ()) -> "A2AC
     from acc.adapters.a2a.client.client import A2AClient
 
     allowed = (*allow, *allowed_hosts())
-    return A2AClient(endpoint, credentials=make_credentials(endpoint, allowed), allow=allowed)
+    return A2AClient(
+        endpoint,
+        credentials=make_credentials(endpoint, allowed),
+        allow=allowed,
+        tracer=current_tracer(),
+    )
 
 
 def make_credentials(endpoint: RemoteEndpoint, allow: Sequence[str]) -> CredentialsPort | None:

@@ -31,6 +31,7 @@ from acc.bootstrap.models import (
 from acc.bootstrap.schemas import LazySchemaValidator
 from acc.bootstrap.settings import model_cache
 from acc.bootstrap.storage import require_postgres
+from acc.bootstrap.tracing import current_tracer
 from acc.domain.call_options import check_call
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.content import Part
@@ -214,6 +215,7 @@ def make_services(
         mcp=LazyMcpConnections(allow),
         schemas=LazySchemaValidator(),
         recall=lambda key, name: _recall_index(sessions, key, name),
+        tracer=current_tracer(),
     )
     return services
 

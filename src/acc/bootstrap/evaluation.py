@@ -22,6 +22,7 @@ from acc.bootstrap import models
 from acc.bootstrap.evaluation_models import EvaluationSources, PooledModels
 from acc.bootstrap.memory import make_memory, token_counter, version
 from acc.bootstrap.settings import agent_token_reference, agent_token_variable
+from acc.bootstrap.tracing import start_tracing
 from acc.domain.cost import CostCategory
 from acc.domain.value_objects.endpoint import RemoteEndpoint, loopback_allow_entries
 from acc.domain.value_objects.evaluation import ClaimThreshold
@@ -400,6 +401,7 @@ def make_evaluation(
     workers: int = 1,
     resources: ModelResources | None = None,
     cost: CostTracker | None = None,
+    otel: bool = False,
 ) -> RunEvaluationUseCase:
     """Return an evaluation that runs in this process or in worker processes."""
     resources, cost = resources or ModelResources(), cost or CostTracker()
@@ -410,20 +412,27 @@ def make_evaluation(
         from acc.adapters.evaluation.workers import WorkerPool
 
         executor = WorkerPool(
-            _run_worker, (directory.path, resources), workers=workers, preload=(_PRELOADED_MODULE,)
+            _run_worker,
+            (directory.path, resources, otel),
+            workers=workers,
+            preload=(_PRELOADED_MODULE,),
         )
     return RunEvaluationUseCase(executor=executor, cost=cost)
 
 
-def _run_worker(connection: Connection, path: Path, resources: ModelResources) -> None:
+def _run_worker(connection: Connection, path: Path, resources: ModelResources, otel: bool) -> None:
     """Run episodes in a worker process."""
     from acc.adapters.evaluation.workers import WorkerChannel, serve_episodes
     from acc.adapters.reports.run_directory import EvaluationDirectory
 
     channel = WorkerChannel(connection)
-    serve_episodes(
-        channel, lambda: _make_runner(EvaluationDirectory.open(path), resources, channel)
-    )
+    tracing = start_tracing(requested=otel, service_name="acc-eval")
+    try:
+        serve_episodes(
+            channel, lambda: _make_runner(EvaluationDirectory.open(path), resources, channel)
+        )
+    finally:
+        tracing.shutdown()
 
 
 def make_calibration(

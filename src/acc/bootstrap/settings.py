@@ -102,6 +102,28 @@ def agent_token_reference(agent_name: str) -> str:
     return ""
 
 
+def has_otlp_endpoint() -> bool:
+    """Return True if a standard variable names the receiver of spans and metrics."""
+    names = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+    return any(map(read_variable, names))
+
+
+def exporter_of(signal: str) -> str:
+    """Return the exporter of "traces" or "metrics": "otlp", "none", another name, or "".
+
+    For "sdk", "none" means that OpenTelemetry is disabled.
+    """
+    if signal == "sdk":
+        return "none" if read_variable("OTEL_SDK_DISABLED").lower() == "true" else ""
+    return read_variable(f"OTEL_{signal.upper()}_EXPORTER").lower()
+
+
+def captures_message_content() -> bool:
+    """Return True if spans may contain messages, arguments and results."""
+    value = read_variable("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT").lower()
+    return value in ("true", "1", "span_only", "span_and_event")
+
+
 def runtime_directory() -> str:
     """Return the directory in `XDG_RUNTIME_DIR`, or an empty string."""
     return read_variable("XDG_RUNTIME_DIR")

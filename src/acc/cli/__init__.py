@@ -21,6 +21,7 @@ from acc.cli.chat import chat
 from acc.cli.check import check
 from acc.cli.doctor import doctor
 from acc.cli.graph import graph
+from acc.cli.inspect import explain, replay, trace
 from acc.cli.label import label
 from acc.cli.output import print_error
 from acc.cli.run import run
@@ -32,6 +33,7 @@ _USAGE_ERRORS = (InvalidInput, RunMismatch)
 _EVALUATE = "Evaluate agents"
 _BUILD = "Build agents"
 _CONNECT = "Connect agents"
+_DEBUG = "Debug runs"
 
 app = App(
     name="acc",
@@ -56,6 +58,9 @@ app.command(chat, group=_BUILD)
 app.command(graph, group=_BUILD)
 app.command(check, group=_BUILD)
 app.command(store.app)
+app.command(trace, group=_DEBUG)
+app.command(explain, group=_DEBUG)
+app.command(replay, group=_DEBUG)
 app.command(serve, group=_CONNECT)
 app.command(mcp, group=_CONNECT)
 app.command(tokens.app)

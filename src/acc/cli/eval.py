@@ -28,6 +28,7 @@ from acc.application.use_cases.run_evaluation import EvaluationOutcome, RunEvalu
 from acc.bootstrap import evaluation, reports
 from acc.bootstrap.memory import compressor_name, version
 from acc.bootstrap.settings import agent_model, model_cache
+from acc.bootstrap.tracing import start_tracing
 from acc.cli.call import check_allow
 from acc.cli.eval_view import (
     COST_LIMIT_STATUS,
@@ -139,6 +140,14 @@ class EvaluationOptions:
 class RunOptions:
     """How to run the evaluation."""
 
+    otel: Annotated[
+        bool,
+        Parameter(
+            help="Export spans and metrics with OpenTelemetry over OTLP/HTTP. The variables "
+            "OTEL_EXPORTER_OTLP_ENDPOINT and others configure it, and also enable it.",
+            negative=(),
+        ),
+    ] = False
     workers: Annotated[
         int | None, Parameter(help="Number of worker processes. [default: one per core]")
     ] = None
@@ -326,6 +335,7 @@ def _evaluate(configuration: EvaluationConfig, how: RunOptions) -> int:
             workers=min(workers, len(remaining.jobs)),
             resources=cost.ModelResources(cache=how.cache, prices=prices, allow=how.allow),
             cost=tracker,
+            otel=how.otel,
         )
         view = ProgressView(
             [agent.name for agent in configuration.agents],
@@ -334,7 +344,11 @@ def _evaluate(configuration: EvaluationConfig, how: RunOptions) -> int:
             quiet=how.quiet or (how.json and not sys.stderr.isatty()),
             cost=tracker,
         )
-        outcome, interrupted = _run_episodes(run_evaluation, remaining, view)
+        tracing = start_tracing(requested=how.otel, service_name="acc-eval")
+        try:
+            outcome, interrupted = _run_episodes(run_evaluation, remaining, view)
+        finally:
+            tracing.shutdown()
         if not how.quiet and sys.stderr.isatty():
             print_error("writing the report")
         results = reports.write_results(directory, gates=gates, errors=outcome.errors)

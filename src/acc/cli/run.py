@@ -141,11 +141,43 @@ class AnswerOptions:
         return answers
 
 
+@Parameter(name="*", group="Debug", show_default=False)
+@dataclass(frozen=True, kw_only=True)
+class DebugOptions:
+    """What is replaced by stubs."""
+
+    debug: Annotated[
+        bool,
+        Parameter(
+            help="Call neither tools nor the agents that work is delegated to; marked stubs "
+            "answer in their place.",
+            negative=(),
+        ),
+    ] = False
+    stub: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="NAME=VALUE: the result of a tool, as text or JSON, or the answer of an agent.",
+            negative=(),
+            consume_multiple=False,
+        ),
+    ] = ()
+
+    def stubs(self) -> dict[str, str]:
+        """Return the stubs by name, or raise InvalidInput."""
+        pairs = [text.partition("=") for text in self.stub]
+        for text, (name, equals, _) in zip(self.stub, pairs, strict=True):
+            if not name or not equals:
+                raise InvalidInput(f"--stub must be NAME=VALUE, got {text!r}")
+        return {name: value for name, _, value in pairs}
+
+
 #: The message may begin with a hyphen, so that - is possible; text like this is a mistyped option.
 _OPTION = re.compile(r"--?[A-Za-z][\w-]*(=.*)?")
 _SESSION = SessionOptions()
 _OUTPUT = OutputOptions()
 _ANSWER = AnswerOptions()
+_DEBUG = DebugOptions()
 
 
 def run(
@@ -159,6 +191,7 @@ def run(
     session: SessionOptions = _SESSION,
     output: OutputOptions = _OUTPUT,
     answer: AnswerOptions = _ANSWER,
+    debugging: DebugOptions = _DEBUG,
 ) -> int:
     """Run one turn of an agent and print its answer.
 
@@ -172,7 +205,13 @@ def run(
     # Text that the agent's module prints is not output of the command.
     with asyncio.Runner() as loop, redirect_stdout(sys.stderr):
         agent_session = AgentSession(
-            load_agent(agent), agent, session, loop, record_prompts=output.show_prompts
+            load_agent(agent),
+            agent,
+            session,
+            loop,
+            record_prompts=output.show_prompts,
+            debug=debugging.debug,
+            stubs=debugging.stubs(),
         )
         try:
             return _RunCommand(agent_session, output, stdout).run(message, answer)

@@ -31,6 +31,7 @@ from acc.bootstrap.a2a import (
 from acc.bootstrap.agents import check_has_models, load_agent, log_requests
 from acc.bootstrap.mcp import McpServerOptions, serve_mcp_over_http, serve_mcp_over_stdio
 from acc.bootstrap.storage import describe_store
+from acc.bootstrap.tracing import start_tracing
 from acc.cli.call import check_allow
 from acc.cli.output import console
 from acc.domain.errors import InvalidInput
@@ -265,6 +266,17 @@ class LimitOptions:
         )
 
 
+_Otel = Annotated[
+    bool,
+    Parameter(
+        help="Export spans and metrics with OpenTelemetry over OTLP/HTTP. The variables "
+        "OTEL_EXPORTER_OTLP_ENDPOINT and others configure it, and also enable it.",
+        negative=(),
+        show_default=False,
+    ),
+]
+
+
 def serve(
     agent: Annotated[str, Parameter(help="MODULE:AGENT or FILE.py:AGENT.")],
     /,
@@ -305,6 +317,7 @@ def serve(
             negative=(),
         ),
     ] = False,
+    otel: _Otel = False,
 ) -> int:
     """Serve an agent over A2A 1.0 and 0.3, as JSON-RPC and HTTP+JSON, on one URL.
 
@@ -376,15 +389,19 @@ def serve(
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     if verbose:
         log_requests(stderr)
-    started = serve_forever(
-        root,
-        make_options,
-        host=address.host,
-        port=address.port,
-        on_ready=lambda options: _print_summary(root.name, options),
-        certificate=address.tls_cert,
-        private_key=address.tls_key,
-    )
+    tracing = start_tracing(requested=otel, service_name=root.name)
+    try:
+        started = serve_forever(
+            root,
+            make_options,
+            host=address.host,
+            port=address.port,
+            on_ready=lambda options: _print_summary(root.name, options),
+            certificate=address.tls_cert,
+            private_key=address.tls_key,
+        )
+    finally:
+        tracing.shutdown()
     return 0 if started else 1
 
 
@@ -422,6 +439,7 @@ def mcp(
             consume_multiple=False,
         ),
     ] = (),
+    otel: _Otel = False,
 ) -> int:
     """Offer an agent as a tool of an MCP server.
 
@@ -435,15 +453,19 @@ def mcp(
         root = load_agent(agent)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     options = McpServerOptions(store=store, sub_agents=sub_agents, allow=allow)
-    if not http:
-        serve_mcp_over_stdio(root, options)
-        return 0
 
     def print_url(url: str) -> None:
         console().print(f"offering [bold]{root.name}[/bold] over MCP at {url}", highlight=False)
 
-    selected = _DEFAULT_MCP_PORT if port is None else port
-    return 0 if serve_mcp_over_http(root, options, port=selected, on_ready=print_url) else 1
+    tracing = start_tracing(requested=otel, service_name=root.name)
+    try:
+        if not http:
+            serve_mcp_over_stdio(root, options)
+            return 0
+        selected = _DEFAULT_MCP_PORT if port is None else port
+        return 0 if serve_mcp_over_http(root, options, port=selected, on_ready=print_url) else 1
+    finally:
+        tracing.shutdown()
 
 
 def _parse_size(text: str) -> int:

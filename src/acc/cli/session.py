@@ -13,6 +13,7 @@ from cyclopts import Parameter
 from acc.application.agents.base import BaseAgent
 from acc.bootstrap.agents import Runner, check_models, log_runs
 from acc.bootstrap.storage import describe_store
+from acc.bootstrap.tracing import start_tracing
 from acc.cli.approval import answer_commands
 from acc.cli.event_view import compact, make_console, safe_text, show_request, write_json
 from acc.cli.output import print_error
@@ -64,18 +65,35 @@ class SessionOptions:
             show_default=False,
         ),
     ] = False
+    otel: Annotated[
+        bool,
+        Parameter(
+            help="Export spans and metrics with OpenTelemetry over OTLP/HTTP. The variables "
+            "OTEL_EXPORTER_OTLP_ENDPOINT and others configure it, and also enable it.",
+            negative=(),
+            show_default=False,
+        ),
+    ] = False
 
     @property
     def is_stored(self) -> bool:
         """Return True if the session outlives the command."""
         return self.store not in _IN_MEMORY
 
-    def run_config(self, *, record_prompts: bool = False) -> RunConfig:
+    def run_config(
+        self,
+        *,
+        record_prompts: bool = False,
+        debug: bool = False,
+        stubs: Mapping[str, str] | None = None,
+    ) -> RunConfig:
         """Return the limits of a run."""
         return RunConfig(
             timeout=self.timeout,
             max_llm_calls=self.max_llm_calls,
             record_prompts=record_prompts,
+            debug=debug,
+            stubs=stubs or {},
         )
 
     def should_stream(self, output: TextIO) -> bool:
@@ -131,17 +149,22 @@ class AgentSession:
         loop: asyncio.Runner,
         *,
         record_prompts: bool = False,
+        debug: bool = False,
+        stubs: Mapping[str, str] | None = None,
     ) -> None:
         self.agent = agent
         self.options = options
         self._reference = reference
         self._loop = loop
         self._ids: dict[str, Any] = {"user_id": options.user, "session_id": options.session}
+        self._tracing = start_tracing(requested=options.otel, service_name=agent.name)
         self._runner = Runner(
             agent,
             app_name=options.app,
             store=options.store,
-            config=options.run_config(record_prompts=record_prompts),
+            config=options.run_config(
+                record_prompts=record_prompts, debug=debug, stubs=stubs or {}
+            ),
         )
         if options.verbose:
             log_runs(sys.stderr)
@@ -202,7 +225,10 @@ class AgentSession:
 
     def close(self) -> None:
         """Close the store and all connections."""
-        self._loop.run(self._runner.aclose())
+        try:
+            self._loop.run(self._runner.aclose())
+        finally:
+            self._tracing.shutdown()
 
     def show_pending(self, requests: Sequence[InputRequest], stream: TextIO) -> None:
         """Print pending requests and the commands that answer them."""

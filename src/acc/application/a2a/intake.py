@@ -33,6 +33,7 @@ from acc.domain.value_objects.approval import InputAnswer, InputRequest, Request
 from acc.domain.value_objects.base import replace as with_fields
 from acc.domain.value_objects.contract import INTENTS_EXTENSION
 from acc.domain.value_objects.principal import Owner, Principal
+from acc.domain.value_objects.run import trace_of_parent
 from acc.domain.value_objects.task import (
     ACTIVE,
     INTERRUPTED,
@@ -351,9 +352,15 @@ def check_call(agent: BaseAgent, intent: object, caller: Principal) -> None:
 
 
 def _with_trace(message: Message, trace_parent: str) -> Message:
-    """Return a message that belongs to a trace, unless it names one itself."""
-    if not trace_parent or any(name in message.metadata for name in TRACE_FIELDS):
+    """Return a message that belongs to a trace, unless it names another one itself."""
+    metadata = message.metadata
+    if not trace_parent:
         return message
+    if any(name in metadata for name in TRACE_FIELDS):
+        parent = metadata.get(TRACE_PARENT)
+        own = trace_of_parent(parent) if isinstance(parent, str) else metadata.get("traceId")
+        if own != trace_of_parent(trace_parent):
+            return message
     return with_fields(message, metadata={**message.metadata, TRACE_PARENT: trace_parent})
 
 

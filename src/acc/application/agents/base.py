@@ -37,6 +37,7 @@ from acc.application.runtime.type_variables import (
     MaybeAwaitable,
     OneOrMore,
 )
+from acc.application.tracing.spans import end_span, start_agent
 from acc.domain.call_options import accepts, explain_attributes
 from acc.domain.errors import AccError, AgentFailed, InvalidInput, InvalidTree
 from acc.domain.model_names import suggest_model
@@ -234,11 +235,16 @@ class BaseAgent(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
         config = ctx.config
         if config.snapshots:
             await _emit_snapshot(ctx, "before")
+        span = None if ctx.services.tracer is None else start_agent(ctx)
         try:
             await self._execute(ctx)
-        except BaseException:
+        except BaseException as error:
             ctx.run.mark_unreplayed(ctx.path)
+            if span is not None:
+                end_span(span, error)
             raise
+        if span is not None:
+            span.end()
         if ctx.current_branch.state.pending or ctx.run.journal.steps:
             await _flush_state(ctx)
         if config.snapshots:

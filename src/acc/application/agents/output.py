@@ -349,3 +349,19 @@ class _ListDecoder:
     def decode(self, body: str | bytes) -> object:
         items = msgspec.json.decode(body, type=list[msgspec.Raw])
         return [self._item.decode(bytes(item)) for item in items]
+
+
+def output_of(root: "BaseAgent", last: "RunContext") -> object:
+    """Return the answer of a run as a value of the root's output type, or why it is not one.
+
+    After a transfer the answer is that of another agent, whose output type may differ.
+    """
+    if last.agent is root and last.output is not UNSET:
+        return last.output
+    try:
+        return root.decode_output(last.text)
+    except INVALID_OUTPUT as error:
+        return OutputUnavailable(
+            f"the answer of {last.agent.name!r} does not have the output type of "
+            f"{root.name!r}: {error}"
+        )

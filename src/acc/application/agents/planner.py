@@ -96,6 +96,7 @@ class PlanTool(BaseTool):
     description = "Write down the steps that you intend to take, or replace them by a new plan."
     parallel = False
     idempotent = True
+    runs_in_debug = True
 
     def __init__(self, planner: PlanFirst) -> None:
         self._planner = planner

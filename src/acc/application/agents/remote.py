@@ -28,6 +28,7 @@ from acc.application.runtime.context import RunContext
 from acc.application.runtime.interrupts import RunPaused
 from acc.application.runtime.run import Run
 from acc.application.tools.tool import AgentTool
+from acc.application.tracing.spans import TRACE_PARENT, outgoing_parent
 from acc.domain.errors import (
     AccError,
     AddressRefused,
@@ -173,9 +174,8 @@ class RemoteAgent(StandardAgent[object, str]):
         # A replayed run sends the same id, so that the server can detect the duplicate.
         message_id = sha256(f"{ctx.run_id}\n{ctx.path}\n{number}".encode()).hexdigest()[:32]
         metadata: dict[str, Any] = {"traceId": ctx.call.trace_id}
-        parent = ctx.call.metadata.get("traceparent")
-        if isinstance(parent, str):
-            metadata["traceparent"] = parent
+        if parent := outgoing_parent(ctx):
+            metadata[TRACE_PARENT] = parent
         context = outgoing_context(ctx, has_credentials=bool(self.token or self.auth))
         metadata[INTENTS_EXTENSION] = {"context": context}
         flow = ctx.run.flow

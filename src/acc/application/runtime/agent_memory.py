@@ -10,6 +10,8 @@ from acc.application.memory.messages import count_tokens, fit_messages
 from acc.application.runtime.context import RunContext
 from acc.application.runtime.conversation import TURN_EVENTS, conversation_turn
 from acc.application.runtime.run import MemoryScope, Run, memory_scope
+from acc.application.tracing.conventions import SEARCH_MEMORY, UPSERT_MEMORY
+from acc.application.tracing.spans import describe_view, note_compaction, trace_memory
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.event import Event, EventKind
@@ -44,6 +46,8 @@ class CachedMemory:
 
     memory: MemoryPort
     last_seq: int = 0
+    #: Size of the view of the turn before, if runs are traced.
+    tokens: int = 0
 
 
 class MemoryCache:
@@ -180,6 +184,7 @@ class TurnMemory:
             shown, tokens = fit_messages(shown, max(budget - rest, 0), count)
             size = rest + tokens
         self._view = replace(view, messages=shown, tokens=size)
+        note_compaction(self._context, before=view.tokens, after=size)
         return self._view
 
     async def view(self) -> MemoryView | None:
@@ -203,7 +208,11 @@ class TurnMemory:
 
     async def _compute_view(self, context: RunContext) -> MemoryView:
         memory = self._cached.memory
-        view = await memory.view(self._signal)
+        with trace_memory(context, memory, SEARCH_MEMORY) as span:
+            view = await memory.view(self._signal)
+            if span is not None and isinstance(view, MemoryView):
+                before, self._cached.tokens = self._cached.tokens, view.tokens
+                describe_view(context, span, before=before, after=view.tokens, trace=view.trace)
         if not isinstance(view, MemoryView):
             raise TypeError(
                 f"view() of its memory returned {_describe(view)}; expected "
@@ -221,7 +230,13 @@ class TurnMemory:
 
     async def commit(self, events: Sequence[Event]) -> None:
         """Add the finished turn to the memory."""
-        await self._cached.memory.record(conversation_turn(events))
+        context = self._context
+        span = context.run.span
+        if span is not None:
+            context.span = span  # that of the agent has ended
+        memory = self._cached.memory
+        with trace_memory(context, memory, UPSERT_MEMORY):
+            await memory.record(conversation_turn(events))
         self._cached.last_seq = self._context.run.recorder.last_seq
 
 

@@ -24,6 +24,7 @@ from acc.domain.value_objects.base import JsonData
 from acc.domain.value_objects.content import ChatMessage, Part, Usage, text_of, text_part
 from acc.domain.value_objects.event import NO_ACTIONS, TRANSIENT, Event, EventActions, EventKind
 from acc.domain.value_objects.run import CallContext, Grant, RunConfig
+from acc.ports.outbound.tracing_ports import SpanPort
 
 if TYPE_CHECKING:
     from acc.application.agents.base import BaseAgent
@@ -71,6 +72,7 @@ class RunContext(Generic[ContextDepsT]):
         "published",
         "run",
         "services",
+        "span",
         "state",
         "text",
         "transfer_to",
@@ -114,6 +116,8 @@ class RunContext(Generic[ContextDepsT]):
             self.call = parent.call
             self.history = parent.history
             self.identity = parent.identity
+        #: The span that spans of this context belong to.
+        self.span: SpanPort | None = run.span if parent is None else parent.span
         #: Files and data that the agent published with its answer.
         self.published: tuple[Part, ...] = ()
         self._steps = 0

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from acc.application.memory.messages import part_text
 from acc.application.runtime.context import RunContext
+from acc.application.tracing.spans import ChatSpan, error_type
 from acc.domain.errors import AccError, ContentTypeNotSupported, ModelFailed, ModelOutputInvalid
 from acc.domain.text import replace_surrogates
 from acc.domain.value_objects.content import NO_USAGE, Part, ToolCall, ToolResult, Usage, text_part
@@ -55,12 +56,16 @@ async def call_model(
     run.budget.pending_model_calls += 1
     started, error_code = time.perf_counter(), ""
     usage: Usage | None = None
+    answer: ModelResponse | None = None
+    streams = stream and run.recorder.wants_deltas and isinstance(model, StreamingModelPort)
+    tracer = run.services.tracer
+    span = None if tracer is None else ChatSpan(tracer, ctx, prompt, stream=streams)
     try:
-        if stream and run.recorder.wants_deltas and isinstance(model, StreamingModelPort):
-            answer = await _stream(ctx, model, prompt, deltas)
+        if streams and isinstance(model, StreamingModelPort):
+            response = await _stream(ctx, model, prompt, deltas, span)
         else:
-            answer = await model.complete(prompt)
-        answer = _validate(ctx, answer)
+            response = await model.complete(prompt)
+        answer = _validate(ctx, response)
         usage = _usage(ctx, prompt, answer, memory_tokens)
     except AccError as error:
         error_code = error.code
@@ -68,8 +73,15 @@ async def call_model(
     except Exception as error:
         error_code = ModelFailed.code
         raise ModelFailed(f"{ctx.path}: {type(error).__name__}: {error}") from error
+    except BaseException as error:
+        if span is not None:
+            span.end(None, None, error_type(error))
+            span = None
+        raise
     finally:
         run.budget.pending_model_calls -= 1
+        if span is not None:
+            span.end(answer, usage, error_code)
         if ctx.config.record_prompts and (usage is not None or error_code):
             seconds = time.perf_counter() - started
             detail = {**describe_request(prompt), "seconds": seconds, "error": error_code}
@@ -144,7 +156,11 @@ def _media_type(part: Part) -> str:
 
 
 async def _stream(
-    ctx: RunContext, model: StreamingModelPort, prompt: ModelRequest, deltas: DeltaSink | None
+    ctx: RunContext,
+    model: StreamingModelPort,
+    prompt: ModelRequest,
+    deltas: DeltaSink | None,
+    span: ChatSpan | None,
 ) -> ModelResponse:
     length = 0
     pieces = model.stream(prompt)
@@ -152,6 +168,8 @@ async def _stream(
         async for delta in pieces:
             if isinstance(delta, ModelResponse):
                 return delta
+            if span is not None:
+                span.add_chunk()
             length += len(delta)
             _check_length(ctx, length)
             if deltas is not None:

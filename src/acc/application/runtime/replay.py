@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from acc.application.runtime.conversation import (
     TURN_EVENTS,
@@ -18,6 +18,9 @@ from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.run import CallContext, RunConfig, RunStatus
 from acc.domain.value_objects.session import Session
 from acc.ports.outbound.storage_ports import SessionStorePort
+
+if TYPE_CHECKING:
+    from acc.application.agents.base import BaseAgent
 
 
 def reset_to_recorded(run: Run, state: State) -> None:
@@ -148,6 +151,40 @@ def resumed_config(detail: Mapping[str, Any], default: RunConfig) -> RunConfig:
     functions = {name: default.stubs[name] for name in names}
     stubs = {**functions, **detail["config"]["stubs"]}
     return RunConfig(**{**detail["config"], "stubs": stubs})
+
+
+async def resumed_request(
+    sessions: SessionStorePort,
+    session: Session,
+    events: Sequence[Event],
+    *,
+    root: "BaseAgent",
+    config: RunConfig | None,
+    default: RunConfig,
+    context: CallContext | None,
+) -> tuple[RunRequest, State]:
+    """Return the request of a run that is resumed, and the state that it began with.
+
+    Without a `config` the run continues with the one that it was started with; `default` has the
+    functions that could not be stored.
+    """
+    pause, first = last_pause(events), events[0]
+    if pause is None:  # the process died during the run
+        state = await state_before_interruption(sessions, session, events)
+        detail = interrupted_detail(first, default)
+    else:
+        state, detail = state_before(session.state, events, pause), dict(pause.detail)
+    request = RunRequest(
+        run_id=session.run_id,
+        key=session.key,
+        root=root,
+        config=config or resumed_config(detail, default),
+        call=resumed_call(detail, context),
+        message=first.parts,
+        turn_id=first.detail["turn"],
+        first_seq=first.seq,
+    )
+    return request, state
 
 
 def interrupted_detail(first: Event, config: RunConfig) -> dict[str, Any]:

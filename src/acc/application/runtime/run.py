@@ -27,6 +27,7 @@ from acc.ports.outbound.storage_ports import (
     TurnStart,
 )
 from acc.ports.outbound.system_ports import ClockPort, IdsPort, SchemaValidatorPort, ThreadsPort
+from acc.ports.outbound.tracing_ports import SpanPort, TracerPort
 
 if TYPE_CHECKING:
     from acc.application.agents.base import BaseAgent
@@ -62,7 +63,7 @@ class Services:
 
     `models`, `memories` and `remote` create objects from names, `fetch` downloads a URL.
     `wrap_model` is applied to model objects of agents, to count their calls. `recall` returns the
-    recall index of an agent's memory in a session.
+    recall index of an agent's memory in a session. Runs are traced if there is a `tracer`.
     """
 
     sessions: SessionStorePort
@@ -81,6 +82,7 @@ class Services:
     mcp: McpConnectionsPort | None = None
     wrap_model: Callable[[LanguageModelPort], LanguageModelPort] | None = None
     recall: Callable[[SessionKey, str], RecallIndexPort] | None = None
+    tracer: TracerPort | None = None
     _models: dict[str, LanguageModelPort] = field(default_factory=dict)
     _embedders: dict[str, EmbedderPort] = field(default_factory=dict)
 
@@ -129,6 +131,17 @@ class RunRequest(Value, frozen=True, kw_only=True):
     message: tuple[Part, ...] = ()
     turn_id: int = 0
     first_seq: int = 1
+
+    @property
+    def log_fields(self) -> dict[str, str]:
+        """Return the ids of the run for log records."""
+        call = self.call
+        return {
+            "trace_id": call.trace_id,
+            "request_id": call.request_id,
+            "run_id": self.run_id,
+            "caller": call.caller,
+        }
 
     def event(
         self,
@@ -424,6 +437,8 @@ class Run:
         "recorder",
         "request",
         "services",
+        "span",
+        "span_path",
         "unreplayed_paths",
     )
 
@@ -436,7 +451,11 @@ class Run:
         journal: Journal | None = None,
         deps: Any = None,
         plugins: "PluginCallbacks" = _NO_PLUGINS,
+        span: SpanPort | None = None,
     ) -> None:
+        #: The span of the run, and the path of the agent whose span it is.
+        self.span: SpanPort | None = span
+        self.span_path = ""
         #: Dependencies of the application, which are never stored.
         self.deps = deps
         #: Callbacks of plugins, by name.
@@ -523,11 +542,21 @@ def check_run_options(root: "BaseAgent", config: object, context: object) -> Non
     if not isinstance(context, CallContext | None):
         raise InvalidInput(f"context must be a CallContext, got {context!r}")
     if config is not None and config.stubs:
-        known = sorted({agent.name for agent in root.walk_all()})
-        unknown = [str(name) for name in config.stubs if name not in known]
-        if unknown:
-            raise InvalidInput(
-                f"RunConfig.stubs names unknown agents: {', '.join(unknown)}; the agents under "
-                f"{root.name!r} are {', '.join(known)}. List agents that your code runs in "
-                "sub_agents to stub them"
-            )
+        _check_stubs(root, config)
+
+
+def _check_stubs(root: "BaseAgent", config: RunConfig) -> None:
+    """Raise InvalidInput if a stub names neither an agent nor a tool of the tree."""
+    agents, tools, has_toolsets = set[str](), set[str](), False
+    for agent in root.walk_all():
+        agents.add(agent.name)
+        tools.update(getattr(agent, "own_tools", ()))
+        has_toolsets = has_toolsets or bool(getattr(agent, "toolsets", ()))
+    unknown = [str(name) for name in config.stubs if name not in agents | tools]
+    if unknown and not has_toolsets:  # the tools of a toolset are not known before the run
+        listed = f" and the tools {', '.join(sorted(tools))}" if tools else ""
+        raise InvalidInput(
+            f"RunConfig.stubs names unknown agents: {', '.join(unknown)}; the agents under "
+            f"{root.name!r} are {', '.join(sorted(agents))}{listed}. List agents that your code "
+            "runs in sub_agents to stub them"
+        )

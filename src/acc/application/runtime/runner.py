@@ -11,7 +11,7 @@ from acc.application.agents.base import BaseAgent, check_is_agent
 from acc.application.agents.callbacks import Plugin, plugin_callbacks
 from acc.application.agents.dependencies import check_deps, required_deps
 from acc.application.agents.llm import can_keep_conversation
-from acc.application.agents.output import INVALID_OUTPUT, OutputAssembler, PartialOutput
+from acc.application.agents.output import OutputAssembler, PartialOutput, output_of
 from acc.application.agents.remote import cancel_waiting
 from acc.application.contracts.intents import admit_message, find_call
 from acc.application.runtime.agent_memory import commit_memories
@@ -35,15 +35,10 @@ from acc.application.runtime.replay import (
     check_answers_used,
     check_started_by,
     check_waiting,
-    interrupted_detail,
-    last_pause,
     pause_detail,
     pending_requests,
     reset_to_recorded,
-    resumed_call,
-    resumed_config,
-    state_before,
-    state_before_interruption,
+    resumed_request,
     with_unknown_outcomes,
 )
 from acc.application.runtime.result import RunResult
@@ -65,12 +60,21 @@ from acc.application.runtime.type_variables import (
     AnyOutputT,
     GenericDefaults,
 )
+from acc.application.tracing.spans import (
+    TRACE_PARENT,
+    describe_first_agent,
+    describe_result,
+    describe_run,
+    note_answers,
+    original_span,
+    parent_of,
+    trace_run,
+)
 from acc.domain.errors import (
     AccError,
     AgentFailed,
     InvalidInput,
     NothingPending,
-    OutputUnavailable,
     RunTimedOut,
     SessionBusy,
     SessionWaiting,
@@ -86,6 +90,7 @@ from acc.domain.value_objects.session import (
     Session,
 )
 from acc.ports.outbound.storage_ports import BeginTurn, TurnStart
+from acc.ports.outbound.tracing_ports import SpanPort
 
 log = logging.getLogger("acc.run")
 #: State key of the agent that keeps the conversation after a transfer.
@@ -155,14 +160,18 @@ class SessionRunner(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT
             message=admit_message(self.agent, message_parts(message), self.services.schemas),
         )
         recorder = recorder or EventRecorder(self.services.sessions, observer)
-        async with self.leases.acquire(request.key, run_id, recorder) as lease:
-            start = await self._begin_turn(request, recorder, lease)
-            request = replace(
-                request, turn_id=start.session.turns + 1, first_seq=start.events[-1].seq
-            )
-            run = self._new_run(request, recorder, deps, None)
-            opening = await with_unknown_outcomes(request, self.services, start.events)
-            return await self._execute(run, State(start.session.state), opening)
+        tracer = self.services.tracer
+        with trace_run(tracer, self.agent, parent=parent_of(context)) as span:
+            if span is not None:
+                request = describe_run(span, request, has_context=context is not None)
+            async with self.leases.acquire(request.key, run_id, recorder) as lease:
+                start = await self._begin_turn(request, recorder, lease, span)
+                request = replace(
+                    request, turn_id=start.session.turns + 1, first_seq=start.events[-1].seq
+                )
+                run = self._new_run(request, recorder, deps, None, span)
+                opening = await with_unknown_outcomes(request, self.services, start.events)
+                return await self._execute(run, State(start.session.state), opening)
 
     @explains_options
     def run_sync(
@@ -217,21 +226,14 @@ class SessionRunner(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT
             if session.status is not RunStatus.WORKING:
                 check_waiting(session)
             events = await self.services.sessions.events(key, run_id=session.run_id)
-            pause, first = last_pause(events), events[0]
-            if pause is None:  # the process died during the run
-                state = await state_before_interruption(self.services.sessions, session, events)
-                detail = interrupted_detail(first, self.config)
-            else:
-                state, detail = state_before(session.state, events, pause), dict(pause.detail)
-            request = RunRequest(
-                run_id=session.run_id,
-                key=key,
+            request, state = await resumed_request(
+                self.services.sessions,
+                session,
+                events,
                 root=self.agent,
-                config=config or resumed_config(detail, self.config),
-                call=resumed_call(detail, context),
-                message=first.parts,
-                turn_id=first.detail["turn"],
-                first_seq=first.seq,
+                config=config,
+                default=self.config,
+                context=context,
             )
             check_started_by(events, session_id, self._first_agent(state, request.message).name)
             now, schemas = self.services.clock.now(), self.services.schemas
@@ -239,19 +241,23 @@ class SessionRunner(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT
                 self.agent, pending_requests(events), new_answers, now=now, schemas=schemas
             )
             journal = Journal(request.run_id, events, answers=given)
-            run = self._new_run(request, recorder, deps, journal)
-            if given:
+            tracer, link = self.services.tracer, original_span(events[0])
+            with trace_run(tracer, self.agent, parent=parent_of(context), link=link) as span:
+                if span is not None and tracer is not None:
+                    describe_run(span, request, has_context=True)
+                    note_answers(tracer, span, given, events, now)
+                run = self._new_run(request, recorder, deps, journal, span)
+                answered = [
+                    request.event(EventKind.INPUT, at=now, answer=answer)
+                    for answer in given.values()
+                ]
                 try:
-                    await recorder.record(
-                        *(
-                            request.event(EventKind.INPUT, at=now, answer=answer)
-                            for answer in given.values()
-                        )
-                    )
+                    if answered:
+                        await recorder.record(*answered)
                 except asyncio.CancelledError:
                     await self._end(run, RunStatus.CANCELED, "canceled")
                     raise
-            return await self._execute(run, state)
+                return await self._execute(run, state)
 
     @explains_options
     def resume_sync(
@@ -381,7 +387,6 @@ class SessionRunner(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT
             )
 
     async def _open(self, recorder: EventRecorder, lease: SessionLease) -> Session:
-        """Open the session of a lease."""
         session = await lease.open()
         recorder.attach(session, holder=lease.holder)
         return session
@@ -398,16 +403,25 @@ class SessionRunner(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT
         )
 
     async def _begin_turn(
-        self, request: RunRequest, recorder: EventRecorder, lease: SessionLease
+        self,
+        request: RunRequest,
+        recorder: EventRecorder,
+        lease: SessionLease,
+        span: SpanPort | None,
     ) -> TurnStart:
         """Open the session of a request and store its message."""
+        permissions = request.call.permissions
+        detail: dict[str, Any] = {}
+        if permissions is not None:
+            detail["permissions"] = sorted(permissions)
+        if span is not None:
+            detail[TRACE_PARENT] = span.traceparent
         while True:
-            permissions = request.call.permissions
             message = request.event(
                 EventKind.MESSAGE,
                 at=self.services.clock.now(),
                 parts=request.message,
-                detail=None if permissions is None else {"permissions": sorted(permissions)},
+                detail=detail,
             )
             try:
                 start = await recorder.begin(
@@ -433,7 +447,12 @@ class SessionRunner(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT
         return start
 
     def _new_run(
-        self, request: RunRequest, recorder: EventRecorder, deps: object, journal: Journal | None
+        self,
+        request: RunRequest,
+        recorder: EventRecorder,
+        deps: object,
+        journal: Journal | None,
+        span: SpanPort | None = None,
     ) -> Run:
         return Run(
             request,
@@ -442,10 +461,10 @@ class SessionRunner(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT
             journal=journal,
             deps=deps,
             plugins=self._plugins,
+            span=span,
         )
 
     def _check_deps(self, deps: AnyDepsT | None) -> AnyDepsT | None:
-        """Return the dependencies of a run; InvalidInput if an agent needs others."""
         deps = self._deps if deps is None else deps
         if self._required_deps:
             check_deps(self._required_deps, deps)
@@ -506,6 +525,9 @@ class SessionRunner(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT
     async def _run_tree(self, run: Run, state: State) -> tuple[str, object]:
         """Run the agent that has the conversation; return its answer as text and as output."""
         first = self._first_agent(state, run.request.message)
+        if run.span is not None:
+            run.span_path = f"/{first.name}"
+            describe_first_agent(run, first)
         root = RunContext(run, self.agent, Branch(state), path="", parts=run.request.message)
         seconds = run.request.config.timeout
         if seconds is None:
@@ -531,22 +553,7 @@ class SessionRunner(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT
                 state[ACTIVE_AGENT] = last.agent.name
             else:
                 state.pop(ACTIVE_AGENT, None)
-        return last.text, self._output(last)
-
-    def _output(self, last: RunContext) -> object:
-        """Return the answer as a value of the root's output type, or the error if it is not one.
-
-        After a transfer the answer is that of another agent, whose output type may differ.
-        """
-        if last.agent is self.agent and last.output is not UNSET:
-            return last.output
-        try:
-            return self.agent.decode_output(last.text)
-        except INVALID_OUTPUT as error:
-            return OutputUnavailable(
-                f"the answer of {last.agent.name!r} does not have the output type of "
-                f"{self.agent.name!r}: {error}"
-            )
+        return last.text, output_of(self.agent, last)
 
     def _first_agent(self, state: State, message: Sequence[Part]) -> BaseAgent:
         """Return the agent of the intent, the one that has the conversation, or the root."""
@@ -582,13 +589,11 @@ class SessionRunner(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT
             detail=dict(detail or {}),
         )
         await run.recorder.record(event, release=True)
+        describe_result(run, status.value, text)
         if status is not RunStatus.COMPLETED and status is not RunStatus.INPUT_REQUIRED:
             await cancel_waiting(run)
         if log.isEnabledFor(logging.INFO):
-            call = run.request.call
-            extra = {"trace_id": call.trace_id, "request_id": call.request_id, "status": status}
-            run_id = run.request.run_id
-            log.info("run ended", extra={**extra, "run_id": run_id, "caller": call.caller})
+            log.info("run ended", extra={**run.request.log_fields, "status": status})
 
 
 def _user_call_context(run_id: str, user_id: str) -> CallContext:

@@ -8,10 +8,7 @@ from collections.abc import Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from acc.application.agents.callbacks import callbacks_of, first_result, maybe_await
-from acc.application.memory.messages import part_text
 from acc.application.runtime.context import RunContext
 from acc.application.runtime.conversation import unknown_outcome, unknown_result
 from acc.application.runtime.inputs import INVALID_ARGUMENTS
@@ -22,12 +19,18 @@ from acc.application.runtime.interrupts import (
     is_control_flow,
     paused_in_group,
 )
-from acc.application.runtime.json_types import encode_model
-from acc.application.runtime.state import to_json_data
 from acc.application.tools.flow_guard import FlowGuard
 from acc.application.tools.function_tool import display_arguments
+from acc.application.tools.results import (
+    MAX_ERROR_LENGTH,
+    denied_result,
+    error_result,
+    make_result,
+)
+from acc.application.tools.stubs import stub_of
 from acc.application.tools.tool import BaseTool, ToolContext
-from acc.domain.errors import AccError, ModelRetry, StateNotStorable, ToolFailed
+from acc.application.tracing.spans import count_invalid_call, trace_tool
+from acc.domain.errors import AccError, ModelRetry, ToolFailed
 from acc.domain.text import replace_surrogates
 from acc.domain.value_objects.approval import (
     ApprovalDecision,
@@ -40,7 +43,6 @@ from acc.domain.value_objects.event import NO_ACTIONS, Event, EventActions, Even
 from acc.domain.value_objects.run import RunConfig
 
 log = logging.getLogger("acc.run")
-MAX_ERROR_LENGTH = 2_000
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,6 +59,7 @@ class ToolOutcome:
     escalate: bool = False
     invalid_call: bool = False
     executed: bool = False
+    is_stub: bool = False
 
     @property
     def error(self) -> str:
@@ -178,6 +181,12 @@ class ToolExecutor:
         validated = self._validate(scope, call, tool)
         if isinstance(validated, ToolOutcome):
             return await self._abandon(scope, call, validated)
+        config = scope.config
+        if (config.stubs or config.debug) and not recorded:
+            stub = await stub_of(scope, validated.tool, validated.arguments)
+            if stub is not None:
+                outcome = ToolOutcome(result=make_result(call, stub), is_stub=True)
+                return await self._record(scope, outcome)
         confirmed = await self._confirm(scope, call, validated, recorded[0] if recorded else None)
         if isinstance(confirmed, ToolOutcome):
             return await self._record(scope, confirmed)
@@ -203,8 +212,8 @@ class ToolExecutor:
                 if not tool.requires or scope.call.allows(tool.requires):
                     return _ReadyCall(tool, arguments)
                 error = f"{tool.name} requires the permission {tool.requires!r}; the call lacks it"
-                return ToolOutcome(result=_error_result(call, error))
-        return ToolOutcome(result=_error_result(call, error), invalid_call=True)
+                return ToolOutcome(result=error_result(call, error))
+        return ToolOutcome(result=error_result(call, error), invalid_call=True)
 
     async def _confirm(
         self, scope: RunContext, call: ToolCall, ready: _ReadyCall, recorded: Event | None
@@ -220,10 +229,10 @@ class ToolExecutor:
             if before := callbacks_of(scope, "before_tool_callback"):
                 content = await first_result(before, tool, arguments, scope)
                 if content is not None:
-                    return ToolOutcome(result=_make_result(call, content))
+                    return ToolOutcome(result=make_result(call, content))
             question = await self._question(scope, ready)
             if isinstance(question, InputAnswer):
-                return ToolOutcome(result=_denied_result(call, question))
+                return ToolOutcome(result=denied_result(call, question))
         else:
             earlier = recorded.request
             is_confirmation = earlier is not None and earlier.kind is RequestKind.CONFIRMATION
@@ -242,7 +251,7 @@ class ToolExecutor:
                 expires_after=tool.confirm_expires,
             )
             if answer.verdict is not ApprovalDecision.APPROVE:
-                return ToolOutcome(result=_denied_result(call, answer))
+                return ToolOutcome(result=denied_result(call, answer))
             edited = answer.arguments
             if edited is None and request.arguments == displayed:
                 return _ReadyCall(tool, arguments, answer)
@@ -279,9 +288,12 @@ class ToolExecutor:
             log.info("tool called", extra=_log_fields(scope, tool))
         pending = await _pending_outcome(scope)
         if pending is not None:
-            result = _make_result(call, pending.arguments.get("ticket"))
+            result = make_result(call, pending.arguments.get("ticket"))
         else:
-            result = await _invoke_with_timeout(scope, call, tool, arguments, tool_context)
+            with trace_tool(scope, call) as traced:
+                result = await _invoke_with_timeout(scope, call, tool, arguments, tool_context)
+                if traced is not None:
+                    traced.result = result
         if (tool.long_running or pending is not None) and not result.is_error:
             outcome = await scope.request_input(
                 f"{tool.name} was started. Report its outcome when it is done.",
@@ -293,7 +305,7 @@ class ToolExecutor:
         for after in callbacks_of(scope, "after_tool_callback"):
             content = await maybe_await(after, tool, arguments, scope, result)
             if content is not None:
-                result = _make_result(call, content)
+                result = make_result(call, content)
         return ToolOutcome(result=result, escalate=tool_context.actions.escalate, executed=True)
 
     async def _was_started(self, scope: RunContext, ready: _ReadyCall) -> bool:
@@ -315,7 +327,11 @@ class ToolExecutor:
         """Record the result as an event."""
         detail = None
         if not outcome.executed:
+            if outcome.invalid_call and (tracer := scope.services.tracer) is not None:
+                count_invalid_call(tracer)
             detail = {"executed": False, "invalid_call": outcome.invalid_call}
+            if outcome.is_stub:
+                detail["stub"] = True
         event = await scope.emit(
             EventKind.TOOL_RESULT,
             parts=(Part(result=outcome.result),),
@@ -405,7 +421,7 @@ async def _invoke_with_timeout(
         return await _handle_error(scope, call, tool, arguments, error, failure)
     finally:
         tool_context.close()
-    return _make_result(call, content)
+    return make_result(call, content)
 
 
 async def _handle_error(
@@ -426,7 +442,7 @@ async def _handle_error(
     if handlers and isinstance(error, Exception) and not isinstance(error, ModelRetry):
         content = await first_result(handlers, tool, arguments, scope, error)
         if content is not None:
-            return _make_result(call, content)
+            return make_result(call, content)
     if scope.config.raise_tool_errors and not is_expected:
         raise ToolFailed(tool.name, f"{type(error).__name__}: {error}", 1) from error
     return failure
@@ -521,49 +537,15 @@ def _has_recorded_call(ctx: RunContext, name: str) -> bool:
     )
 
 
-def _make_result(call: ToolCall, content: Any) -> ToolResult:
-    """Return content as a result; content that is not JSON data becomes an error.
-
-    Files that a tool returns, alone or in a list, are part of the result.
-    """
-    files: tuple[Part, ...] = ()
-    try:
-        if isinstance(content, Part | list | tuple):
-            content, files = _split_files(content)
-        if not isinstance(content, str | int | bool | None):
-            content = msgspec.to_builtins(content, enc_hook=encode_model)
-        content = to_json_data(content, call.name)
-        msgspec.json.encode(content)  # rejects unpaired surrogates, which cannot be stored
-    except (TypeError, ValueError, StateNotStorable, RecursionError) as error:
-        return _error_result(call, f"{call.name} returned a value that cannot be stored: {error}")
-    return ToolResult(call_id=call.id, name=call.name, content=content, files=files)
-
-
-def _split_files(content: Any) -> tuple[Any, tuple[Part, ...]]:
-    """Return what a tool returned without its files, and the files."""
-    items = [content] if isinstance(content, Part) else list(content)
-    if not any(isinstance(item, Part) for item in items):
-        return content, ()
-    files = tuple(i for i in items if isinstance(i, Part) and (i.raw is not None or i.url))
-    others = [part_text(i) if isinstance(i, Part) else i for i in items if i not in files]
-    names = [f"file {file.filename or file.media_type or 'without a name'}" for file in files]
-    return others[0] if len(others) == 1 else others or ", ".join(names), files
-
-
-def _error_result(call: ToolCall, text: str) -> ToolResult:
-    content = {"error": replace_surrogates(text[:MAX_ERROR_LENGTH])}
-    return ToolResult(call_id=call.id, name=call.name, content=content, is_error=True)
-
-
 def _failure_result(call: ToolCall, error: BaseException) -> ToolResult:
     if isinstance(error, ModelRetry):
-        return _error_result(call, str(error) or f"call {call.name} again")
-    return _error_result(call, f"{call.name} failed: {type(error).__name__}: {error}")
+        return error_result(call, str(error) or f"call {call.name} again")
+    return error_result(call, f"{call.name} failed: {type(error).__name__}: {error}")
 
 
 def _timeout_result(call: ToolCall, tool: BaseTool, limit: float | None) -> ToolResult:
     source = "RunConfig(tool_timeout=...)" if tool.timeout is None else "timeout of the tool"
-    return _error_result(
+    return error_result(
         call,
         f"tool {call.name} did not finish within its limit of {limit:g} seconds and was canceled; "
         f"its effects are unknown (the developer can change the limit: {source})",
@@ -573,16 +555,8 @@ def _timeout_result(call: ToolCall, tool: BaseTool, limit: float | None) -> Tool
 def _reported_result(call: ToolCall, answer: InputAnswer) -> ToolResult:
     """Return the reported outcome of a long-running tool."""
     if answer.verdict is not ApprovalDecision.APPROVE:
-        return _denied_result(call, answer)
-    return _make_result(call, answer.value)
-
-
-def _denied_result(call: ToolCall, answer: InputAnswer) -> ToolResult:
-    if answer.verdict is ApprovalDecision.EXPIRED:
-        content = {"status": "expired", "reason": answer.reason or "the approval expired"}
-    else:
-        content = {"status": "denied", "reason": answer.reason or "a person denied this call"}
-    return ToolResult(call_id=call.id, name=call.name, content=content, is_error=True)
+        return denied_result(call, answer)
+    return make_result(call, answer.value)
 
 
 def _log_fields(scope: RunContext, tool: BaseTool) -> dict[str, str]:

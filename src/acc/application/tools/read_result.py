@@ -30,6 +30,7 @@ class ReadResultTool(BaseTool):
     )
     idempotent = True
     labels = ToolLabels(effect="none")
+    runs_in_debug = True
 
     def __init__(self, numbers: frozenset[int]) -> None:
         self._numbers = numbers

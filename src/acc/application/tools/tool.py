@@ -6,7 +6,7 @@ Functions as tools are in `function_tool`, tools of MCP servers in `mcp`.
 import math
 from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic
+from typing import TYPE_CHECKING, ClassVar, Generic
 
 import msgspec
 
@@ -248,6 +248,8 @@ class BaseTool(GenericDefaults, Generic[AnyDepsT]):
     replayable: bool = False
     idempotent: bool = False
     labels: ToolLabels | None = None
+    #: Whether debug mode calls the tool, because it belongs to the runtime.
+    runs_in_debug: ClassVar[bool] = False
 
     def __init__(
         self,

@@ -18,9 +18,10 @@ Stub = str | Callable[[Any], str | Awaitable[str]]
 class RunConfig:
     """The limits of one run, which all agents of the run share.
 
-    `stubs` replace the named agents, and `debug=True` replaces every agent that another one
-    delegates to. `raise_tool_errors=True` ends the run if the code of a tool raises an exception,
-    instead of reporting it to the model. `snapshots` shows the state before and after each agent.
+    `stubs` replace the named agents and tools, and `debug=True` replaces every tool and every agent
+    that another one delegates to. `raise_tool_errors=True` ends the run if the code of a tool
+    raises an exception, instead of reporting it to the model. `snapshots` shows the state before
+    and after each agent.
     `max_prompt_tokens` limits each model request: older tool results of the turn are shortened, and
     the model can read them with a tool. `record_prompts` records the exact request of each model
     call.
@@ -69,7 +70,8 @@ class RunConfig:
         stubs = self.stubs.values() if isinstance(self.stubs, Mapping) else (None,)
         if not all(isinstance(stub, str) or callable(stub) for stub in stubs):
             raise InvalidInput(
-                f"RunConfig.stubs must map agent names to texts or functions, got {self.stubs!r}"
+                "RunConfig.stubs must map names of agents and tools to texts or functions, got "
+                f"{self.stubs!r}"
             )
 
 

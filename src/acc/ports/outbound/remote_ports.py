@@ -61,7 +61,7 @@ class RemoteAgentPort(Protocol):
 
         `on_update` receives every update once and in order, except those that the task `known`
         already contains. Cancelling this call cancels the remote task. The trace context is sent if
-        the metadata of the message contain `traceId` or `traceparent`. With `push`, the server is
+        the metadata of the message contain `traceparent`. With `push`, the server is
         asked to send notifications to that configuration; its receiver passes them to `notify`.
         """
         ...

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from hashlib import sha256
 from urllib.parse import urlsplit, urlunsplit
 
 import httpx2
@@ -25,6 +24,7 @@ from acc.adapters.a2a.wire.card_codec import read_card
 from acc.adapters.http.client import NetworkOptions, guarded_client
 from acc.application.a2a.projection import INPUT_REQUEST, MEMORY_FOOTPRINT
 from acc.application.a2a.requests import SendRequest
+from acc.application.tracing.a2a_spans import describe_reply, note_streaming, trace_send
 from acc.domain.circuit_breaker import CircuitBreaker
 from acc.domain.errors import (
     AccError,
@@ -37,9 +37,11 @@ from acc.domain.value_objects.agent_card import AgentCard, Interface
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.contract import INTENTS_EXTENSION
 from acc.domain.value_objects.endpoint import RemoteEndpoint, is_loopback_url, origin_of
+from acc.domain.value_objects.run import trace_of_parent
 from acc.domain.value_objects.task import ACTIVE, Message, PushConfig, Task
 from acc.ports.outbound.auth_ports import CredentialsPort
 from acc.ports.outbound.remote_ports import OnUpdate
+from acc.ports.outbound.tracing_ports import SpanPort, TracerPort
 
 _WELL_KNOWN_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 _MAX_AGE = re.compile(r"(?:^|[\s,])max-age\s*=\s*\"?(\d{1,9})")
@@ -49,8 +51,6 @@ _CANCEL_TIMEOUT_SECONDS = 5.0
 _MAX_REDIRECTS = 3
 _MAX_WAKE_EVENTS = 1024
 _SUPPORTED_EXTENSIONS = frozenset({INPUT_REQUEST, INTENTS_EXTENSION, MEMORY_FOOTPRINT})
-_TRACE_ID = re.compile(r"[0-9a-f]{32}")
-_TRACE_PARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 class _TimedOut(RemoteFailed):
@@ -73,7 +73,9 @@ class A2AClient:
         credentials: CredentialsPort | None = None,
         allow: Sequence[str] = (),
         network: NetworkOptions | None = None,
+        tracer: TracerPort | None = None,
     ) -> None:
+        self._tracer = tracer
         self._endpoint = endpoint
         self._credentials = credentials
         self._allow = (*endpoint.allow, *allow)
@@ -105,13 +107,23 @@ class A2AClient:
         push: PushConfig | None = None,
     ) -> Task | Message:
         """Send a message and return the task once it ended or needs input, or the reply."""
-        with self.breaker.call((CallFailed, _TimedOut)):
-            return await self._send(message, TaskAssembler(on_update, known), push)
+        with (
+            self.breaker.call((CallFailed, _TimedOut)),
+            trace_send(self._tracer, message, self._endpoint.url) as (message, span),
+        ):
+            result = await self._send(message, TaskAssembler(on_update, known), push, span)
+            describe_reply(span, result)
+            return result
 
     async def _send(
-        self, message: Message, assembler: TaskAssembler, push: PushConfig | None
+        self,
+        message: Message,
+        assembler: TaskAssembler,
+        push: PushConfig | None,
+        span: SpanPort | None,
     ) -> Task | Message:
-        async with self._follow(assembler, _trace_headers(message)) as (follower, card):
+        headers, trace_id = _trace_headers(message), _trace_id(message)
+        async with self._follow(assembler, headers, trace_id) as (follower, card):
             push = push if card.push_notifications else None
             message = _for_card(message, card)
             # A server that returns immediately may return a waiting task from before the message.
@@ -119,6 +131,7 @@ class A2AClient:
                 message=message, wait=bool(message.task_id), push=push, history_length=0
             )
             if push is None and card.streaming and self._endpoint.streaming is not False:
+                note_streaming(span)
                 await follower.stream(request)
             else:
                 await follower.poll(request, has_push=push is not None)
@@ -160,13 +173,13 @@ class A2AClient:
 
     @asynccontextmanager
     async def _follow(
-        self, assembler: TaskAssembler, headers: Mapping[str, str]
+        self, assembler: TaskAssembler, headers: Mapping[str, str], trace_id: str = ""
     ) -> AsyncIterator[tuple[TaskFollower, AgentCard]]:
         """Yield a follower with the timeout of the endpoint; leaving it early cancels the task."""
         seconds = self._endpoint.timeout
         deadline = asyncio.timeout(seconds)
         try:
-            async with deadline, self._open(assembler, headers) as opened:
+            async with deadline, self._open(assembler, headers, trace_id) as opened:
                 yield opened
         except TimeoutError:
             effect = await self._cancel_abandoned(assembler)
@@ -198,7 +211,7 @@ class A2AClient:
 
     @asynccontextmanager
     async def _open(
-        self, assembler: TaskAssembler, headers: Mapping[str, str]
+        self, assembler: TaskAssembler, headers: Mapping[str, str], trace_id: str = ""
     ) -> AsyncIterator[tuple[TaskFollower, AgentCard]]:
         async with self._open_http() as http:
             card = await self._cards.get(http)
@@ -207,7 +220,7 @@ class A2AClient:
                 assembler,
                 retries=self._endpoint.retries,
                 wait=self._wait_for_notification,
-                trace_id=headers.get("traceparent", "").partition("-")[2].partition("-")[0],
+                trace_id=trace_id,
             )
             yield follower, card
 
@@ -438,10 +451,13 @@ def _is_absolute_url(url: str) -> bool:
 def _trace_headers(message: Message) -> dict[str, str]:
     """Return the W3C traceparent header of a message that belongs to a trace."""
     parent = message.metadata.get("traceparent")
-    if isinstance(parent, str) and _TRACE_PARENT.fullmatch(parent):
+    if isinstance(parent, str) and trace_of_parent(parent):
         return {"traceparent": parent}
-    trace = message.metadata.get("traceId")
-    if isinstance(trace, str) and _TRACE_ID.fullmatch(trace) and trace.strip("0"):
-        span = sha256(message.message_id.encode()).hexdigest()[:16]
-        return {"traceparent": f"00-{trace}-{span}-01"}
     return {}
+
+
+def _trace_id(message: Message) -> str:
+    """Return the id of the trace that a message belongs to, for the log."""
+    parent, own = message.metadata.get("traceparent"), message.metadata.get("traceId")
+    trace_id = trace_of_parent(parent) if isinstance(parent, str) else ""
+    return trace_id or (own if isinstance(own, str) else "")

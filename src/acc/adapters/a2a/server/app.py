@@ -114,12 +114,16 @@ class A2AServer:
             log_internal_error(error)
             await send_early_error(request, send, error, is_rpc=is_rpc)
             return
-        if is_rpc:
-            await self._dispatcher.handle_rpc(request, send)
-        elif request.path == _RUN_PATH and self.serve.intents.names:
-            await self._dispatcher.handle_run(request, send)
-        else:
-            await self._dispatcher.handle_rest(request, send)
+        try:
+            if is_rpc:
+                await self._dispatcher.handle_rpc(request, send)
+            elif request.path == _RUN_PATH and self.serve.intents.names:
+                await self._dispatcher.handle_run(request, send)
+            else:
+                await self._dispatcher.handle_rest(request, send)
+        finally:
+            if request.span is not None:
+                request.span.end(request.span_error)
 
     async def _send_document(self, request: HttpRequest, send: Send) -> bool:
         """Send the document at the path; return False if there is none."""

@@ -24,6 +24,7 @@ from acc.application.a2a.requests import ServerLimits
 from acc.application.a2a.subscriptions import TaskStream
 from acc.domain.errors import AccError, InvalidInput
 from acc.domain.value_objects.run import trace_of_parent
+from acc.ports.outbound.tracing_ports import SpanPort
 
 log = logging.getLogger("acc.serve")
 Scope = MutableMapping[str, Any]
@@ -91,6 +92,8 @@ class HttpRequest:
         "operation",
         "path",
         "scope",
+        "span",
+        "span_error",
         "task_id",
         "trace_id",
     )
@@ -101,6 +104,9 @@ class HttpRequest:
         self.method: str = scope["method"]
         # What the access log contains, as far as it is known.
         self.operation = self.caller = self.task_id = self.trace_id = ""
+        #: The span of the request, and the class of the error that it ended with.
+        self.span: SpanPort | None = None
+        self.span_error = ""
         self._receive = receive
         raw = scope.get("raw_path") or scope["path"].encode()
         path: str = raw.decode("ascii", "replace")
@@ -153,7 +159,9 @@ class HttpRequest:
 
     @property
     def trace_parent(self) -> str:
-        """Return a valid traceparent header, else an empty string."""
+        """Return the trace context of the request: its span, or a valid traceparent header."""
+        if self.span is not None:
+            return self.span.traceparent
         value = self.headers.get(b"traceparent")
         if value is None:
             return ""

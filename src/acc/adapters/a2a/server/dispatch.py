@@ -47,6 +47,8 @@ from acc.application.a2a.requests import (
     TaskRequest,
 )
 from acc.application.a2a.subscriptions import TaskStream
+from acc.application.tracing.a2a_spans import describe_request, nearest_parent, start_server_span
+from acc.application.tracing.spans import error_type
 from acc.application.use_cases.serve_a2a import ServeA2AUseCase
 from acc.domain.errors import (
     AccError,
@@ -63,6 +65,7 @@ from acc.domain.value_objects.principal import ANONYMOUS, Principal
 from acc.domain.value_objects.task import Task
 from acc.ports.outbound.auth_ports import TokenVerifierPort
 from acc.ports.outbound.limit_ports import RateLimiterPort
+from acc.ports.outbound.tracing_ports import SpanPort
 
 RPC_WIRES: Mapping[str, Wire] = {"1.0": WIRE_V1, "0.3": WIRE_V03}
 REST_WIRES: Mapping[str, Wire] = {"1.0": WIRE_V1, "0.3": WIRE_V03_REST}
@@ -108,6 +111,7 @@ class RequestDispatcher:
         self._serve = serve
         self._verifier = verifier
         self._limiter = limiter
+        self._tracer = serve.runner.services.tracer
         self._protocol_versions = tuple(protocol_versions)
 
     async def handle_rpc(self, request: HttpRequest, send: Send) -> None:
@@ -132,6 +136,7 @@ class RequestDispatcher:
             request_id = call.id
             request.operation = call.method[:_MAX_METHOD_LENGTH]
             if call.method not in wire.methods and call.method in self._serve.intents:
+                self._start_span(request, call.method, request.trace_parent)
                 outputs, marks = await call_rpc_intent(
                     self._serve, principal, call, trace_parent=request.trace_parent
                 )
@@ -144,6 +149,7 @@ class RequestDispatcher:
             result = await self._perform(wire, operation, principal, params, request, extensions)
         except Exception as error:  # noqa: BLE001 - process boundary
             log_internal_error(error)
+            request.span_error = error_type(error)
             request_id = find_request_id(body) if request_id is None else request_id
             streaming = operation in _STREAMING
             await _send_rpc_error(send, error, wire, request_id=request_id, streaming=streaming)
@@ -164,11 +170,13 @@ class RequestDispatcher:
             request.check_json()
             content = await request.body()
             await self._count_bytes(principal, request, content)
+            self._start_span(request, "run", request.trace_parent)
             body, marks = await call_intent(
                 self._serve, principal, content, trace_parent=request.trace_parent
             )
         except Exception as error:  # noqa: BLE001 - process boundary
             log_internal_error(error)
+            request.span_error = error_type(error)
             status, body = encode_run_error(error)
             headers = (
                 error.headers if isinstance(error, HttpError) else _error_headers(status, error)
@@ -202,6 +210,7 @@ class RequestDispatcher:
             )
         except Exception as error:  # noqa: BLE001 - process boundary
             log_internal_error(error)
+            request.span_error = error_type(error)
             await _send_http_error(send, error, wire, kind)
             return
         if isinstance(result, TaskStream):
@@ -274,6 +283,23 @@ class RequestDispatcher:
             sorted(requested.intersection(offered)), set(offered).difference(requested)
         )
 
+    def _trace(self, wire: Wire, operation: Operation, params: Any, request: HttpRequest) -> Any:
+        """Return a request as it is performed: a message has what the HTTP headers say."""
+        message = params.message if operation in _SENDING else None
+        if self._tracer is not None:
+            header = request.trace_parent
+            parent = header if message is None else nearest_parent(message.metadata, header)
+            span = self._start_span(request, _METHOD_NAMES[operation], parent)
+            describe_request(span, version=wire.version, tenant=params.tenant, message=message)
+        return params if message is None else _with_headers(params, request)
+
+    def _start_span(self, request: HttpRequest, method: str, parent: str) -> SpanPort | None:
+        """Start the span of a request, which ends with its response."""
+        if self._tracer is not None:
+            request.span = start_server_span(self._tracer, method, parent)
+            request.trace_id = request.span.trace_id
+        return request.span
+
     async def _perform(
         self,
         wire: Wire,
@@ -287,8 +313,7 @@ class RequestDispatcher:
         serve = self._serve
         if params.tenant:
             check_tenant(params.tenant)
-        if operation in _SENDING:
-            params = _with_headers(params, request)
+        params = self._trace(wire, operation, params, request)
         request.task_id = _task_of(params)
         match operation:
             case Operation.SEND:
