@@ -61,7 +61,9 @@ def make_console(agent: BaseAgent | None, options: ConsoleOptions) -> "Console":
 
     @lru_cache(maxsize=64)
     def runner(app_name: str) -> SessionRunner | None:
-        return agent and SessionRunner(
+        if agent is None:
+            return None
+        return SessionRunner(
             agent,
             app_name=app_name,
             services=services,

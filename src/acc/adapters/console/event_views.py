@@ -25,6 +25,9 @@ CONVERSATION = (
     EventKind.ENDED,
     EventKind.REWOUND,
 )
+_KINDS_WITH_DETAIL = frozenset(
+    {EventKind.MEMORY, EventKind.MODEL_REQUEST, EventKind.STATE, EventKind.FAULT}
+)
 MAX_SHOWN_CHARACTERS = 1_200
 MAX_LISTED_CHARACTERS = 160
 #: Control characters and those that hide or reorder text.
@@ -130,7 +133,8 @@ def _title(event: Event) -> str:
         case EventKind.TRANSFER:
             return f"→ {event.actions.transfer_to_agent}"
         case EventKind.ARTIFACT:
-            return f"{detail.get('name')} ({detail.get('version')})"
+            version = detail.get("version")
+            return f"{detail.get('name')}" + (f" ({version})" if version else "")
         case EventKind.ENDED:
             return "" if event.status in (None, RunStatus.COMPLETED) else str(event.status)
         case EventKind.ROUTE | EventKind.DELEGATION:
@@ -155,10 +159,9 @@ def _blocks(event: Event) -> list[Block]:
             blocks.append(Block("value", as_text(answer.value)))
         if answer.arguments is not None:
             blocks.append(Block("arguments", as_json(answer.arguments), is_code=True))
-    if event.kind in (EventKind.MEMORY, EventKind.MODEL_REQUEST, EventKind.STATE, EventKind.FAULT):
-        if event.detail:
-            shown = {k: v for k, v in event.detail.items() if k != "snapshot"}
-            blocks.append(Block("detail", as_json(shown), is_code=True))
+    if event.kind in _KINDS_WITH_DETAIL and event.detail:
+        shown = {k: v for k, v in event.detail.items() if k != "snapshot"}
+        blocks.append(Block("detail", as_json(shown), is_code=True))
     changes = {**event.actions.state_delta, **event.actions.branch_delta}
     removed = (*event.actions.state_removed, *event.actions.branch_removed)
     if changes:

@@ -52,7 +52,9 @@ _IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 class RunnerFactory(Protocol):
     """Returns the runner of an app, None if the console has no agent."""
 
-    def __call__(self, app_name: str, /) -> SessionRunner | None: ...
+    def __call__(self, app_name: str, /) -> SessionRunner | None:
+        """Return the runner."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +78,9 @@ class ConsoleServices:
 class NewId(Protocol):
     """Returns a new id."""
 
-    def __call__(self) -> str: ...
+    def __call__(self) -> str:
+        """Return the id."""
+        ...
 
 
 def session_key(values: Mapping[str, str]) -> SessionKey:

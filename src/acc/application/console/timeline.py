@@ -41,55 +41,76 @@ def build_timeline(events: Sequence[Event]) -> tuple[Span, ...]:
     """
     if not events:
         return ()
-    origin = events[0].at
-    spans: list[Span] = []
-    calls: dict[str, Event] = {}
-    requests: dict[str, Event] = {}
-    agents: dict[str, tuple[float, Event]] = {}
-    previous = events[0]
+    builder = _TimelineBuilder(events[0])
     for event in events:
+        builder.add(event)
+    return builder.build()
+
+
+class _TimelineBuilder:
+    """Collects the spans of a run, event by event."""
+
+    def __init__(self, first: Event) -> None:
+        self._origin = first.at
+        self._previous = first
+        self._spans: list[Span] = []
+        self._calls: dict[str, Event] = {}
+        self._requests: dict[str, Event] = {}
+        #: By path: when an agent began, and its last event.
+        self._agents: dict[str, tuple[float, Event]] = {}
+        self._last_answer_at = 0.0
+
+    def add(self, event: Event) -> None:
+        """Add the span that an event ends, if any."""
         path = event.step.partition("#")[0]
         if path:
-            agent = path if not path.endswith(f"/{_tool_of(event)}") else path.rpartition("/")[0]
-            first = agents.get(agent, (previous.at, event))[0]
-            agents[agent] = (first, event)
-        depth = max(path.count("/"), 1)
-        if event.kind is EventKind.INPUT_REQUIRED and event.request is not None:
-            requests[event.request.id] = event
-        elif event.kind is EventKind.INPUT and event.answer is not None:
-            asked = requests.get(event.answer.request_id)
-            if asked is not None and asked.request is not None:
-                name = asked.request.tool or asked.request.kind.value
-                spans.append(Span(SpanKind.WAIT, name, asked.at, event.at, 1, asked.seq))
-        elif event.result is not None:
-            begun = calls.get(event.result.call_id, previous)
-            spans.append(
-                Span(
-                    SpanKind.TOOL,
-                    event.result.name,
-                    max(begun.at, _last_answer(events, begun, event)),
-                    event.at,
-                    depth,
-                    event.seq,
-                    event.result.is_error,
-                )
-            )
-        elif event.kind is EventKind.MEMORY:
-            span = Span(SpanKind.MEMORY, event.author, previous.at, event.at, depth + 1, event.seq)
-            spans.append(span)
-        elif event.usage is not None and event.kind is not EventKind.ENDED:
-            start = event.at - float(event.detail.get("seconds", event.at - previous.at))
+            self._extend_agent(path, event)
+        span = self._span_of(event, max(path.count("/"), 1))
+        if span is not None:
+            self._spans.append(span)
+        if event.request is not None:
+            self._requests[event.request.id] = event
+        if event.answer is not None:
+            self._last_answer_at = event.at
+        self._calls.update(dict.fromkeys((call.id for call in event.calls), event))
+        self._previous = event
+
+    def build(self) -> tuple[Span, ...]:
+        """Return all spans, with times from the start of the run."""
+        agents = [
+            Span(SpanKind.AGENT, path.rpartition("/")[2], start, last.at, path.count("/"), last.seq)
+            for path, (start, last) in self._agents.items()
+        ]
+        spans = sorted([*agents, *self._spans], key=lambda s: (s.start, s.depth, -s.end))
+        origin = self._origin
+        return tuple(s._replace(start=s.start - origin, end=s.end - origin) for s in spans)
+
+    def _extend_agent(self, path: str, event: Event) -> None:
+        parent, _, name = path.rpartition("/")
+        agent = parent if name == _tool_of(event) else path
+        start = self._agents.get(agent, (self._previous.at, event))[0]
+        self._agents[agent] = (start, event)
+
+    def _span_of(self, event: Event, depth: int) -> Span | None:
+        before, at, seq = self._previous.at, event.at, event.seq
+        if event.result is not None:
+            result = event.result
+            called = self._calls.get(result.call_id, self._previous).at
+            start = max(called, self._last_answer_at)
+            return Span(SpanKind.TOOL, result.name, start, at, depth, seq, result.is_error)
+        if event.answer is not None:
+            asked = self._requests.get(event.answer.request_id)
+            if asked is None or asked.request is None:
+                return None
+            name = asked.request.tool or asked.request.kind.value
+            return Span(SpanKind.WAIT, name, asked.at, at, 1, asked.seq)
+        if event.kind is EventKind.MEMORY:
+            return Span(SpanKind.MEMORY, event.author, before, at, depth + 1, seq)
+        if event.usage is not None and event.kind is not EventKind.ENDED:
+            start = at - float(event.detail.get("seconds", at - before))
             is_error = event.kind is EventKind.FAULT
-            spans.append(
-                Span(SpanKind.MODEL, event.author, start, event.at, depth + 1, event.seq, is_error)
-            )
-        calls.update(dict.fromkeys((call.id for call in event.calls), event))
-        previous = event
-    for path, (begin, last) in agents.items():
-        name = path.rpartition("/")[2]
-        spans.append(Span(SpanKind.AGENT, name, begin, last.at, path.count("/"), last.seq))
-    spans.sort(key=lambda span: (span.start, span.depth, -span.end))
-    return tuple(span._replace(start=span.start - origin, end=span.end - origin) for span in spans)
+            return Span(SpanKind.MODEL, event.author, start, at, depth + 1, seq, is_error)
+        return None
 
 
 def _tool_of(event: Event) -> str:
@@ -99,11 +120,3 @@ def _tool_of(event: Event) -> str:
     if event.request is not None:
         return event.request.tool
     return str(event.detail.get("started", ""))
-
-
-def _last_answer(events: Sequence[Event], begun: Event, ended: Event) -> float:
-    """Return when the last answer between two events came, 0 if there is none."""
-    return max(
-        (e.at for e in events if e.kind is EventKind.INPUT and begun.seq < e.seq < ended.seq),
-        default=0.0,
-    )
