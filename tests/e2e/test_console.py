@@ -134,7 +134,7 @@ def test_every_response_has_the_content_security_policy(client: httpx2.Client) -
         assert headers["content-security-policy"].startswith("default-src 'self'; "), path
         assert "unsafe" not in headers["content-security-policy"]
         assert headers["x-content-type-options"] == "nosniff"
-        assert headers["referrer-policy"] == "no-referrer"
+        assert headers["referrer-policy"] == "same-origin"
 
 
 def test_other_hosts_require_a_token(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def make_console(agent: BaseAgent | None, options: ConsoleOptions) -> "Console":
             catalog=_catalog(services),
             runs=LiveRuns(),
             runner=runner,
-            terms=term_extractor().terms,
+            terms=_words,
             agent=agent,
             app_name=options.app_name,
             graph="" if agent is None else draw_graph(agent, "svg"),
@@ -94,6 +94,11 @@ def make_console(agent: BaseAgent | None, options: ConsoleOptions) -> "Console":
         ),
         title=options.app_name if agent is None else agent.name,
     )
+
+
+def _words(text: str) -> frozenset[str]:
+    """Return the words of a text as the recall index has them, without n-grams."""
+    return frozenset([word for words, _ in term_extractor().tokens(text) for word in words])
 
 
 def _catalog(services: Services) -> StoreCatalogPort:

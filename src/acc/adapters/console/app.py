@@ -10,7 +10,7 @@ from markupsafe import Markup, escape
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.responses import FileResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
@@ -99,6 +99,7 @@ class Console:
     def _routes(self) -> list[Route | Mount]:
         pages: dict[str, Callable[[Request], Awaitable[Response]]] = {
             "/": self.home,
+            "/favicon.ico": self.icon,
             "/login": self.login,
             "/preferences": self.preferences,
             "/chat": self.new_chat,
@@ -212,6 +213,11 @@ class Console:
         return response
 
     # Pages outside of sessions
+
+    async def icon(self, request: Request) -> Response:
+        """Return the icon, also to reports, which have no origin."""
+        headers = {"cross-origin-resource-policy": "cross-origin"}
+        return FileResponse(STATIC / "icon.svg", headers=headers)
 
     async def new_chat(self, request: Request) -> Response:
         """Redirect to a session that does not exist yet."""

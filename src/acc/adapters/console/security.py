@@ -19,13 +19,14 @@ _HEADERS = {
     "content-security-policy": CONTENT_SECURITY_POLICY,
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
+    # With no-referrer, browsers send "Origin: null" with forms, and other sites get nothing either.
+    "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
 #: What the login page needs.
-_PUBLIC = ("/login", "/static/")
+_PUBLIC = ("/login", "/static/", "/favicon.ico")
 _SAFE_METHODS = ("GET", "HEAD")
 
 

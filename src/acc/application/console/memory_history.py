@@ -148,13 +148,14 @@ def describe_turn(
 
 
 def _source(text: str, messages: Sequence[Event]) -> str:
-    """Return the newest message that contains the content of a line."""
+    """Return the newest message that contains the content of a line, of the user if possible."""
     content = item_content(text)
-    for message in messages:
-        if content and content in message.text:
-            turn = message.detail.get("turn")
-            return f"{message.author} #{message.seq}" if turn is None else f"user, turn {turn}"
-    return ""
+    found = [message for message in messages if content and content in message.text]
+    if not found:
+        return ""
+    first = next((message for message in found if message.author == "user"), found[0])
+    turn = first.detail.get("turn")
+    return f"{first.author} #{first.seq}" if turn is None else f"user, turn {turn}"
 
 
 def _why_added(
