@@ -1,19 +1,21 @@
 """`acc console` over HTTP: access, pages, actions and streams."""
 
 import asyncio
+import gzip
 import re
 import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
 from command import acc
 from console_process import TOKEN, ConsoleProcess, ids
 
-from acc import Runner
+from acc import Agent, Runner
 from acc.adapters.storage.sqlite_sessions import SqliteSessionStore
 from acc.adapters.system.clock import SystemClock
 from acc.domain.value_objects.content import text_part
@@ -184,8 +186,6 @@ def test_console_without_an_agent_shows_a_store(process: ConsoleProcess) -> None
 
 
 def test_vendored_files_are_small_and_complete(client: httpx2.Client) -> None:
-    import gzip
-
     files = [path for path in STATIC.iterdir() if path.suffix in (".js", ".css", ".svg")]
     assert sum(len(gzip.compress(path.read_bytes(), 9)) for path in files) < 25_000
     assert "Zero-Clause BSD" in (STATIC / "LICENSE-htmx.txt").read_text()
@@ -278,23 +278,25 @@ async def _store_events(path: Path, count: int) -> None:
     store = SqliteSessionStore(path, clock=SystemClock())
     key = SessionKey(app_name="app", user_id="local", session_id="large")
     await store.open(key, holder="setup")
-    events = []
+    events: list[Event] = []
     for turn in range(count // 4):
-        run = {"run_id": f"run-{turn}", "at": 1_700_000_000.0 + turn}
-        message, answer = text_part(f"question {turn} " * 20), text_part(f"answer {turn} " * 20)
-        detail = {"tokens": 10, "ccs": f"semantic_gist: question {turn}"}
-        events += [
-            Event(
-                kind=EventKind.MESSAGE,
-                author="user",
-                parts=message,
-                detail={"turn": turn + 1},
-                **run,
-            ),
-            Event(kind=EventKind.MEMORY, author="desk", step="/desk#0", detail=detail, **run),
-            Event(kind=EventKind.MESSAGE, author="desk", step="/desk#1", parts=answer, **run),
-            Event(kind=EventKind.ENDED, author="desk", status=RunStatus.COMPLETED, **run),
-        ]
+        fields: dict[EventKind, dict[str, Any]] = {
+            EventKind.MESSAGE: {"author": "user", "detail": {"turn": turn + 1}},
+            EventKind.MEMORY: {"detail": {"tokens": 10, "ccs": f"semantic_gist: question {turn}"}},
+            EventKind.ENDED: {"status": RunStatus.COMPLETED},
+        }
+        fields[EventKind.MESSAGE]["parts"] = text_part(f"question {turn} " * 20)
+        answer = Event(
+            kind=EventKind.MESSAGE,
+            author="desk",
+            run_id=f"run-{turn}",
+            step="/desk#2",
+            parts=text_part(f"answer {turn} " * 20),
+            at=1_700_000_000.0 + turn,
+        )
+        run: dict[str, Any] = {"run_id": answer.run_id, "at": answer.at, "author": "desk"}
+        made = [Event(kind=kind, **(run | values)) for kind, values in fields.items()]
+        events += [*made[:2], answer, made[2]]
     await store.append(key, events, holder="setup", release=True)
     await store.aclose()
 
@@ -392,8 +394,6 @@ def test_run_continues_without_a_page_and_can_be_stopped(client: httpx2.Client) 
 
 
 def test_runs_of_other_processes_appear(process: ConsoleProcess, client: httpx2.Client) -> None:
-    from acc import Agent
-
     async def run() -> None:
         agent = Agent(name="desk", model=ScriptedModel("from another process"))
         runner = Runner(agent, store=process.store)

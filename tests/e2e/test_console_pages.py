@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 from console_agents import HOSTILE
 from console_process import TOKEN, ConsoleProcess, ids
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    Page,
+    ViewportSize,
+    expect,
+    sync_playwright,
+)
 
 FLAGS = [
     "--no-sandbox",
@@ -17,7 +24,8 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 375, "height": 740}
+WIDE = ViewportSize(width=1280, height=900)
+NARROW = ViewportSize(width=375, height=740)
 RULE = "Never restart db-1 without my approval. The incident lead is Alice."
 
 
@@ -178,7 +186,9 @@ def test_stream_reconnects_after_the_server_is_killed(browser: Browser, tmp_path
             shown = page.locator("#conversation").inner_html()
             page.reload()
             assert page.locator("#conversation").inner_html() == shown
-        assert all("ERR_" in error for error in visitor.errors)
+        # Browsers log failed requests, and htmx logs lost streams.
+        expected = ("ERR_", "htmx:sse:error")
+        assert [e for e in visitor.errors if not any(text in e for text in expected)] == []
     context.close()
 
 
@@ -224,10 +234,10 @@ def test_keyboard_reaches_content_and_sends(visitor: Visitor) -> None:
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
 @pytest.mark.parametrize("language", ["en", "ja"])
 def test_every_view_fits_in_both_themes_and_widths(
-    process: ConsoleProcess, browser: Browser, scheme: str, size: dict[str, int], language: str
+    process: ConsoleProcess, browser: Browser, scheme: str, size: ViewportSize, language: str
 ) -> None:
     context = browser.new_context(
-        viewport={"width": size["width"], "height": size["height"]},
+        viewport=size,
         color_scheme="dark" if scheme == "dark" else "light",
         locale=language,
     )

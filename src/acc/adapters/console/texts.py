@@ -192,8 +192,13 @@ JAPANESE: Mapping[str, str] = {
 
 
 def translate(text: str, language: str) -> str:
-    """Return a text of the console in a language; texts without a translation are returned."""
-    return JAPANESE.get(text, text) if language == "ja" else text
+    """Return a text of the console in a language; texts without a translation are returned.
+
+    Names of kinds and states, such as `tool_calls`, are also texts.
+    """
+    if language == "ja":
+        return JAPANESE.get(text, text)
+    return text.replace("_", " ") if text in JAPANESE else text
 
 
 def select_language(accept_language: str) -> str:

@@ -45,7 +45,7 @@ def _draw_span(svg: Element, span: Span, y: int, total: float) -> None:
     group = SubElement(svg, "g", {"class": f"span {span.kind.value}"})
     if span.is_error:
         group.set("class", f"span {span.kind.value} error")
-    name = visible(span.name)
+    name = visible(f"{span.kind.value}: {span.name}")
     label = name if len(name) <= _MAX_LABEL else f"{name[: _MAX_LABEL - 1]}…"
     indent = (min(span.depth, 6) - 1) * _INDENT
     text = SubElement(group, "text", {"x": str(4 + indent), "y": str(y + 14)})

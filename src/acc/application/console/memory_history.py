@@ -109,20 +109,21 @@ def describe_turn(
     detail = event.detail
     now = state_items(detail)
     before = {} if previous is None else state_items(previous.detail)
+
+    def source(line: tuple[str, str], provenance: str) -> str:
+        return provenance if line[0] == "retrieved_artifacts" else _source(line[1], messages)
+
     lines = [
-        StateLine(
-            Change.UNCHANGED if line in before else Change.ADDED,
-            *line,
-            provenance if line[0] == "retrieved_artifacts" else _source(line[1], messages),
-            "" if line in before else _why_added(line, detail, before),
+        StateLine(Change.UNCHANGED, *line, source(line, provenance), "")
+        if line in before
+        else StateLine(
+            Change.ADDED, *line, source(line, provenance), _why_added(line, detail, before)
         )
         for line, provenance in now.items()
     ]
     lines += [
-        StateLine(
-            Change.REMOVED, *line, _source(line[1], messages), _why_removed(line, detail, now)
-        )
-        for line in before
+        StateLine(Change.REMOVED, *line, source(line, provenance), _why_removed(line, detail, now))
+        for line, provenance in before.items()
         if line not in now
     ]
     return MemoryTurn(
@@ -220,7 +221,11 @@ def explain(
     for turn in turns:
         items = [
             *(("read", i.text, i.reason) for i in turn.readings),
-            *((i.change.value, i.text, f"{i.field}. {i.reason}") for i in turn.lines),
+            *(
+                (i.change.value, i.text, f"{i.field}. {i.reason}")
+                for i in turn.lines
+                if i.change is not Change.REMOVED or i.field not in _PER_TURN
+            ),
             *(("recalled", i.text, i.id) for i in turn.recalled),
             *(("rejected", i.text, f"{i.id}. {i.reason}") for i in turn.rejected),
             *(("dropped", text, "the budget is full") for text in turn.dropped),
