@@ -133,7 +133,7 @@ def test_approval_in_the_conversation(visitor: Visitor) -> None:
     expect(page.locator("#controls .request")).to_have_count(0)
 
 
-def test_second_approver_is_told_that_the_request_is_answered(visitor: Visitor) -> None:
+def test_second_approver_sees_that_the_request_is_answered(visitor: Visitor) -> None:
     page = visitor.send("two", "please refund")
     expect(page.locator("#controls .request")).to_have_count(1)
     first, second = visitor.open_page(), visitor.open_page()

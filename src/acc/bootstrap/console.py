@@ -78,7 +78,7 @@ def make_console(agent: BaseAgent | None, options: ConsoleOptions) -> "Console":
             catalog=_catalog(services),
             runs=LiveRuns(),
             runner=runner,
-            terms=_words,
+            terms=search_words,
             agent=agent,
             app_name=options.app_name,
             graph="" if agent is None else draw_graph(agent, "svg"),
@@ -96,7 +96,7 @@ def make_console(agent: BaseAgent | None, options: ConsoleOptions) -> "Console":
     )
 
 
-def _words(text: str) -> frozenset[str]:
+def search_words(text: str) -> frozenset[str]:
     """Return the words of a text as the recall index has them, without n-grams."""
     return frozenset([word for words, _ in term_extractor().tokens(text) for word in words])
 

@@ -4,6 +4,7 @@ import pytest
 
 from acc import Agent, Runner
 from acc.application.console.memory_history import Change, MemoryTurn, describe_turn, explain
+from acc.bootstrap.console import search_words
 from acc.domain.value_objects.event import Event, EventKind
 from acc.testing import ScriptedModel
 
@@ -15,21 +16,21 @@ MESSAGES = (
 JAPANESE = ("db-1を承認なしで再起動しないでください。", "nginxは502を返します。")
 
 
-async def history(*messages: str) -> tuple[list[MemoryTurn], list[Event]]:
+async def history(*texts: str) -> tuple[list[MemoryTurn], list[Event]]:
     agent = Agent(name="desk", memory="acc", model=ScriptedModel("ok", repeat=True))
     runner = Runner(agent)
-    for message in messages:
-        await runner.run(message)
+    for text in texts:
+        await runner.run(text)
     events = await runner.events()
-    said = [event for event in reversed(events) if event.kind is EventKind.MESSAGE]
+    messages = [event for event in reversed(events) if event.kind is EventKind.MESSAGE]
     memories = [event for event in events if event.kind is EventKind.MEMORY]
     pairs = zip([None, *memories], memories, strict=False)
     turns = [
-        describe_turn(event, before, [m for m in said if m.seq < event.seq], number)
+        describe_turn(event, before, [m for m in messages if m.seq < event.seq], number)
         for number, (before, event) in enumerate(pairs, start=1)
     ]
     await runner.aclose()
-    return turns, said
+    return turns, messages
 
 
 async def test_new_rule_names_its_message_and_how_it_was_read() -> None:
@@ -59,17 +60,25 @@ async def test_moved_line_names_the_other_field() -> None:
 
 
 @pytest.mark.parametrize(
-    ("messages", "query"), [(MESSAGES, "rule about db-1"), (JAPANESE, "db-1の再起動")]
+    ("texts", "query"), [(MESSAGES, "rule about db-1"), (JAPANESE, "db-1の再起動")]
 )
-async def test_search_finds_message_reading_and_line(messages: tuple[str, ...], query: str) -> None:
-    turns, said = await history(*messages)
-    found = explain(
-        query, turns, said, terms=lambda text: set(text.replace("を", "の").split("の"))
-    )
-    if query.isascii():
-        words = explain(query, turns, said, terms=lambda text: set(text.lower().split()))
-        assert {finding.kind for finding in words} >= {"message", "read", "added", "removed"}
-        assert [f.turn for f in words if f.kind == "message"] == [1, 3]
-    else:
-        assert {finding.kind for finding in found} >= {"message"}
-    assert explain("", turns, said, terms=lambda text: set(text.split())) == ()
+async def test_search_finds_message_reading_and_line(texts: tuple[str, ...], query: str) -> None:
+    turns, messages = await history(*texts)
+    found = explain(query, turns, messages, terms=search_words)
+    assert {finding.kind for finding in found} >= {"message", "read", "added"}
+    first = next(finding for finding in found if finding.kind == "message")
+    assert (first.turn, first.text) == (1, texts[0])
+    assert [finding.seq for finding in found] == sorted(finding.seq for finding in found)
+
+
+async def test_search_shows_why_a_rule_was_removed() -> None:
+    turns, messages = await history(*MESSAGES)
+    found = explain("rule about db-1", turns, messages, terms=search_words)
+    removed = [finding for finding in found if finding.kind == "removed"]
+    assert [finding.turn for finding in removed] == [3]
+    assert "lifted" in removed[0].reason
+
+
+async def test_empty_search_finds_nothing() -> None:
+    turns, messages = await history(*MESSAGES)
+    assert explain("", turns, messages, terms=search_words) == ()

@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 from acc.adapters.console.evaluations import list_evaluations, read_report
 from acc.adapters.console.event_views import visible
 from acc.adapters.console.pages import ConsoleServices, SessionPages, check_can_run, session_key
-from acc.adapters.console.rendering import (
+from acc.adapters.console.renderer import (
     LANGUAGE_COOKIE,
     STATIC,
     THEME_COOKIE,

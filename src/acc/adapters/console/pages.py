@@ -19,7 +19,7 @@ from acc.adapters.console.event_views import (
     summary,
     view_event,
 )
-from acc.adapters.console.rendering import Renderer
+from acc.adapters.console.renderer import Renderer
 from acc.adapters.console.stream import Controls, Position
 from acc.adapters.console.waterfall import draw_waterfall
 from acc.application.agents.base import BaseAgent

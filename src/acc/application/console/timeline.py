@@ -59,6 +59,7 @@ class _TimelineBuilder:
         #: By path: when an agent began, and its last event.
         self._agents: dict[str, tuple[float, Event]] = {}
         self._last_answer_at = 0.0
+        self._tools: set[str] = set()
 
     def add(self, event: Event) -> None:
         """Add the span that an event ends, if any."""
@@ -72,6 +73,7 @@ class _TimelineBuilder:
             self._requests[event.request.id] = event
         if event.answer is not None:
             self._last_answer_at = event.at
+        self._tools.update(call.name for call in event.calls)
         self._calls.update(dict.fromkeys((call.id for call in event.calls), event))
         self._previous = event
 
@@ -87,7 +89,7 @@ class _TimelineBuilder:
 
     def _extend_agent(self, path: str, event: Event) -> None:
         parent, _, name = path.rpartition("/")
-        agent = parent if name == _tool_of(event) else path
+        agent = parent if name in self._tools else path
         start = self._agents.get(agent, (self._previous.at, event))[0]
         self._agents[agent] = (start, event)
 
@@ -111,12 +113,3 @@ class _TimelineBuilder:
             is_error = event.kind is EventKind.FAULT
             return Span(SpanKind.MODEL, event.author, start, at, depth + 1, seq, is_error)
         return None
-
-
-def _tool_of(event: Event) -> str:
-    """Return the tool whose path an event of a tool has."""
-    if event.result is not None:
-        return event.result.name
-    if event.request is not None:
-        return event.request.tool
-    return str(event.detail.get("started", ""))
