@@ -17,7 +17,7 @@ from acc import Agent, Runner
 from acc.testing import ScriptedModel
 
 EVENTS = 10_000
-TOKEN = "token-of-the-benchmark"
+TOKEN = "token-of-the-benchmark"  # noqa: S105 - no secret
 REPEATS = 5
 PATHS = ("/sessions", "/session", "/session/events", "/session/memory", "/session/timeline")
 AGENT = """
