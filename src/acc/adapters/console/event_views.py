@@ -26,7 +26,13 @@ CONVERSATION = (
     EventKind.REWOUND,
 )
 _KINDS_WITH_DETAIL = frozenset(
-    {EventKind.MEMORY, EventKind.MODEL_REQUEST, EventKind.STATE, EventKind.FAULT}
+    {
+        EventKind.FAULT,
+        EventKind.FLOW,
+        EventKind.MEMORY,
+        EventKind.MODEL_REQUEST,
+        EventKind.STATE,
+    }
 )
 MAX_SHOWN_CHARACTERS = 1_200
 MAX_LISTED_CHARACTERS = 160
@@ -73,9 +79,15 @@ class EventView(NamedTuple):
     blocks: tuple[Block, ...]
 
 
-def view_event(event: Event, *, limit: int | None = MAX_SHOWN_CHARACTERS) -> EventView:
-    """Return an event for a page, with texts of at most `limit` characters."""
-    blocks = [_clip(block, limit) for block in _blocks(event) if block.text]
+def view_event(
+    event: Event, *, limit: int | None = MAX_SHOWN_CHARACTERS, with_state: bool = True
+) -> EventView:
+    """Return an event for a page, with texts of at most `limit` characters.
+
+    With `with_state`, the changes of the state are part of it.
+    """
+    pieces = _blocks(event) + (_state_blocks(event) if with_state else [])
+    blocks = [_clip(block, limit) for block in pieces if block.text]
     return EventView(
         seq=event.seq,
         kind=event.kind.value,
@@ -162,8 +174,13 @@ def _blocks(event: Event) -> list[Block]:
     if event.kind in _KINDS_WITH_DETAIL and event.detail:
         shown = {k: v for k, v in event.detail.items() if k != "snapshot"}
         blocks.append(Block("detail", as_json(shown), is_code=True))
+    return blocks
+
+
+def _state_blocks(event: Event) -> list[Block]:
     changes = {**event.actions.state_delta, **event.actions.branch_delta}
     removed = (*event.actions.state_removed, *event.actions.branch_removed)
+    blocks = []
     if changes:
         blocks.append(Block("state", as_json(changes), is_code=True))
     if removed:

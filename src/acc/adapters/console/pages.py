@@ -201,7 +201,9 @@ class SessionPages:
                 key, run_id=event.run_id, kinds=(EventKind.MESSAGE,)
             )
             messages = tuple(message for message in messages if message.author != "user")
-        return view_event(event) if is_in_conversation(event, messages) else None
+        if not is_in_conversation(event, messages):
+            return None
+        return view_event(event, with_state=False)
 
     async def controls(self, request: Request, key: SessionKey) -> Controls:
         """Return the status of a session and what a person can do about it."""
