@@ -7,12 +7,17 @@ import pytest
 from session_store_factories import MAKERS, Stores, event, key, store_events
 
 from acc.adapters.storage.in_memory import InMemorySessionStore
+from acc.adapters.storage.sqlite import SqliteDatabase
 from acc.adapters.storage.sqlite_catalog import SqliteCatalog
 from acc.adapters.storage.sqlite_sessions import SqliteSessionStore
+from acc.adapters.storage.sqlite_tasks import SqliteTaskStore
 from acc.domain.value_objects.content import text_part
 from acc.domain.value_objects.event import EventKind
+from acc.domain.value_objects.principal import Owner
 from acc.domain.value_objects.run import RunStatus
+from acc.domain.value_objects.task import Message, Role, Task, TaskState, TaskStatus
 from acc.ports.outbound.storage_ports import StoreCatalogPort
+from acc.testing import FrozenClock
 
 
 @pytest.fixture(params=MAKERS)
@@ -77,3 +82,21 @@ async def test_sessions_are_selected_by_status(stores: Stores) -> None:
 async def test_store_without_tasks_lists_none(stores: Stores) -> None:
     assert await catalog_of(stores).list_tasks(limit=9) == ()
     await stores.sessions.aclose()
+
+
+async def test_tasks_of_all_callers_are_listed_newest_first(tmp_path: Path) -> None:
+    clock, database = FrozenClock(), SqliteDatabase(tmp_path / "acc.db")
+    for number, caller in enumerate(("ann", "bo"), start=1):
+        tasks = SqliteTaskStore(database, clock=clock, app_name="desk")
+        status = TaskStatus(state=TaskState.SUBMITTED, at=clock.now())
+        message = Message(message_id=f"m{number}", role=Role.USER, parts=text_part("hello"))
+        task = Task(id=f"t{number}", context_id=f"c{number}", status=status)
+        await tasks.create(task, owner=Owner(caller=caller), message=message)
+        clock.time += 1
+    found = await SqliteCatalog(database).list_tasks(limit=9)
+    assert [(t.task_id, t.context_id, t.caller, t.state, t.app_name) for t in found] == [
+        ("t2", "c2", "bo", "submitted", "desk"),
+        ("t1", "c1", "ann", "submitted", "desk"),
+    ]
+    assert len(await SqliteCatalog(database).list_tasks(limit=1, skip=1)) == 1
+    await tasks.aclose()
