@@ -19,6 +19,7 @@ from acc.cli.call import call
 from acc.cli.card import card
 from acc.cli.chat import chat
 from acc.cli.check import check
+from acc.cli.console import console
 from acc.cli.doctor import doctor
 from acc.cli.graph import graph
 from acc.cli.inspect import explain, replay, trace
@@ -55,6 +56,7 @@ app.command(scenarios.app)
 app.command(judge.app)
 app.command(run, group=_BUILD)
 app.command(chat, group=_BUILD)
+app.command(console, group=_BUILD)
 app.command(graph, group=_BUILD)
 app.command(check, group=_BUILD)
 app.command(store.app)

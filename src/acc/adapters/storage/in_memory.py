@@ -20,7 +20,7 @@ from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.event import NO_ACTIONS, Event, EventKind
 from acc.domain.value_objects.run import RunStatus
 from acc.domain.value_objects.session import Scope, Session, SessionKey, StoredArtifact, scope_of
-from acc.ports.outbound.storage_ports import TurnStart
+from acc.ports.outbound.storage_ports import SessionList, TaskSummary, TurnStart
 from acc.ports.outbound.system_ports import ClockPort
 
 
@@ -133,6 +133,23 @@ class InMemorySessionStore:
         ]
         matches.reverse()  # the younger of two sessions with the same time comes first
         return tuple(sorted(matches, key=lambda session: -session.updated_at))
+
+    async def list_sessions(
+        self, *, text: str = "", status: RunStatus | None = None, limit: int, skip: int = 0
+    ) -> SessionList:
+        """Return sessions of all apps and users, most recently used first."""
+        matches = [
+            record.session(key, with_state=False)
+            for key, record in self._records.items()
+            if (status is None or record.status is status) and record.contains(key, text)
+        ]
+        matches.reverse()
+        matches.sort(key=lambda session: -session.updated_at)
+        return SessionList(tuple(matches[skip : skip + limit]), len(matches))
+
+    async def list_tasks(self, *, limit: int, skip: int = 0) -> tuple[TaskSummary, ...]:
+        """Return no tasks: those in memory belong to the process that serves them."""
+        return ()
 
     def attachments(self, key: SessionKey) -> dict[str, object]:
         """Return objects of other components that live as long as the session."""
@@ -324,6 +341,13 @@ class _SessionRecord:
         if seq <= len(self.events) and self.events[seq - 1].seq == seq:
             return seq
         return bisect_right(self.events, seq, key=lambda event: event.seq)
+
+    def contains(self, key: SessionKey, text: str) -> bool:
+        """Return True if an id or a message contains a text."""
+        wanted = text.lower()
+        return any(wanted in name.lower() for name in key) or any(
+            wanted in event.text.lower() for event in self.events if event.kind is EventKind.MESSAGE
+        )
 
     def is_leased(self, now: float) -> bool:
         """Return True if a run holds the lease."""

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 from acc.domain.errors import AccError
 from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.principal import Owner
+from acc.domain.value_objects.run import RunStatus
 from acc.domain.value_objects.session import Session, SessionKey, StoredArtifact
 from acc.domain.value_objects.task import (
     Message,
@@ -199,6 +200,47 @@ class SessionStorePort(Protocol):
 
     async def aclose(self) -> None:
         """Release files and threads."""
+        ...
+
+
+class SessionList(NamedTuple):
+    """One page of the sessions of a store, and how many match in all."""
+
+    sessions: tuple[Session, ...]
+    total: int
+
+
+class TaskSummary(NamedTuple):
+    """A task as it is listed across callers."""
+
+    app_name: str
+    task_id: str
+    context_id: str
+    caller: str
+    tenant: str
+    state: str
+    updated_at: float
+
+
+class StoreCatalogPort(Protocol):
+    """Lists what a store contains across apps and users. For operators, not for callers."""
+
+    async def list_sessions(
+        self,
+        *,
+        text: str = "",
+        status: RunStatus | None = None,
+        limit: int,
+        skip: int = 0,
+    ) -> SessionList:
+        """Return sessions without state, most recently used first.
+
+        With `text`, only those whose ids or messages contain it; ASCII letters match in both cases.
+        """
+        ...
+
+    async def list_tasks(self, *, limit: int, skip: int = 0) -> tuple[TaskSummary, ...]:
+        """Return tasks of all callers, most recently updated first."""
         ...
 
 

@@ -1,0 +1,369 @@
+"""The pages about sessions: list, conversation, events, state, files, memory and timeline."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from acc.adapters.console.event_views import (
+    CONVERSATION,
+    EventView,
+    as_json,
+    is_in_conversation,
+    summary,
+    view_event,
+)
+from acc.adapters.console.renderer import Renderer
+from acc.adapters.console.stream import Controls, Position
+from acc.adapters.console.waterfall import draw_waterfall
+from acc.application.agents.base import BaseAgent
+from acc.application.console.approvals import inbox, pending_in
+from acc.application.console.live_runs import LiveRuns
+from acc.application.console.memory_history import MemoryTurn, Terms, describe_turn, explain
+from acc.application.console.timeline import build_timeline
+from acc.application.runtime.runner import SessionRunner
+from acc.domain.errors import InvalidInput, NotFound
+from acc.domain.value_objects.content import NO_USAGE, Usage
+from acc.domain.value_objects.event import Event, EventKind
+from acc.domain.value_objects.run import RunStatus
+from acc.domain.value_objects.session import Session, SessionKey
+from acc.ports.outbound.storage_ports import (
+    ArtifactStorePort,
+    SessionStorePort,
+    StoreCatalogPort,
+)
+
+SESSIONS_PER_PAGE = 25
+MESSAGES_PER_PAGE = 30
+EVENTS_PER_PAGE = 50
+TASKS_PER_PAGE = 50
+#: Turns of a memory that are listed and searched.
+MEMORY_TURNS = 40
+_MAX_SOURCES = 400
+_IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+
+
+class RunnerFactory(Protocol):
+    """Returns the runner of an app, None if the console has no agent."""
+
+    def __call__(self, app_name: str, /) -> SessionRunner | None:
+        """Return the runner."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsoleServices:
+    """What the console needs from outside; `graph` is the drawing of the agents as SVG."""
+
+    store: SessionStorePort
+    artifacts: ArtifactStorePort
+    catalog: StoreCatalogPort
+    runs: LiveRuns
+    runner: RunnerFactory
+    terms: Terms
+    agent: BaseAgent | None
+    app_name: str
+    graph: str
+    memory_budget: int
+    evaluations: Path | None
+    new_id: "NewId"
+
+
+class NewId(Protocol):
+    """Returns a new id."""
+
+    def __call__(self) -> str:
+        """Return the id."""
+        ...
+
+
+def session_key(values: Mapping[str, str]) -> SessionKey:
+    """Return the session that the parameters of a request name."""
+    return SessionKey(
+        app_name=values.get("app", ""),
+        user_id=values.get("user", ""),
+        session_id=values.get("id", ""),
+    )
+
+
+def number(request: Request, name: str, default: int) -> int:
+    """Return a parameter that is a natural number."""
+    text = request.query_params.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else default
+
+
+class SessionPages:
+    """Renders what the store contains."""
+
+    def __init__(self, services: ConsoleServices, renderer: Renderer) -> None:
+        self._services = services
+        self._renderer = renderer
+
+    # Lists
+
+    async def sessions(self, request: Request) -> Response:
+        """Return the list of sessions."""
+        text, page = request.query_params.get("q", "").strip(), number(request, "page", 0)
+        found = await self._services.catalog.list_sessions(
+            text=text, limit=SESSIONS_PER_PAGE, skip=page * SESSIONS_PER_PAGE
+        )
+        values = {
+            "text": text,
+            "page_number": page,
+            "found": found,
+            "has_older": (page + 1) * SESSIONS_PER_PAGE < found.total,
+        }
+        return self._renderer.page(request, "sessions.html", values)
+
+    async def approvals(
+        self, request: Request, *, problem: str = "", status: int = 200
+    ) -> Response:
+        """Return the requests that all sessions wait for."""
+        pending = await inbox(self._services.store, self._services.catalog)
+        values = {"pending": pending, "problem": problem, "as_json": as_json}
+        return self._renderer.page(request, "approvals.html", values, status=status)
+
+    async def tasks(self, request: Request) -> Response:
+        """Return the list of A2A tasks."""
+        page = number(request, "page", 0)
+        found = await self._services.catalog.list_tasks(
+            limit=TASKS_PER_PAGE + 1, skip=page * TASKS_PER_PAGE
+        )
+        values = {
+            "tasks": found[:TASKS_PER_PAGE],
+            "page_number": page,
+            "has_older": len(found) > TASKS_PER_PAGE,
+        }
+        return self._renderer.page(request, "tasks.html", values)
+
+    async def agents(self, request: Request) -> Response:
+        """Return the graph of the agents and their list."""
+        root = self._services.agent
+        if root is None:
+            raise NotFound("the console was started without an agent")
+        active: Counter[str] = Counter()
+        working = await self._services.catalog.list_sessions(
+            status=RunStatus.WORKING, limit=SESSIONS_PER_PAGE
+        )
+        for session in working.sessions:
+            newest = await self._services.store.events(session.key, limit=1, newest_first=True)
+            active.update(event.author for event in newest)
+        agents = [
+            {
+                "name": agent.name,
+                "type": type(agent).__name__,
+                "description": agent.description,
+                "tools": ", ".join(getattr(agent, "own_tools", ())),
+                "active": active[agent.name],
+            }
+            for agent in root.walk_all()
+        ]
+        return self._renderer.page(request, "agents.html", {"agents": agents})
+
+    # One session
+
+    async def conversation(
+        self, request: Request, *, problem: str = "", status: int = 200
+    ) -> Response:
+        """Return the conversation of a session; the newest page follows the session."""
+        values = await self._session_values(request, "conversation", may_be_new=True)
+        key, before = values["key"], number(request, "before", 0) or None
+        events = await self._services.store.events(
+            key,
+            before=before,
+            limit=MESSAGES_PER_PAGE + 1,
+            kinds=CONVERSATION,
+            newest_first=True,
+        )
+        shown = events[:MESSAGES_PER_PAGE][::-1]
+        values |= {
+            "views": [view for event in shown if (view := await self.event_view(key, event))],
+            "older": shown[0].seq if len(events) > MESSAGES_PER_PAGE else 0,
+            "is_live": before is None,
+            "controls": (controls := await self.controls(request, key)),
+            "position": Position(events[0].seq if events else 0, controls.digest),
+            "problem": problem,
+            "can_run": self._services.runner(key.app_name) is not None,
+        }
+        return self._renderer.page(request, "session.html", values, status=status)
+
+    async def event_view(self, key: SessionKey, event: Event) -> EventView | None:
+        """Return an event of the conversation, None if it is not part of it."""
+        messages: tuple[Event, ...] = ()
+        if event.kind is EventKind.ENDED and event.status is RunStatus.COMPLETED and event.text:
+            messages = await self._services.store.events(
+                key, run_id=event.run_id, kinds=(EventKind.MESSAGE,)
+            )
+            messages = tuple(message for message in messages if message.author != "user")
+        if not is_in_conversation(event, messages):
+            return None
+        return view_event(event, with_state=False)
+
+    async def controls(self, request: Request, key: SessionKey) -> Controls:
+        """Return the status of a session and what a person can do about it."""
+        session = await self._services.store.read(key)
+        is_live = self._services.runs.get(key) is not None
+        pending = (
+            () if session is None or is_live else await pending_in(self._services.store, session)
+        )
+        values = {
+            "key": key,
+            "status": "" if session is None else session.status.value,
+            "is_live": is_live,
+            "pending": pending,
+            "can_run": self._services.runner(key.app_name) is not None,
+            "as_json": as_json,
+        }
+        state = (values["status"], session and session.run_id, is_live, [p.digest for p in pending])
+        digest = hashlib.sha256(msgspec.json.encode(state)).hexdigest()[:12] if session else ""
+        return Controls(digest, self._renderer.fragment(request, "_controls.html", values))
+
+    async def events(self, request: Request) -> Response:
+        """Return one page of the events of a session, newest first."""
+        values = await self._session_values(request, "events")
+        events = await self._services.store.events(
+            values["key"],
+            before=number(request, "before", 0) or None,
+            limit=EVENTS_PER_PAGE + 1,
+            newest_first=True,
+        )
+        shown = events[:EVENTS_PER_PAGE]
+        values |= {
+            "rows": [(event, summary(event)) for event in shown],
+            "older": shown[-1].seq if len(events) > EVENTS_PER_PAGE else 0,
+        }
+        return self._renderer.page(request, "events.html", values)
+
+    async def event(self, request: Request) -> Response:
+        """Return one event with all of its content."""
+        values = await self._session_values(request, "events")
+        seq = number(request, "seq", 0)
+        found = await self._services.store.events(values["key"], after=seq - 1, limit=1)
+        if not found or found[0].seq != seq:
+            raise NotFound(f"the session has no event {seq}")
+        values |= {"event": found[0], "view": view_event(found[0], limit=None), "as_json": as_json}
+        values["json"] = as_json(found[0])
+        return self._renderer.page(request, "event.html", values)
+
+    async def state(self, request: Request) -> Response:
+        """Return the state of a session and which event wrote each key last."""
+        values = await self._session_values(request, "state")
+        key, session = values["key"], values["session"]
+        events = await self._services.store.events(key, newest_first=True, limit=_MAX_SOURCES)
+        writers: dict[str, Event] = {}
+        for event in events:
+            for name in event.actions.state_delta:
+                writers.setdefault(name, event)
+        values |= {"state": {k: as_json(v) for k, v in session.state.items()}, "writers": writers}
+        return self._renderer.page(request, "state.html", values)
+
+    async def files(self, request: Request) -> Response:
+        """Return the files of a session."""
+        values = await self._session_values(request, "files")
+        artifacts, key = self._services.artifacts, values["key"]
+        names = await artifacts.names(key)
+        values["files"] = [(name, await artifacts.versions(key, name)) for name in names]
+        return self._renderer.page(request, "files.html", values)
+
+    async def file(self, request: Request) -> Response:
+        """Return the content of a file; only images of known types are shown by browsers."""
+        name, version = request.query_params.get("name", ""), number(request, "version", 0)
+        key = session_key(request.query_params)
+        artifact = await self._services.artifacts.load(key, name, version or None)
+        if artifact is None:
+            raise NotFound("the session has no such file")
+        is_image = artifact.media_type in _IMAGE_TYPES
+        headers = {"content-security-policy": "sandbox; default-src 'none'"}
+        if not is_image:
+            headers["content-disposition"] = "attachment"
+        media_type = artifact.media_type if is_image else "application/octet-stream"
+        return Response(artifact.data, media_type=media_type, headers=headers)
+
+    async def memory(self, request: Request) -> Response:
+        """Return the state of a memory in one turn, and the search in all of them."""
+        values = await self._session_values(request, "memory")
+        key, query = values["key"], request.query_params.get("q", "").strip()
+        store = self._services.store
+        newest = await store.events(
+            key, kinds=(EventKind.MEMORY,), newest_first=True, limit=MEMORY_TURNS + 1
+        )
+        messages = await store.events(
+            key, kinds=(EventKind.MESSAGE,), newest_first=True, limit=_MAX_SOURCES
+        )
+        turns = self._memory_turns(newest, messages)
+        seq = number(request, "at", turns[0].seq if turns else 0)
+        selected = next((turn for turn in turns if turn.seq == seq), None)
+        if turns and selected is None:
+            raise NotFound(f"event {seq} is not one of the newest memories of the session")
+        findings = explain(query, turns, messages, terms=self._services.terms) if query else ()
+        budget = self._services.memory_budget
+        values |= {
+            "turns": turns,
+            "turn": selected,
+            "budget": budget,
+            "query": query,
+            "findings": [finding for finding in findings if finding.kind != "unchanged"],
+        }
+        return self._renderer.page(request, "memory.html", values)
+
+    def _memory_turns(
+        self, newest: tuple[Event, ...], messages: tuple[Event, ...]
+    ) -> list[MemoryTurn]:
+        """Return the newest turns of the memories of a session, newest first."""
+        numbers = {m.run_id: int(m.detail["turn"]) for m in messages if "turn" in m.detail}
+        turns = []
+        for position, event in enumerate(newest[:MEMORY_TURNS]):
+            earlier = (one for one in newest[position + 1 :] if one.author == event.author)
+            sources = [message for message in messages if message.seq < event.seq]
+            turn = numbers.get(event.run_id, 0)
+            turns.append(describe_turn(event, next(earlier, None), sources, turn))
+        return turns
+
+    async def timeline(self, request: Request) -> Response:
+        """Return the steps of a run against time."""
+        values = await self._session_values(request, "timeline")
+        key, store = values["key"], self._services.store
+        starts = await store.events(
+            key, kinds=(EventKind.MESSAGE,), newest_first=True, limit=_MAX_SOURCES
+        )
+        runs = [event for event in starts if event.author == "user"][:MEMORY_TURNS]
+        run_id = request.query_params.get("run", "") or values["session"].run_id
+        events = await store.events(key, run_id=run_id)
+        spans = build_timeline(events)
+        values |= {"runs": runs, "run_id": run_id, "spans": spans, "svg": draw_waterfall(spans)}
+        return self._renderer.page(request, "timeline.html", values)
+
+    async def _session_values(
+        self, request: Request, tab: str, *, may_be_new: bool = False
+    ) -> dict[str, Any]:
+        key = session_key(request.query_params)
+        session = await self._services.store.read(key)
+        if session is None and not may_be_new:
+            raise NotFound("there is no such session; it may have been deleted")
+        session = session or Session(key=key)
+        usage, cost = await self._usage(key)
+        return {"key": key, "session": session, "tab": tab, "usage": usage, "cost": cost}
+
+    async def _usage(self, key: SessionKey) -> tuple[Usage, str]:
+        """Return the usage of all runs of a session, and its cost as text."""
+        ends = await self._services.store.events(key, kinds=(EventKind.ENDED,))
+        # A resumed run has several ends; the last one counts all of it.
+        by_run = {event.run_id: event.usage for event in ends if event.usage is not None}
+        total = sum(by_run.values(), NO_USAGE)
+        if total.cost is None:
+            return total, ""
+        return total, f"${total.cost:.4f}" + ("" if total.is_priced else " +")
+
+
+def check_can_run(services: ConsoleServices, key: SessionKey) -> SessionRunner:
+    """Return the runner of a session, or raise InvalidInput."""
+    runner = services.runner(key.app_name)
+    if runner is None:
+        raise InvalidInput("the console was started without an agent; it cannot run sessions")
+    return runner

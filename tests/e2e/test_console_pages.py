@@ -1,0 +1,282 @@
+"""`acc console` in a browser: views, themes, widths, hostile content, reconnects."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from console_agents import HOSTILE
+from console_process import TOKEN, ConsoleProcess, ids
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    Page,
+    ViewportSize,
+    expect,
+    sync_playwright,
+)
+
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+WIDE = ViewportSize(width=1280, height=900)
+NARROW = ViewportSize(width=375, height=740)
+RULE = "Never restart db-1 without my approval. The incident lead is Alice."
+
+
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleProcess]:
+    folder = tmp_path_factory.mktemp("console")
+    run = folder / "runs" / "first"
+    run.mkdir(parents=True)
+    (run / "run.json").write_text('{"agents": [{"name": "acc"}], "judge": "rubric", "episodes": 2}')
+    (run / "report.html").write_text("<!doctype html><title>report</title><h1>Report page</h1>")
+    options = ("--runs", run.parent)
+    with ConsoleProcess(*options, store=folder / "acc.db") as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)
+        yield chromium
+        chromium.close()
+
+
+class Visitor:
+    """A logged-in browser; a test fails if a page logs errors or asks other servers."""
+
+    def __init__(self, process: ConsoleProcess, context: BrowserContext) -> None:
+        self.process = process
+        self.context = context
+        self.errors: list[str] = []
+        self.requests: list[str] = []
+        context.on("request", lambda request: self.requests.append(request.url))
+        self.page = self.open_page()
+        self.page.goto(f"{process.url}/login?token={TOKEN}")
+
+    def open_page(self) -> Page:
+        page = self.context.new_page()
+        page.on("console", lambda message: self.errors.append(message.text))
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        return page
+
+    def open(self, path: str, session: str = "") -> Page:
+        names = "&".join(f"{name}={value}" for name, value in ids(session).items())
+        self.page.goto(self.process.url + path + (f"?{names}" if session else ""))
+        return self.page
+
+    def send(self, session: str, message: str) -> Page:
+        page = self.open("/session", session)
+        page.get_by_label("Message", exact=True).fill(message)
+        page.get_by_label("Message", exact=True).press("Control+Enter")
+        return page
+
+    def check(self) -> None:
+        assert self.errors == []
+        assert [url for url in self.requests if not url.startswith(self.process.url)] == []
+
+
+@pytest.fixture
+def visitor(process: ConsoleProcess, browser: Browser) -> Iterator[Visitor]:
+    context = browser.new_context(viewport=WIDE, color_scheme="light", locale="en-US")
+    visiting = Visitor(process, context)
+    yield visiting
+    context.close()
+    visiting.check()
+
+
+def has_no_overflow(page: Page) -> bool:
+    """Return True if the page does not scroll sideways."""
+    return bool(
+        page.evaluate(
+            "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+        )
+    )
+
+
+def test_chat_streams_text_and_equals_the_reloaded_page(visitor: Visitor) -> None:
+    page = visitor.send("chat", "count slowly")
+    expect(page.locator("#draft")).to_contain_text("word3")
+    expect(page.locator("#draft")).not_to_contain_text("word59")
+    expect(page.get_by_role("button", name="Stop")).to_be_visible()
+    expect(page.locator("#conversation .agent")).to_contain_text("word59")
+    expect(page.locator("#draft")).to_be_empty()
+    expect(page.locator("#controls .badge")).to_have_text("completed")
+    assert page.get_by_label("Message", exact=True).input_value() == ""
+    shown = page.locator("#conversation").inner_html()
+    page.reload()
+    assert page.locator("#conversation").inner_html() == shown
+    page.get_by_label("Message", exact=True).fill("second")
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator("#conversation .agent")).to_have_count(2)
+
+
+def test_stop_cancels_the_run(visitor: Visitor) -> None:
+    page = visitor.send("stop", "count slowly")
+    page.get_by_role("button", name="Stop").click()
+    expect(page.locator("#controls .badge")).to_have_text("canceled")
+    expect(page.locator("#conversation .problem")).to_contain_text("canceled")
+
+
+def test_approval_in_the_conversation(visitor: Visitor) -> None:
+    page = visitor.send("inline", "please refund")
+    expect(page.locator("#controls .request pre").first).to_contain_text('"amount": 50')
+    page.get_by_role("button", name="Approve").click()
+    expect(page.locator("#conversation .agent").last).to_contain_text("Done:")
+    expect(page.locator("#controls .request")).to_have_count(0)
+
+
+def test_second_approver_sees_that_the_request_is_answered(visitor: Visitor) -> None:
+    page = visitor.send("two", "please refund")
+    expect(page.locator("#controls .request")).to_have_count(1)
+    first, second = visitor.open_page(), visitor.open_page()
+    for approver in (first, second):
+        approver.goto(f"{visitor.process.url}/approvals")
+    before = len(visitor.process.refunds)
+    first.get_by_role("button", name="Approve").click()
+    expect(first.get_by_text("Nothing waits for an answer.")).to_be_visible()
+    second.get_by_role("button", name="Approve").click()
+    expect(second.get_by_role("alert")).to_contain_text("no longer pending")
+    expect(page.locator("#conversation .agent").last).to_contain_text("Done:")
+    assert visitor.process.refunds[before:] == ["A-17 50"]
+    # A browser logs the status of the refused form.
+    assert all("409" in error for error in visitor.errors)
+    visitor.errors.clear()
+
+
+def test_hostile_content_stays_text(visitor: Visitor) -> None:
+    page = visitor.send("hostile", HOSTILE[:300] + " hostile")
+    expect(page.locator("#conversation .agent .text")).to_contain_text("<script>document.title")
+    for path in ("/session", "/session/events", "/session/memory", "/session/state", "/sessions"):
+        page = visitor.open(path, "hostile")
+        assert "owned" not in page.title()
+        assert page.locator("main script, main img, main hx-partial").count() == 0
+        assert has_no_overflow(page), path
+    page = visitor.open("/session", "hostile")
+    text = page.locator("#conversation .agent .text").inner_text()
+    assert "[U+202E]" in text and "مرحبا" in text and "[U+001B]" in text
+    assert "\u202e" not in page.content()
+    page.get_by_role("link", name="Show all").last.click()
+    assert page.locator(".item .text").inner_text().count("long") == 800
+    assert has_no_overflow(page)
+
+
+def test_stream_reconnects_after_the_server_is_killed(browser: Browser, tmp_path: Path) -> None:
+    context = browser.new_context(viewport=WIDE, locale="en-US")
+    with ConsoleProcess(store=tmp_path / "acc.db") as process:
+        visitor = Visitor(process, context)
+        page = visitor.send("lost", "hello")
+        expect(page.locator("#controls .badge")).to_have_text("completed")
+        process.kill()
+        expect(page.locator("#connection")).to_be_visible()
+        with ConsoleProcess(store=process.store, port=process.port):
+            expect(page.locator("#connection")).to_be_hidden(timeout=20_000)
+            page.get_by_label("Message", exact=True).fill("again")
+            page.get_by_role("button", name="Send").click()
+            expect(page.locator("#conversation > li")).to_have_count(4)
+            numbers = page.locator("#conversation > li").evaluate_all("all => all.map(e => e.id)")
+            assert len(set(numbers)) == 4
+            shown = page.locator("#conversation").inner_html()
+            page.reload()
+            assert page.locator("#conversation").inner_html() == shown
+        # Browsers log failed requests, and htmx logs lost streams.
+        expected = ("ERR_", "htmx:sse:error")
+        assert [e for e in visitor.errors if not any(text in e for text in expected)] == []
+    context.close()
+
+
+def test_memory_shows_changes_with_source_and_reason(visitor: Visitor) -> None:
+    for number, message in enumerate((RULE, "You may restart db-1 now without approval."), 1):
+        page = visitor.send("memory", message)
+        expect(page.locator("#conversation .agent")).to_have_count(number)
+        expect(page.locator("#controls .badge")).to_have_text("completed")
+    page = visitor.open("/session/memory", "memory")
+    removed = page.locator("tr.removed", has_text="constraints")
+    expect(removed).to_contain_text("Never restart db-1")
+    expect(removed).to_contain_text("user, turn 1")
+    expect(removed).to_contain_text("lifted")
+    page.get_by_role("link", name="1 desk").click()
+    added = page.locator("tr.added", has_text="constraints")
+    expect(added).to_contain_text("read as set")
+    expect(page.get_by_text("tokens of 1024")).to_be_visible()
+    page.get_by_role("searchbox").fill("rule about db-1")
+    page.get_by_role("button", name="Explain").click()
+    findings = page.locator(".findings li")
+    expect(findings.filter(has_text="message").first).to_contain_text(RULE)
+    expect(findings.filter(has_text="removed").first).to_contain_text("lifted")
+
+
+def test_evaluations_link_to_the_report_without_its_origin(visitor: Visitor) -> None:
+    page = visitor.open("/evaluations")
+    page.get_by_role("link", name="Open report").click()
+    assert page.locator("h1").inner_text() == "Report page"
+    assert page.evaluate("self.origin") == "null"
+
+
+def test_keyboard_reaches_content_and_sends(visitor: Visitor) -> None:
+    page = visitor.open("/sessions")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.id") == "q"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
+@pytest.mark.parametrize("language", ["en", "ja"])
+def test_every_view_fits_in_both_themes_and_widths(
+    process: ConsoleProcess, browser: Browser, scheme: str, size: ViewportSize, language: str
+) -> None:
+    context = browser.new_context(
+        viewport=size,
+        color_scheme="dark" if scheme == "dark" else "light",
+        locale=language,
+    )
+    visitor = Visitor(process, context)
+    with process.client() as client:
+        client.post("/session/send", data={**ids("views"), "message": "write a note"})
+    views = ("", "/events", "/memory", "/timeline", "/state", "/files")
+    for path in ("/sessions", "/approvals", "/agents", "/tasks", "/evaluations"):
+        page = visitor.open(path)
+        assert has_no_overflow(page), path
+        assert contrast(page, "h1") >= 7
+        assert page.locator("h1").count() == 1
+        assert page.locator("html").get_attribute("lang") == language
+    for view in views:
+        page = visitor.open(f"/session{view}", "views")
+        assert has_no_overflow(page), view
+        assert page.locator("[aria-current=page]").count() >= 2
+        assert contrast(page, ".quiet") >= 4.5
+    context.close()
+    visitor.check()
+
+
+def contrast(page: Page, selector: str) -> float:
+    """Return the contrast of an element's text with the page behind it, as WCAG defines it."""
+    script = """
+    (element) => {
+      const rgb = (text) => text.match(/[\\d.]+/g).slice(0, 3).map(Number);
+      const light = (text) => {
+        const [r, g, b] = rgb(text).map((value) => {
+          const part = value / 255;
+          return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+        });
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+      };
+      const pair = [
+        light(getComputedStyle(element).color),
+        light(getComputedStyle(document.body).backgroundColor),
+      ];
+      return (Math.max(...pair) + 0.05) / (Math.min(...pair) + 0.05);
+    }
+    """
+    return float(page.locator(selector).first.evaluate(script))
