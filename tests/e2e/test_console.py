@@ -375,6 +375,7 @@ def test_stream_resumes_after_the_last_event_id(client: httpx2.Client) -> None:
     first, last = read_stream(client, "resumed", "", "badge completed")
     assert first.count('<li id="event-') == 2
     send(client, "resumed", "again")
+    wait_for(client, "resumed", "completed")  # else the text is first sent as a draft
     second, _ = read_stream(client, "resumed", last, "You wrote: again")
     assert 'id="event-1"' not in second
     assert second.count('<li id="event-') == 2
