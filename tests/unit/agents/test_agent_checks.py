@@ -472,7 +472,7 @@ INVALID_OPTIONS: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a stand-in that is none": (
         lambda: RunConfig(stubs={"a": THREE}),
-        "RunConfig.stubs must map agent names to texts or functions, got {'a': 3}",
+        "RunConfig.stubs must map names of agents and tools to texts or functions, got {'a': 3}",
     ),
     "stand-ins without names": (lambda: RunConfig(stubs=THREE), "RunConfig.stubs must map"),
     "a switch that is none": (
@@ -485,7 +485,7 @@ INVALID_OPTIONS: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "no store": (
         lambda: Runner(says("a"), store=None),  # type: ignore[arg-type]
-        'store must be "memory", the path of a SQLite file, or a pair of stores, got NoneType',
+        'or "memory", or a pair of stores, got NoneType',
     ),
 }
 

@@ -393,10 +393,10 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "models as a list": (lambda: runner(models=["x"]), "must map names to objects"),
     "models by name": (lambda: runner(models={"mine": "openai:x"}), "must map names to objects"),
     "URL of another database": (
-        lambda: runner(store="postgresql://user:s3cret@db/x"),
-        "'postgresql' is not supported: use the path of a SQLite file",
+        lambda: runner(store="mysql://user:s3cret@db/x"),
+        "'mysql' is not supported",
     ),
-    "no store": (lambda: runner(store=None), 'must be "memory", the path of a SQLite file'),
+    "no store": (lambda: runner(store=None), "store must be the path of a SQLite file"),
     "pair of wrong stores": (lambda: runner(store=("a", "b")), "methods of SessionStorePort"),
     "store in a missing folder": (
         lambda: runner(store="/missing/folder/x.db").run_sync("hello"),
