@@ -4,9 +4,14 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from postgres_server import new_store_url
 from session_store_factories import MAKERS, Stores, event, key, store_events
 
 from acc.adapters.storage.in_memory import InMemorySessionStore
+from acc.adapters.storage.postgres import PostgresDatabase
+from acc.adapters.storage.postgres_catalog import PostgresCatalog
+from acc.adapters.storage.postgres_sessions import PostgresSessionStore
+from acc.adapters.storage.postgres_tasks import PostgresTaskStore
 from acc.adapters.storage.sqlite import SqliteDatabase
 from acc.adapters.storage.sqlite_catalog import SqliteCatalog
 from acc.adapters.storage.sqlite_sessions import SqliteSessionStore
@@ -20,8 +25,7 @@ from acc.ports.outbound.storage_ports import StoreCatalogPort
 from acc.testing import FrozenClock
 
 
-# The console does not show stores in PostgreSQL yet.
-@pytest.fixture(params=[name for name in MAKERS if name != "postgres"])
+@pytest.fixture(params=MAKERS)
 def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Stores:
     return MAKERS[request.param](tmp_path)
 
@@ -29,6 +33,8 @@ def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Stores:
 def catalog_of(stores: Stores) -> StoreCatalogPort:
     if isinstance(stores.sessions, SqliteSessionStore):
         return SqliteCatalog(stores.sessions.database)
+    if isinstance(stores.sessions, PostgresSessionStore):
+        return PostgresCatalog(stores.sessions.database)
     return cast("InMemorySessionStore", stores.sessions)
 
 
@@ -85,19 +91,28 @@ async def test_store_without_tasks_lists_none(stores: Stores) -> None:
     await stores.sessions.aclose()
 
 
-async def test_tasks_of_all_callers_are_listed_newest_first(tmp_path: Path) -> None:
-    clock, database = FrozenClock(), SqliteDatabase(tmp_path / "acc.db")
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_tasks_of_all_callers_are_listed_newest_first(tmp_path: Path, kind: str) -> None:
+    clock = FrozenClock()
+    catalog: StoreCatalogPort
+    tasks: SqliteTaskStore | PostgresTaskStore
+    if kind == "sqlite":
+        file = SqliteDatabase(tmp_path / "acc.db")
+        tasks, catalog = SqliteTaskStore(file, clock=clock, app_name="desk"), SqliteCatalog(file)
+    else:
+        server = PostgresDatabase(new_store_url())
+        tasks = PostgresTaskStore(server, clock=clock, app_name="desk")
+        catalog = PostgresCatalog(server)
     for number, caller in enumerate(("ann", "bo"), start=1):
-        tasks = SqliteTaskStore(database, clock=clock, app_name="desk")
         status = TaskStatus(state=TaskState.SUBMITTED, at=clock.now())
         message = Message(message_id=f"m{number}", role=Role.USER, parts=text_part("hello"))
         task = Task(id=f"t{number}", context_id=f"c{number}", status=status)
         await tasks.create(task, owner=Owner(caller=caller), message=message)
         clock.time += 1
-    found = await SqliteCatalog(database).list_tasks(limit=9)
+    found = await catalog.list_tasks(limit=9)
     assert [(t.task_id, t.context_id, t.caller, t.state, t.app_name) for t in found] == [
         ("t2", "c2", "bo", "submitted", "desk"),
         ("t1", "c1", "ann", "submitted", "desk"),
     ]
-    assert len(await SqliteCatalog(database).list_tasks(limit=1, skip=1)) == 1
+    assert len(await catalog.list_tasks(limit=1, skip=1)) == 1
     await tasks.aclose()

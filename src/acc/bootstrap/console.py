@@ -112,7 +112,12 @@ def _catalog(services: Services) -> StoreCatalogPort:
         from acc.adapters.storage.sqlite_catalog import SqliteCatalog
 
         return SqliteCatalog(services.sessions.database)
-    raise InvalidInput('the console needs a SQLite file or "memory" as its store')
+    from acc.adapters.storage.postgres_catalog import PostgresCatalog
+    from acc.adapters.storage.postgres_sessions import PostgresSessionStore
+
+    if isinstance(services.sessions, PostgresSessionStore):
+        return PostgresCatalog(services.sessions.database)
+    raise InvalidInput('the console needs a SQLite file, a PostgreSQL URL or "memory" as its store')
 
 
 def serve_console(
