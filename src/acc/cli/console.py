@@ -34,7 +34,9 @@ def console(
     *,
     store: Annotated[
         str,
-        Parameter(help='The path of a SQLite file, a PostgreSQL URL, or "memory".', show_default=True),
+        Parameter(
+            help='The path of a SQLite file, a PostgreSQL URL, or "memory".', show_default=True
+        ),
     ] = "memory",
     app: Annotated[
         str, Parameter(help="Application name of new sessions in the store.", show_default=True)

