@@ -25,7 +25,9 @@ from acc.domain.value_objects.session import DEFAULT_USER_ID
 
 _MAX_TEXT_LENGTH = 200
 Reference = Annotated[str, Parameter(help="The id of a session, a run, or an A2A task.")]
-Store = Annotated[str, Parameter(help="The SQLite file of the sessions.")]
+Store = Annotated[
+    str, Parameter(help="The path of a SQLite file, or postgresql://USER@HOST/DATABASE.")
+]
 User = Annotated[str, Parameter(help="User id.")]
 App = Annotated[str, Parameter(help="Application name in the store; for `acc serve` the agent's.")]
 AsJson = Annotated[bool, Parameter(help="Print JSON.", negative=(), show_default=False)]

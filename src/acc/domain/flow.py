@@ -67,7 +67,7 @@ class FlowLedger:
         self._trusted_keys.update(a.key for a in addresses(text) if not a.is_disguised)
 
     def distrust(self) -> None:
-        """Apply the policy from now on: the agent has read something that is not trusted."""
+        """Record that untrusted data was read; values are checked from now on."""
         self.is_tainted = True
 
     def approve(self, tool: str, arguments: Mapping[str, JsonData]) -> None:

@@ -339,7 +339,7 @@ class PostgresSessionStore:
 
         Return the others.
         """
-        candidates = sorted(keys)  # one order for all processes, so that none waits for another
+        candidates = sorted(keys)  # all processes lock in the same order, which prevents deadlocks
         read = f"SELECT {_COLUMNS} FROM acc_sessions s WHERE {_BY_KEY} FOR UPDATE"  # noqa: S608 - constants
 
         async def delete(connection: "Connection[Any]") -> frozenset[SessionKey]:

@@ -1,4 +1,4 @@
-"""The ACC loop: read, recall, qualify, commit and record one bounded state."""
+"""The ACC loop: recall, read, qualify, commit and record one bounded state."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace as replace_state
@@ -197,7 +197,7 @@ class AccMemory:
     async def record(self, turn: ConversationTurn) -> None:
         """Store the turn for later recall; the state does not change."""
         await self._index.add(turn_passages(turn, self._count))
-        # The recorded message may differ from the signal, and counts.
+        # The recorded message may differ from the signal; the recorded one is used.
         for note in self._notes:
             if note.turn_id == turn.turn_id:
                 self._note_texts.pop(note.id, None)
@@ -355,7 +355,7 @@ class AccMemory:
             recalled, available - exchange_tokens
         )
         if any(message.is_shortened for message in exchange):
-            # What the evidence does not need.
+            # Give the exchange the tokens that the evidence does not need.
             exchange, exchange_tokens = self._fit_exchange(available - evidence_tokens)
         references = tuple(
             ArtifactReference(artifact_id=p.id, provenance=f"{p.source.value} turn {p.turn_id}")

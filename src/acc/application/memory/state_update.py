@@ -13,7 +13,7 @@ from acc.domain.value_objects.reading import Act, Reading
 
 MAX_NOTES = 64
 RULE_PREFIX = "rule:"
-#: A sentence that is less likely to matter is not noted.
+#: Minimum score of a sentence to become a note.
 _MIN_SCORE = 0.15
 #: Constraints of one task are forgotten after so many turns.
 _ONCE_TURNS = 6
@@ -124,7 +124,7 @@ class StateUpdate:
 
 
 def _is_similar(reading: Reading, earlier: str) -> bool:
-    """Return True if a sentence is surely about an earlier one."""
+    """Return True if a sentence is likely enough to refer to an earlier one."""
     if reading.act is Act.CORRECT and reading.confidence < _MIN_CORRECTION:
         return False
     shared = terms(reading.text) & terms(earlier)
