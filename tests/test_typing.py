@@ -93,6 +93,7 @@ def test_python_blocks_of_guides_have_no_errors(checker: str, tmp_path: Path) ->
 
 #: Public signatures with `Any`, and the reason. JSON data has its own name, JsonData.
 ANY_ALLOWED = {
+    "FunctionAgent.function": "a function with any of several parameters and results",
     "FunctionTool.deps_type": "a type, which at run time can be any object",
     "tool(function)": "the implementation of two overloads, which have types",
     "tool(return)": "the implementation of two overloads, which have types",

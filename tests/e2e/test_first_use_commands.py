@@ -51,8 +51,8 @@ COMMANDS = {
     "no message": ("run fine:root", 'acc run MODULE:AGENT "text"'),
     "unknown option": ("run fine:root hi --sesion s1", "--session"),
     "URL as store": (
-        "run fine:root hi --store postgresql://user:s3cret@db/x",
-        "'postgresql' is not supported: use the path of a SQLite file",
+        "run fine:root hi --store mysql://user:s3cret@db/x",
+        "'mysql' is not supported",
     ),
     "folder that does not exist": ("run fine:root hi --store /missing/x.db", "create it first"),
     "invalid JSON": ("call http://127.0.0.1:1 --data {amount:5}", "--data.*JSON"),

@@ -181,3 +181,25 @@ async def test_agent_executes_code_with_artifacts() -> None:
 def test_invalid_limit_is_rejected(limits: dict[str, float]) -> None:
     with pytest.raises(InvalidInput, match="must be a number greater than 0"):
         SandboxedCodeExecutor(**limits)  # type: ignore[arg-type]
+
+
+async def test_deeply_nested_folders_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    code = "import os\nfor i in range(3000):\n    os.mkdir('d')\n    os.chdir('d')\nprint('deep')"
+    result = await execute(code)
+    assert result.stdout == "deep\n"
+    assert names_in(tmp_path) == []
+
+
+async def test_file_for_all_sessions_is_not_saved() -> None:
+    code = "open('user:x', 'w').write('evil'); open('a.txt', 'w').write('x')"
+    model = ScriptedModel(call("run_python", code=code), "done")
+    agent = Agent(name="a", model=model, code_executor=SandboxedCodeExecutor(), memory=None)
+    runner = Runner(agent)
+    result = await runner.run("compute", session_id="s1")
+    (content,) = [event.result.content for event in result.events if event.result is not None]
+    assert isinstance(content, dict)
+    assert (content["files"], content["unsaved_files"]) == (["a.txt"], ["'user:x'"])
+    assert await runner.load_artifact("user:x", session_id="s2") is None

@@ -13,6 +13,7 @@ from cyclopts import Parameter
 from acc.bootstrap import settings
 from acc.bootstrap.agents import load_agent
 from acc.bootstrap.console import ConsoleOptions, new_console_token, serve_console
+from acc.bootstrap.inspection import check_store
 from acc.cli.output import console as output
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.endpoint import is_unspecified_host
@@ -95,6 +96,8 @@ def console(
             f"--host {host} is not a name that browsers open; add --allow-host NAME with the name "
             "or address of this machine"
         )
+    if store != "memory" and (agent is None or read_only):
+        check_store(store)
     with redirect_stdout(stderr):  # output of the module is not output of the command
         root = None if agent is None else load_agent(agent)
 

@@ -20,6 +20,9 @@ from acc.domain.value_objects.code import CodeEnd, CodeResult
 
 _POLL_SECONDS = 0.05
 _MAX_FILES = 256
+#: Folders inside each other that `rmtree` deletes at once, and attempts for deeper ones.
+_MAX_DEPTH = 200
+_MAX_MOVES = 2_000
 _CHUNK_BYTES = 65_536
 #: What the interpreter itself reads, besides its standard library.
 _SYSTEM_FILES = (
@@ -92,7 +95,7 @@ class SandboxedCodeExecutor:
             _write_files(work, files)
             return await self._execute(code, work, files)
         finally:
-            shutil.rmtree(work, ignore_errors=True)
+            _remove(work)
 
     async def _execute(self, code: str, work: Path, given: Mapping[str, bytes]) -> CodeResult:
         paths = sysconfig.get_paths(vars={"base": sys.base_prefix, "platbase": sys.base_prefix})
@@ -191,6 +194,42 @@ async def _send(process: asyncio.subprocess.Process, source: bytes) -> None:
         stdin.close()
 
 
+def _remove(folder: Path) -> None:
+    """Delete a folder, however deep the code nested it."""
+    # Moving the lower folders up keeps the recursion of `rmtree` small.
+    for _ in range(_MAX_MOVES):
+        try:
+            shutil.rmtree(folder, ignore_errors=True)
+        except RecursionError:
+            if not _move_up(folder):
+                return
+            continue
+        return
+
+
+def _move_up(folder: Path) -> bool:
+    """Move a deeply nested folder to the top; return False if there is none."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for _ in range(_MAX_DEPTH):
+            names = [e.name for e in os.scandir(descriptor) if e.is_dir(follow_symlinks=False)]
+            if not names:
+                return False
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+            lower = os.open(names[0], flags, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = lower
+        names = [e.name for e in os.scandir(descriptor) if e.is_dir(follow_symlinks=False)]
+        if not names:
+            return False
+        os.rename(names[0], folder / f"moved-{os.urandom(8).hex()}", src_dir_fd=descriptor)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
 def _write_files(work: Path, files: Mapping[str, bytes]) -> None:
     for name, content in files.items():
         path = PurePosixPath(name)
@@ -202,13 +241,21 @@ def _write_files(work: Path, files: Mapping[str, bytes]) -> None:
 
 
 def _files(work: Path) -> Iterator[tuple[Path, int]]:
-    """Yield the regular files below a directory and their sizes; links are not followed."""
-    for folder, _, names in os.walk(work):
-        for name in names:
-            path = Path(folder, name)
+    """Yield regular files below a directory and their sizes; links are not followed.
+
+    Folders that are nested deeper than paths can be are not read.
+    """
+    folders = [work]
+    while folders:
+        entries: list[os.DirEntry[str]] = []
+        with suppress(OSError), os.scandir(folders.pop()) as found:
+            entries = list(found)
+        for entry in entries:
             with suppress(OSError):
-                if path.is_file() and not path.is_symlink():
-                    yield path, path.stat().st_blocks * 512
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(Path(entry.path))
+                elif entry.is_file(follow_symlinks=False):
+                    yield Path(entry.path), entry.stat(follow_symlinks=False).st_blocks * 512
 
 
 def _read_files(work: Path, given: Mapping[str, bytes], limit: int) -> dict[str, bytes]:

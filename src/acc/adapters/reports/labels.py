@@ -156,7 +156,8 @@ class LabelSession:
     def __init__(self, run: EvaluationDirectory, *, rater: str, size: int, seed: int) -> None:
         if not _RATER.fullmatch(rater):
             raise InvalidInput(
-                f"--rater must be 1 to 32 letters, digits, hyphens or underscores, got {rater!r}"
+                "--rater must be 1 to 32 ASCII letters, digits, hyphens or underscores, got "
+                f"{rater!r}"
             )
         items = label_items(run)
         if not items:

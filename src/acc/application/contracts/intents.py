@@ -1,6 +1,7 @@
 """Intents of an agent tree: which there are, admission of calls, and their execution."""
 
 import asyncio
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -43,6 +44,8 @@ from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.contract import INTENTS_EXTENSION, IntentContract
 from acc.domain.value_objects.event import EventKind
 from acc.ports.outbound.system_ports import SchemaValidatorPort
+
+log = logging.getLogger("acc.run")
 
 _JSON = "application/json"
 #: State keys with a meaning for the runtime, or of other sessions; callers cannot set them.
@@ -407,8 +410,12 @@ class DelegatedCall(IntentCall):
             raise
         except PermissionDenied:
             raise
-        except AccError as error:
+        except (InvalidInputs, InvalidOutputs) as error:
             return {}, f"the intent failed: {error}"
+        except AccError as error:
+            # The reason is sent to the caller, and other errors may quote internal data.
+            log.warning("%s: a delegated intent failed: %s", scope.path, error)
+            return {}, f"the intent failed ({error.code})"
 
     async def _fall_back(self, ctx: RunContext, detail: Mapping[str, Any]) -> Mapping[str, Any]:
         inputs: dict[str, Any] = {}

@@ -7,7 +7,7 @@ from mimetypes import guess_type
 import msgspec
 
 from acc.application.tools.tool import BaseTool, ToolContext
-from acc.domain.errors import ModelRetry
+from acc.domain.errors import InvalidInput, ModelRetry
 from acc.domain.value_objects.base import JsonData
 from acc.ports.outbound.code_ports import CodeExecutorPort
 from acc.ports.outbound.model_ports import ToolSpec
@@ -63,13 +63,25 @@ class CodeTool(BaseTool):
                 raise ModelRetry(f"there is no artifact {name!r}; artifacts: {known}")
             files[name] = artifact.data
         result = await self._executor.execute(arguments["code"], files=files)
+        unsaved: list[str] = []
         for name, content in result.files.items():
             media_type = guess_type(name)[0] or "application/octet-stream"
-            ctx.save_artifact(name, content, media_type=media_type)
+            try:
+                ctx.save_artifact(_session_name(name), content, media_type=media_type)
+            except InvalidInput:
+                unsaved.append(ascii(name))
         return {
             "ended": result.ended.value,
             "exit_status": result.exit_status,
             "stdout": result.stdout,
             "stderr": result.stderr,
-            "files": sorted(result.files),
+            "files": sorted(name for name in result.files if ascii(name) not in unsaved),
+            **({"unsaved_files": sorted(unsaved)} if unsaved else {}),
         }
+
+
+def _session_name(name: str) -> str:
+    """Return the name of a file, or raise InvalidInput if other sessions would see it."""
+    if ":" in name:
+        raise InvalidInput(f"{name!r} has a prefix such as `user:`")
+    return name
