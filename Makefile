@@ -73,8 +73,7 @@ test: lint browser $(A2A_0_3)/.ready ## Run all checks and tests, as in CI
 	$(BIN)/coverage erase
 	$(BIN)/pytest -q -n 4 --dist worksteal --cov --cov-report= $(INSIDE)
 	$(BIN)/coverage report --skip-covered --fail-under=95 --include='*/acc/domain/*,*/acc/application/*'
-	$(BIN)/pytest -q -n 4 --dist worksteal --cov --cov-append --cov-report= tests $(addprefix --ignore=,$(INSIDE))
-	$(BIN)/coverage report --skip-covered --fail-under=90
+	$(BIN)/pytest -q -n 4 --dist worksteal tests $(addprefix --ignore=,$(INSIDE))
 
 bench: $(DEV) ## Measure acc against its limits
 	$(BIN)/python benchmarks/run.py
