@@ -2,6 +2,7 @@
 
 import heapq
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -70,7 +71,9 @@ class Difference:
 
     @property
     def verdict(self) -> str:
-        """Return "better", "worse" or "no clear difference" for `agent`."""
+        """Return "better", "worse", "no clear difference" or "not tested" for `agent`."""
+        if self.low is None:
+            return "not tested"
         if not self.clear:
             return "no clear difference"
         return "better" if (self.mean < 0) == (self.metric in _LOWER_IS_BETTER) else "worse"
@@ -89,13 +92,17 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """The focus agent against one other: texts per verdict, and metrics without a comparison."""
+    """The focus agent against one other: texts per verdict, and metrics without a comparison.
+
+    `untested` are differences without an interval, which allow no claim about other scenarios.
+    """
 
     versus: str
     is_ceiling: bool
     better: tuple[str, ...]
     worse: tuple[str, ...]
     unclear: tuple[str, ...]
+    untested: tuple[str, ...]
     missing: tuple[str, ...]
 
 
@@ -196,12 +203,13 @@ def list_comparisons(summary: Mapping[str, Any]) -> list[Comparison]:
     comparisons = []
     for versus in (name for name in summary["agents"] if name != focus):
         by_metric = {row.metric: row for row in rows if row.versus == versus}
-        texts: dict[str, list[str]] = {"better": [], "worse": [], "no clear difference": []}
+        texts: defaultdict[str, list[str]] = defaultdict(list)
         for metric in _HEADLINE_METRICS:
             if row := by_metric.get(metric):
                 unit = f" {difference_unit(metric)}" if metric in RATES else ""
-                note = f" ({format_difference(metric, row.mean)}{unit})" if row.clear else ""
-                texts[row.verdict].append(f"{METRIC_TITLES[metric]}{note}")
+                note = f" ({format_difference(metric, row.mean)}{unit})"
+                is_shown = row.clear or row.low is None
+                texts[row.verdict].append(f"{METRIC_TITLES[metric]}{note if is_shown else ''}")
         comparisons.append(
             Comparison(
                 versus=versus,
@@ -209,6 +217,7 @@ def list_comparisons(summary: Mapping[str, Any]) -> list[Comparison]:
                 better=tuple(texts["better"]),
                 worse=tuple(texts["worse"]),
                 unclear=tuple(texts["no clear difference"]),
+                untested=tuple(texts["not tested"]),
                 missing=tuple(METRIC_TITLES[m] for m in _HEADLINE_METRICS if m not in by_metric),
             )
         )
