@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from acc.application.agents.framework import FrameworkAgent
     from acc.application.agents.llm import LlmAgent
     from acc.application.memory.acc import AccMemory
+    from acc.application.runtime.run import Services
 
 _URLS = ("http://", "https://")
 
@@ -79,13 +80,17 @@ def make_history_memory(
     budget: int = DEFAULT_BUDGET_TOKENS,
     embeddings: str | EmbedderPort = "none",
     compressor: str | LanguageModelPort = RULES,
+    services: "Services | None" = None,
 ) -> HistoryMemory:
-    """Return ACC memory for the histories of a framework, stored in memory or a SQLite file."""
+    """Return ACC memory for the histories of a framework, stored in memory or a SQLite file.
+
+    `services`, if given, contain the store.
+    """
     from acc.application.runtime.run import MemoryScope, memory_scope
     from acc.bootstrap.agents import make_services
     from acc.bootstrap.memory import acc_memory
 
-    services = make_services(store=store)
+    services = services or make_services(store=store)
 
     def create(key: SessionKey, name: str) -> "AccMemory":
         token = memory_scope.set(MemoryScope(services, key, name))

@@ -25,6 +25,7 @@ from acc.cli.graph import graph
 from acc.cli.inspect import explain, replay, trace
 from acc.cli.label import label
 from acc.cli.output import print_error
+from acc.cli.proxy import proxy
 from acc.cli.run import run
 from acc.cli.serve import mcp, serve
 from acc.domain.errors import AccError, EmbeddedModelWarning, InvalidInput, RunMismatch
@@ -64,6 +65,7 @@ app.command(trace, group=_DEBUG)
 app.command(explain, group=_DEBUG)
 app.command(replay, group=_DEBUG)
 app.command(serve, group=_CONNECT)
+app.command(proxy, group=_CONNECT)
 app.command(mcp, group=_CONNECT)
 app.command(tokens.app)
 app.command(call, group=_CONNECT)

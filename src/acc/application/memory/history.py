@@ -100,11 +100,13 @@ class HistoryMemory:
         *,
         session_id: str = "",
         user_id: str = "",
+        is_complete: bool = False,
     ) -> list[MessageT]:
         """Return what a model gets: instructions, memory, and the messages of this turn.
 
-        Without a session id the conversation is known by its history only, and one without a
-        history is new.
+        Without a session id the conversation is known by its history only. If the history is known
+        to be complete, or there is no session id, a history of one message starts a new
+        conversation.
         """
         starts = [index for index, one in enumerate(history) if codec.starts_turn(one)]
         if not starts:
@@ -116,7 +118,11 @@ class HistoryMemory:
         async with self._locks.setdefault(key, asyncio.Lock()):
             try:
                 conversation = await self._catch_up(
-                    key, past, codec, query, is_new=not session_id and not past
+                    key,
+                    past,
+                    codec,
+                    query,
+                    is_new=(is_complete or not session_id) and not past,
                 )
                 view = await self._view(key, conversation, query)
             except BaseException:
@@ -124,6 +130,22 @@ class HistoryMemory:
                 raise
         instructions = [one for one in history[: starts[-1]] if codec.is_instruction(one)]
         return [*instructions, *codec.encode(_as_messages(view)), *current]
+
+    async def compact(
+        self, history: Sequence[MessageT], codec: MessageCodec[MessageT], *, user_id: str = ""
+    ) -> tuple[str, list[MessageT]]:
+        """Return the state after a complete history as text, and the last exchange."""
+        starts = [index for index, one in enumerate(history) if codec.starts_turn(one)]
+        past = [history[start:end] for start, end in pairwise([*starts, len(history)])]
+        key = self._key(self._ids.new(), user_id)
+        try:
+            conversation = await self._catch_up(key, past, codec, "", is_new=False)
+            signal = TurnSignal(turn_id=conversation.turns + 1, text="")
+            view = await conversation.memory.view(signal)
+        finally:
+            self._conversations.pop(key, None)
+            await self._sessions.delete(key)
+        return view.text, codec.encode(complete_exchanges(view.messages))
 
     async def _catch_up(
         self,
