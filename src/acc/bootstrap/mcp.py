@@ -15,6 +15,7 @@ from acc.ports.outbound.mcp_ports import McpConnectionsPort, McpServerPort
 
 if TYPE_CHECKING:
     from acc.adapters.mcp.client import McpTransport
+    from acc.adapters.mcp.memory_server import MemoryMcpServer
     from acc.adapters.mcp.server import AgentMcpServer
 
 _MISSING_PACKAGE = "MCP needs the package {}; install it with: pip install 'acc-agents[mcp]'"
@@ -102,16 +103,32 @@ def make_mcp_server(agent: BaseAgent, options: McpServerOptions | None = None) -
     return AgentMcpServer(ServeMcpUseCase(runners), name=agent.name, version=version())
 
 
-def serve_mcp_over_stdio(agent: BaseAgent, options: McpServerOptions) -> None:
+def make_memory_server(options: McpServerOptions, *, memory: str = "acc") -> "MemoryMcpServer":
+    """Return an MCP server with a memory as tools: remember, recall, rules and explain."""
+    try:
+        from acc.adapters.mcp.memory_server import MemoryMcpServer
+    except ModuleNotFoundError as error:
+        raise InvalidInput(_MISSING_PACKAGE.format(error.name)) from None
+    from acc.application.runtime.agent_memory import MemoryName
+    from acc.application.use_cases.serve_memory import AGENT_NAME, ServeMemoryUseCase
+    from acc.bootstrap.agents import Runner, make_services
+
+    choice = MemoryName(memory)
+    services = make_services(store=options.store, allow=options.allow)
+    agent = ServeMemoryUseCase.agent(choice)
+    runner = Runner(agent, app_name=AGENT_NAME, services=services, config=options.config)
+    return MemoryMcpServer(ServeMemoryUseCase(runner, choice), version=version())
+
+
+def serve_mcp_over_stdio(server: "AgentMcpServer | MemoryMcpServer") -> None:
     """Serve the parent process until it closes our standard input."""
-    asyncio.run(make_mcp_server(agent, options).serve_stdio())
+    asyncio.run(server.serve_stdio())
 
 
 def serve_mcp_over_http(
-    agent: BaseAgent, options: McpServerOptions, *, port: int, on_ready: Callable[[str], None]
+    server: "AgentMcpServer | MemoryMcpServer", *, port: int, on_ready: Callable[[str], None]
 ) -> bool:
     """Serve on the loopback interface until a signal arrives; return False if it cannot start."""
-    server = make_mcp_server(agent, options)
     from acc.adapters.a2a.server.uvicorn import bind, run
 
     listener = bind("127.0.0.1", port)

@@ -29,7 +29,13 @@ from acc.bootstrap.a2a import (
     split_issuer,
 )
 from acc.bootstrap.agents import check_has_models, load_agent, log_requests
-from acc.bootstrap.mcp import McpServerOptions, serve_mcp_over_http, serve_mcp_over_stdio
+from acc.bootstrap.mcp import (
+    McpServerOptions,
+    make_mcp_server,
+    make_memory_server,
+    serve_mcp_over_http,
+    serve_mcp_over_stdio,
+)
 from acc.bootstrap.storage import describe_store
 from acc.bootstrap.tracing import start_tracing
 from acc.cli.call import check_allow
@@ -406,9 +412,19 @@ def serve(
 
 
 def mcp(
-    agent: Annotated[str, Parameter(help="MODULE:AGENT or FILE.py:AGENT.")],
+    agent: Annotated[
+        str | None,
+        Parameter(help="MODULE:AGENT or FILE.py:AGENT. Without an agent, use --memory."),
+    ] = None,
     /,
     *,
+    memory: Annotated[
+        bool,
+        Parameter(
+            help="Offer ACC memory instead of an agent: remember, recall, rules, explain.",
+            negative=(),
+        ),
+    ] = False,
     http: Annotated[
         bool,
         Parameter(
@@ -441,29 +457,37 @@ def mcp(
     ] = (),
     otel: _Otel = False,
 ) -> int:
-    """Offer an agent as a tool of an MCP server.
+    """Offer an agent as a tool of an MCP server, or a memory as four tools.
 
-    A call contains a message and optionally the id of the session to continue. Requests for
-    approval are sent through the client if it supports elicitation.
+    A call of an agent contains a message and optionally the id of the session to continue. Requests
+    for approval are sent through the client if it supports elicitation.
+
+    Example: acc mcp --memory --store memory.db
     """
     check_allow(allow)
     if port is not None and not http:
         raise InvalidInput("--port requires --http")
-    with redirect_stdout(stderr):  # standard output is used by the protocol
-        root = load_agent(agent)
+    if (agent is None) != memory:
+        raise InvalidInput("give either an agent (MODULE:AGENT) or --memory")
+    if memory and sub_agents:
+        raise InvalidInput("--sub-agents requires an agent")
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     options = McpServerOptions(store=store, sub_agents=sub_agents, allow=allow)
+    with redirect_stdout(stderr):  # standard output is used by the protocol
+        root = None if agent is None else load_agent(agent)
+    server = make_memory_server(options) if root is None else make_mcp_server(root, options)
+    name = "memory" if root is None else root.name
 
     def print_url(url: str) -> None:
-        console().print(f"offering [bold]{root.name}[/bold] over MCP at {url}", highlight=False)
+        console().print(f"offering [bold]{name}[/bold] over MCP at {url}", highlight=False)
 
-    tracing = start_tracing(requested=otel, service_name=root.name)
+    tracing = start_tracing(requested=otel, service_name=name)
     try:
         if not http:
-            serve_mcp_over_stdio(root, options)
+            serve_mcp_over_stdio(server)
             return 0
         selected = _DEFAULT_MCP_PORT if port is None else port
-        return 0 if serve_mcp_over_http(root, options, port=selected, on_ready=print_url) else 1
+        return 0 if serve_mcp_over_http(server, port=selected, on_ready=print_url) else 1
     finally:
         tracing.shutdown()
 

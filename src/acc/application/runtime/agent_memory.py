@@ -121,7 +121,7 @@ class MemoryCache:
         # A class has the methods of its instances, so it is checked first.
         if isinstance(choice, str | type) or not isinstance(choice, MemoryPort):
             scope = MemoryScope(run.services, run.request.key, agent_name)
-            return CachedMemory(_create_in_scope(scope, choice))
+            return CachedMemory(create_memory(scope, choice))
         # It cannot be created again, so it must not get a turn twice.
         key = run.request.key
         owner, cached = self._owned.setdefault(id(choice), (key, CachedMemory(choice)))
@@ -262,7 +262,7 @@ async def commit_memories(run: Run) -> None:
     run.memories.clear()  # breaks the reference cycle with the run
 
 
-def _create_in_scope(scope: MemoryScope, choice: str | Callable[[], object]) -> MemoryPort:
+def create_memory(scope: MemoryScope, choice: str | Callable[[], object]) -> MemoryPort:
     """Return a new memory by name or from a function; it uses the models of the services."""
     token = memory_scope.set(scope)
     try:
