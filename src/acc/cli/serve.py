@@ -475,7 +475,6 @@ def mcp(
     options = McpServerOptions(store=store, sub_agents=sub_agents, allow=allow)
     with redirect_stdout(stderr):  # standard output is used by the protocol
         root = None if agent is None else load_agent(agent)
-    server = make_memory_server(options) if root is None else make_mcp_server(root, options)
     name = "memory" if root is None else root.name
 
     def print_url(url: str) -> None:
@@ -483,6 +482,7 @@ def mcp(
 
     tracing = start_tracing(requested=otel, service_name=name)
     try:
+        server = make_memory_server(options) if root is None else make_mcp_server(root, options)
         if not http:
             serve_mcp_over_stdio(server)
             return 0
