@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from acc.application.evaluation.configuration import (
-    AGENT_MEMORIES,
+    AGENT_KINDS,
     PYTHON_REFERENCE,
     REMOTE_REFERENCE,
     EvaluationConfigurator,
+    summarizer,
 )
 from acc.application.evaluation.cost import CostTracker, ModelResources
 from acc.application.evaluation.episode import Episode, EpisodeRunner, InProcessExecutor
@@ -138,10 +139,11 @@ class AgentFactory:
             agent_name=name,
             model=self._models(name)(self.model),
             memory=make_memory(
-                AGENT_MEMORIES.get(kind, kind),
+                AGENT_KINDS.get(kind, kind),
                 window=self.window,
                 budget=self.budget,
                 compressor=self.compressor,
+                summarizer=summarizer(self.model, self.compressor),
                 models=self._models(name, CostCategory.COMPRESSOR),
             ),
             instruction="" if self.model == "embedded" else AGENT_INSTRUCTION,

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from acc.application.memory.acc import DEFAULT_BUDGET_TOKENS
-from acc.application.memory.registry import compressor_of, create_memory
+from acc.application.memory.registry import compressor_of, create_memory, split_budget
 from acc.bootstrap.settings import compressor_model, read_variable
 from acc.domain.errors import InvalidInput
 from acc.ports.outbound.memory_ports import MemoryPort, ReaderPort, RecallIndexPort
@@ -187,17 +187,23 @@ class _MemoryParts:
     window: int
     budget: int
     compressor: str
+    summarizer: str
     models: Callable[[str], LanguageModelPort] | None
     tokens: TokenCounterPort = LazyTokenCounter()
 
     def index(self) -> RecallIndexPort:
         return recall_index()
 
-    def acc_memory(self) -> MemoryPort:
-        named = compressor_name(self.name, self.compressor)
+    def acc_memory(self, budget: int) -> MemoryPort:
+        named = compressor_name(split_budget(self.name)[0], self.compressor)
         if self.models is None or named == RULES:
-            return acc_memory(budget=self.budget, compressor=named)
-        return acc_memory(budget=self.budget, compressor=self.models(named))
+            return acc_memory(budget=budget, compressor=named)
+        return acc_memory(budget=budget, compressor=self.models(named))
+
+    def summary_model(self) -> LanguageModelPort | None:
+        if self.models is None or self.summarizer in ("", "embedded"):
+            return None
+        return self.models(self.summarizer)
 
 
 def make_memory(
@@ -206,14 +212,20 @@ def make_memory(
     window: int = 4096,
     budget: int = DEFAULT_BUDGET_TOKENS,
     compressor: str = "",
+    summarizer: str = "",
     models: Callable[[str], LanguageModelPort] | None = None,
 ) -> MemoryPort:
-    """Return the memory transcript, retrieval, acc, acc:MODEL or oracle.
+    """Return a memory by its name, such as transcript, acc, acc:MODEL or bm25@512.
 
-    `compressor` is the compressor of a plain `acc`; the default is ACC_COMPRESSOR_MODEL. `models`
-    returns the model of a name.
+    `compressor` is the compressor of a plain `acc`; the default is ACC_COMPRESSOR_MODEL.
+    `summarizer` is the model of a running summary. `models` returns the model of a name.
     """
     parts = _MemoryParts(
-        name=kind, window=window, budget=budget, compressor=compressor, models=models
+        name=kind,
+        window=window,
+        budget=budget,
+        compressor=compressor,
+        summarizer=summarizer,
+        models=models,
     )
     return create_memory(kind, parts)

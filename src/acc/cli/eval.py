@@ -41,7 +41,7 @@ from acc.cli.eval_view import (
     print_plan,
     result_table,
     summary_cost_table,
-    worst_case_lines,
+    unclear_lines,
 )
 from acc.cli.event_view import safe_text
 from acc.cli.output import console, print_error, print_json
@@ -67,7 +67,10 @@ class EvaluationOptions:
     agents: Annotated[
         str,
         Parameter(
-            help="Comma-separated agents: baseline (transcript replay), retrieval, acc, oracle, "
+            help="Comma-separated agents: baseline (transcript, cut to the window), full "
+            "(transcript without a limit), last-n, retrieval, bm25, summary, acc, oracle; "
+            "MEMORY@TOKENS sets the token budget of one agent, such as bm25@512; equal-budget "
+            "stands for all memories at the budget of acc, with full and oracle; "
             "NAME=python:MODULE:NAME for your own code, NAME=langgraph:MODULE:NAME (pydantic-ai, "
             "openai-agents, google-adk, agent-framework) for an agent of another framework, "
             "NAME=openai:URL#MODEL for an OpenAI-compatible server, or NAME=a2a:URL for a remote "
@@ -125,7 +128,7 @@ class EvaluationOptions:
     window: Annotated[
         int, Parameter(help="Maximum tokens of the transcript; the oldest are cut.")
     ] = 4096
-    budget: Annotated[int, Parameter(help="Maximum tokens of an ACC state.")] = 512
+    budget: Annotated[int, Parameter(help="Maximum tokens of acc, last-n, bm25 and summary.")] = 512
     timeout: Annotated[
         float | None,
         Parameter(
@@ -505,7 +508,7 @@ def _print_results(results: EvaluationResults) -> None:
         output.print(paired_table(rows), "")
         if rows[0]["reason"]:
             output.print(f"No claim about other scenarios: {rows[0]['reason']}.", markup=False)
-    for line in worst_case_lines(summary):
+    for line in unclear_lines(summary):
         output.print(line, markup=False)
     costs = summary_cost_table(summary)
     if costs is not None:

@@ -1,7 +1,7 @@
 """Views of an evaluation: plan, progress, costs and result tables."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from acc.application.evaluation.configuration import budget_text
 from acc.application.evaluation.cost import CostTracker
 from acc.application.evaluation.plan import Estimate, Plan, PlannedCost
 from acc.application.evaluation.results import RATES, account_from_fields, metric_text
@@ -34,15 +35,27 @@ _UNKNOWN_PRICE = "price not known"
 _PROGRESS_METRICS = ("outcome", "hallucination", "drift", "memory_tokens")
 _TITLES = {
     "outcome": "outcome",
-    "relevance": "relev.",
-    "answer_quality": "quality",
-    "instruction_following": "instr.",
-    "coherence": "coher.",
-    "hallucination": "hallucin.",
+    "relevance": "relevance",
+    "answer_quality": "answer quality",
+    "instruction_following": "instruction following",
+    "coherence": "coherence",
+    "hallucination": "hallucination",
     "drift": "drift",
-    "memory_tokens": "tokens",
-    "last_memory_tokens": "last turn",
+    "memory_tokens": "memory tokens",
+    "last_memory_tokens": "memory tokens, last turn",
 }
+_RESULT_METRICS = (
+    "outcome",
+    "relevance",
+    "answer_quality",
+    "instruction_following",
+    "coherence",
+    "hallucination",
+    "drift",
+    "memory_tokens",
+    "last_memory_tokens",
+)
+_DECLARED = ("outcome", "hallucination", "drift")
 _COST_COLUMNS = ("calls", "from cache", "failed", "tokens in", "tokens out", "cost")
 
 
@@ -331,40 +344,68 @@ def describe_cost(accounts: Accounts, limit: float | None) -> str:
 
 
 def result_table(summary: Mapping[str, Any]) -> Table:
-    """Return the metrics of each agent."""
+    """Return the metrics, one row each, with a column for each agent.
+
+    Means of declared measures have their 95 % interval over scenarios, if there is one.
+    """
+    agents = summary["agents"]
     table = _table()
-    table.add_column("agent", style="bold", no_wrap=True)
-    names = (
-        "relevance",
-        "answer_quality",
-        "instruction_following",
-        "coherence",
-        "hallucination",
-        "drift",
-        "memory_tokens",
-        "last_memory_tokens",
-    )
-    for name in names:
-        table.add_column(_TITLES[name], justify="right")
-    has_failures = any(m["failed"] or m["unscored"] for m in summary["agents"].values())
-    flagged = any(m.get("flagged") for m in summary["agents"].values())
-    if has_failures:
-        table.add_column("failed / unscored", justify="right", style="red")
-    if flagged:
-        table.add_column("flagged", justify="right", style="red")
-    for agent, measures in summary["agents"].items():
-        cells = [
-            metric_text(name, measures[name]["mean"] if measures[name] else None) for name in names
-        ]
-        if measures["last_memory_tokens"] and not measures["memory_tokens"]:
-            # Tokens were reported, but no turn has a score.
-            cells[names.index("memory_tokens")] = "-"
-        if has_failures:
-            cells.append(f"{measures['failed']} / {measures['unscored']}")
-        if flagged:
-            cells.append(str(measures.get("flagged", 0)))
-        table.add_row(agent, *cells)
+    table.add_column("", style="bold", no_wrap=True)
+    for agent in agents:
+        table.add_column(agent, justify="right")
+    for title, cells, style in _result_rows(list(agents.values())):
+        table.add_row(title, *cells, style=style)
     return table
+
+
+def _result_rows(
+    agents: Sequence[Mapping[str, Any]],
+) -> Iterator[tuple[str, list[str], str]]:
+    """Yield title, cells and style of each row; rows without values are left out."""
+    budgets = [measures.get("budget") for measures in agents]
+    if any(budgets):
+        cells = [budget_text(budget) if budget else "-" for budget in budgets]
+        yield "memory budget, tokens", cells, ""
+    for name in _RESULT_METRICS:
+        yield _TITLES[name], [_mean_cell(name, measures) for measures in agents], ""
+        if name in _DECLARED and any(m[name] and m[name].get("high") for m in agents):
+            ends = [_interval_cell(name, measures[name]) for measures in agents]
+            yield "  95 % interval", ends, "dim"
+        if name == "hallucination":
+            for key, title in (("recall", "claim recall"), ("helpful", "complete answers")):
+                yield title, [_share_cell(measures.get(key)) for measures in agents], ""
+    yield from _failure_rows(agents)
+
+
+def _failure_rows(
+    agents: Sequence[Mapping[str, Any]],
+) -> Iterator[tuple[str, list[str], str]]:
+    counts = {"failed": "failed turns", "unscored": "unscored turns", "flagged": "flagged"}
+    for key, title in counts.items():
+        if any(measures.get(key) for measures in agents):
+            yield title, [str(measures.get(key, 0)) for measures in agents], "red"
+    if any(measures["failed"] for measures in agents):
+        for name in _DECLARED:
+            worst = [measures.get("worst_case", {}).get(name) for measures in agents]
+            cells = [metric_text(name, value) for value in worst]
+            yield f"{_TITLES[name]}, failed turns as worst case", cells, ""
+
+
+def _mean_cell(name: str, measures: Mapping[str, Any]) -> str:
+    if name == "memory_tokens" and measures["last_memory_tokens"] and not measures[name]:
+        return "-"  # tokens were reported, but no turn has a score
+    return metric_text(name, measures[name]["mean"] if measures[name] else None)
+
+
+def _interval_cell(name: str, fields: Mapping[str, Any] | None) -> str:
+    if not fields or fields.get("low") is None:
+        return "-"
+    low, high = (metric_text(name, fields[end]) for end in ("low", "high"))
+    return f"{low.removesuffix(' %')}–{high}"
+
+
+def _share_cell(fields: Mapping[str, Any] | None) -> str:
+    return "-" if not fields else f"{100 * fields['mean']:.1f} %"
 
 
 def agreement_lines(summary: Mapping[str, Any]) -> list[str]:
@@ -411,26 +452,14 @@ def _interval(row: Mapping[str, Any]) -> str:
     return f"{low} to {high}"
 
 
-def worst_case_lines(summary: Mapping[str, Any]) -> list[str]:
-    """Return what answers without claims and failed turns hide, for each agent."""
+def unclear_lines(summary: Mapping[str, Any]) -> list[str]:
+    """Return the range of the hallucination of each agent whose answers have unclear claims."""
     lines = []
     for agent, measures in summary["agents"].items():
-        parts = []
-        if measures.get("recall"):
-            parts.append(f"claim recall {100 * measures['recall']['mean']:.1f} %")
         bounds = measures.get("hallucination_range")
         if bounds and bounds["low"] != bounds["high"]:
             low, high = (f"{100 * bounds[end]:.1f}" for end in ("low", "high"))
-            parts.append(f"hallucination {low} to {high} % with unclear claims")
-        worst = measures.get("worst_case")
-        if measures["failed"] and worst:
-            parts.append(
-                f"with {measures['failed']} failed turns as worst case: outcome "
-                f"{worst['outcome']:.2f}, hallucination {100 * worst['hallucination']:.1f} %, "
-                f"drift {100 * worst['drift']:.1f} %"
-            )
-        if parts:
-            lines.append(f"{agent}: {'; '.join(parts)}")
+            lines.append(f"{agent}: hallucination {low} to {high} % with unclear claims")
     return lines
 
 

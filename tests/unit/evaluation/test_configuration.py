@@ -6,7 +6,13 @@ import pytest
 
 from acc.adapters.evaluation.model_judge import ModelJudge, judge_configuration
 from acc.adapters.evaluation.rubric_judge import RubricJudge
-from acc.application.evaluation.configuration import EvaluationRequest, JudgeOptions, run_name
+from acc.application.evaluation.configuration import (
+    EvaluationRequest,
+    JudgeOptions,
+    budget_text,
+    memory_budgets,
+    run_name,
+)
 from acc.application.evaluation.cost import CostTracker, ModelResources
 from acc.bootstrap import models
 from acc.bootstrap.evaluation import (
@@ -135,11 +141,43 @@ async def test_shipped_examples_are_the_default() -> None:
         ("mine=python:no_such_module_here:x", "there is no module"),
         ("far=a2a:not a url", "not a url"),
         ("own=acc:no_model", "no_model"),
+        ("bm25@5", "at least 32 tokens"),
+        ("oracle@512", "has no token budget"),
     ],
 )
 def test_invalid_agents_are_rejected(text: str, error: str) -> None:
     with pytest.raises(InvalidInput, match=error):
         CONFIGURATOR.agents(text)
+
+
+def test_agents_have_the_budgets_of_their_names() -> None:
+    chosen = CONFIGURATOR.agents("bm25@700,baseline@600,own=acc:embedded@800")
+    assert [(agent.name, agent.kind) for agent in chosen] == [
+        ("bm25-700", "bm25@700"),
+        ("baseline-600", "transcript@600"),
+        ("own", "acc:embedded@800"),
+    ]
+
+
+def test_equal_budget_is_every_memory_at_the_budget_of_acc() -> None:
+    request = EvaluationRequest(scenario="it-operations", agents="equal-budget", budget=300)
+    budgets = memory_budgets(CONFIGURATOR.configure(request))
+    tokens = {name: budget["tokens"] for name, budget in budgets.items()}
+    equal = ("transcript", "last-n", "retrieval", "bm25", "summary", "acc")
+    assert tokens == {"full": None, **dict.fromkeys(equal, 300), "oracle": None}
+
+
+@pytest.mark.parametrize(
+    ("budget", "text"),
+    [
+        ({"memory": None, "tokens": None}, "not known"),
+        ({"memory": "retrieval", "tokens": None}, "5 messages"),
+        ({"memory": "full", "tokens": None}, "none"),
+        ({"memory": "acc", "tokens": 1024}, "1,024"),
+    ],
+)
+def test_budget_is_stated_as_words(budget: dict[str, str | int | None], text: str) -> None:
+    assert budget_text(budget) == text
 
 
 def test_agents_have_names_and_kinds() -> None:

@@ -10,6 +10,7 @@ from acc.application.evaluation.plan import (
     estimate_agent,
     estimate_compressor,
     estimate_judge,
+    estimate_summaries,
 )
 
 SIZES = PromptSizes(
@@ -47,6 +48,19 @@ def test_acc_estimate_is_limited_by_the_budget() -> None:
     assert estimate_agent("acc", QUERIES, 19, SIZES).input == Span(
         50 + 80 + 256 + 10, 130 + 512 + 70
     )
+
+
+@pytest.mark.parametrize("kind", ["last-n", "bm25", "summary"])
+def test_estimate_of_a_memory_with_a_budget_is_limited_by_it(kind: str) -> None:
+    estimate = estimate_agent(kind, QUERIES, 19, SIZES)
+    assert estimate.input.high == QUERIES[19] + SIZES.instruction + SIZES.budget + 70
+    full = estimate_agent("full", QUERIES, 19, SIZES)
+    assert full.input.high > estimate.input.high
+
+
+def test_summary_is_rewritten_before_each_turn_but_the_first() -> None:
+    assert estimate_summaries(QUERIES, 0, SIZES).calls == Span(len(QUERIES) - 1, len(QUERIES) - 1)
+    assert estimate_summaries(QUERIES, 15, SIZES).calls == Span(5, 5)
 
 
 def test_high_end_repeats_each_compressor_call() -> None:

@@ -153,5 +153,5 @@ def test_only_oracle_reads_canonical_memory() -> None:
 
 
 def test_unknown_memory_error_lists_known_memories() -> None:
-    with pytest.raises(InvalidInput, match="transcript, retrieval, acc, oracle"):
+    with pytest.raises(InvalidInput, match="transcript, retrieval, acc, full, last-n, bm25"):
         make_memory("elephant")

@@ -13,7 +13,7 @@ from acc.adapters.reports.turn_records import (
     evaluation_record,
 )
 from acc.application.evaluation.results import describe_policy
-from acc.cli.eval_view import agreement_lines, worst_case_lines
+from acc.cli.eval_view import agreement_lines, result_table, unclear_lines
 from acc.domain.gates import Gate
 from acc.domain.value_objects.evaluation import JudgeVotes, OutcomeScores, TurnStatus
 from acc.domain.value_objects.evaluation_run import EpisodeJob, ScenarioChoice
@@ -178,14 +178,46 @@ def test_fewer_than_six_scenarios_give_no_interval_and_a_reason() -> None:
     assert all("fewer than 6 scenarios" in row["reason"] for row in rows)
 
 
-def test_failed_turns_recall_and_unclear_claims_stand_beside_the_mean() -> None:
-    measures = {
-        "failed": 2,
-        "recall": {"mean": 0.25},
-        "hallucination_range": {"low": 0.0, "high": 0.5},
-        "worst_case": {"outcome": 4.0, "hallucination": 0.5, "drift": 0.4},
+def measured(**values: object) -> dict[str, object]:
+    names = ("relevance", "answer_quality", "instruction_following", "coherence")
+    return {
+        **dict.fromkeys(names, {"mean": 5.0}),
+        "outcome": {"mean": 5.0, "low": 4.0, "high": 6.0},
+        "hallucination": {"mean": 0.0, "low": 0.0, "high": 0.1},
+        "drift": {"mean": 0.2, "low": 0.1, "high": 0.3},
+        "memory_tokens": {"mean": 400.0},
+        "last_memory_tokens": {"mean": 500.0},
+        "failed": 0,
+        "unscored": 0,
+        **values,
     }
-    assert worst_case_lines({"agents": {"a": measures}}) == [
-        "a: claim recall 25.0 %; hallucination 0.0 to 50.0 % with unclear claims; with 2 failed "
-        "turns as worst case: outcome 4.00, hallucination 50.0 %, drift 40.0 %"
+
+
+def test_result_table_has_budget_interval_recall_and_worst_case() -> None:
+    agents = {
+        "a": measured(
+            failed=2,
+            recall={"mean": 0.25},
+            helpful={"mean": 0.1},
+            worst_case={"outcome": 4.0, "hallucination": 0.5, "drift": 0.4},
+            budget={"memory": "bm25", "tokens": 512},
+        ),
+        "b": measured(budget={"memory": "full", "tokens": None}),
+    }
+    columns = [list(column.cells) for column in result_table({"agents": agents}).columns]
+    rows = dict(zip(columns[0], zip(*columns[1:], strict=True), strict=True))
+    assert rows["memory budget, tokens"] == ("512", "none")
+    assert rows["outcome"] == ("5.00", "5.00")
+    assert columns[1][columns[0].index("outcome") + 1] == "4.00–6.00"
+    assert rows["claim recall"] == ("25.0 %", "-")
+    assert rows["complete answers"] == ("10.0 %", "-")
+    assert rows["failed turns"] == ("2", "0")
+    assert rows["outcome, failed turns as worst case"] == ("4.00", "-")
+    assert rows["drift, failed turns as worst case"] == ("40.0 %", "-")
+
+
+def test_unclear_claims_give_a_range() -> None:
+    bounds = {"hallucination_range": {"low": 0.0, "high": 0.5}}
+    assert unclear_lines({"agents": {"a": bounds, "b": {}}}) == [
+        "a: hallucination 0.0 to 50.0 % with unclear claims"
     ]

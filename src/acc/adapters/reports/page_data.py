@@ -11,6 +11,7 @@ import msgspec
 
 from acc.adapters.reports.run_directory import EvaluationDirectory
 from acc.adapters.reports.turn_records import AgentRecord, TurnRecord
+from acc.application.evaluation.configuration import budget_text
 from acc.application.evaluation.results import (
     RATES,
     account_from_fields,
@@ -39,9 +40,13 @@ _LOWER_IS_BETTER = frozenset({"hallucination", "drift", "memory_tokens"})
 _STATUSES = ("scored", "failed", "unscored")
 _NO_VALUE = "no value"
 _AGENT_KINDS = {
-    "transcript": "replays the transcript, cut to the window",
-    "retrieval": "retrieves passages that match the query",
-    "acc": "maintains a compressed cognitive state within the budget",
+    "transcript": "replays the newest turns of the transcript",
+    "full": "replays the whole transcript as messages",
+    "last-n": "replays the newest messages",
+    "retrieval": "retrieves messages that match the query",
+    "bm25": "retrieves messages by BM25 over words",
+    "summary": "rewrites a running summary after each turn",
+    "acc": "maintains a compressed cognitive state",
     "oracle": "the ceiling: it reads the judge's memory; not a competitor",
 }
 MAX_WORST_TURNS = 10
@@ -362,9 +367,17 @@ def own_agents(summary: Mapping[str, Any]) -> list[str]:
 
 
 def agent_descriptions(summary: Mapping[str, Any]) -> dict[str, str]:
-    """Return what each agent is."""
-    agents = summary["configuration"]["agents"]
-    return {agent["name"]: _AGENT_KINDS.get(agent["kind"], agent["kind"]) for agent in agents}
+    """Return what each agent is, with its token budget."""
+    descriptions: dict[str, str] = {}
+    for agent in summary["configuration"]["agents"]:
+        budget = summary["agents"][agent["name"]].get("budget")
+        memory = (budget or {}).get("memory") or agent["kind"]
+        text = _AGENT_KINDS.get(memory, memory)
+        if budget and budget["memory"]:
+            unit = " tokens" if budget["tokens"] is not None else ""
+            text += f"; token budget: {budget_text(budget)}{unit}"
+        descriptions[agent["name"]] = text
+    return descriptions
 
 
 def configuration_facts(summary: Mapping[str, Any]) -> dict[str, str]:
@@ -379,8 +392,8 @@ def configuration_facts(summary: Mapping[str, Any]) -> dict[str, str]:
         "Turns": f"{summary['turns']:,} in total; "
         + (f"the first {turns} of each episode" if turns else "every turn of each scenario"),
         "First seed": str(configuration["seed"]),
-        "Window": f"{configuration['window']:,} tokens for transcript replay",
-        "Budget": f"{configuration['budget']:,} tokens for an ACC state",
+        "Window": f"{configuration['window']:,} tokens for a transcript without its own budget",
+        "Budget": f"{configuration['budget']:,} tokens for acc, last-n, bm25 and summary",
         "Judge": f"{configuration['judge']}, blinded: it reads the answers under letters that are "
         f"shuffled in each turn, without agent names or traces{options}",
         "Version": f"acc {configuration['version']}",

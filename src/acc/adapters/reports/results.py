@@ -13,6 +13,7 @@ import msgspec
 from acc.adapters.reports.costs import load_costs
 from acc.adapters.reports.run_directory import EvaluationDirectory
 from acc.adapters.reports.turn_records import AgentRecord, TurnRecord
+from acc.application.evaluation.configuration import memory_budgets
 from acc.application.evaluation.plan import RecordedRun
 from acc.application.evaluation.results import cost_fields
 from acc.domain.errors import InvalidInput
@@ -98,6 +99,8 @@ class Tally:
         #: Sums of the bounds of the hallucination rate, with the number of turns.
         self.ranges: dict[str, list[float]] = {name: [0.0, 0.0, 0.0] for name in agents}
         self.recalls: dict[str, list[float]] = {name: [] for name in agents}
+        #: 1 for each answer with every expected statement, 0 for the others.
+        self.helpful: dict[str, list[float]] = {name: [] for name in agents}
         #: Findings by class.
         self.findings: dict[str, dict[str, int]] = {
             name: dict.fromkeys(FindingKind, 0) for name in agents
@@ -123,6 +126,7 @@ class Tally:
                 stated, expected = agent.expectations
                 if expected:
                     self.recalls[agent.name].append(stated / expected)
+                    self.helpful[agent.name].append(float(stated == expected))
                 self._count_findings(agent)
                 if agent.votes is not None:
                     self.agreement.add(agent.votes)
@@ -243,6 +247,22 @@ def _differences(tally: Tally, agent: str, versus: str, metric: str) -> dict[str
     return differences
 
 
+def _interval_fields(tally: Tally, agent: str, metric: str, seed: int) -> dict[str, float | None]:
+    """Return the ends of the interval over scenario means, None with too few scenarios."""
+    by_scenario: dict[str, list[float]] = {}
+    values = tally.column(agent, metric)
+    for index, (episode, _, _) in enumerate(tally.turns):
+        if not math.isnan(values[index]):
+            scenario = tally.episodes[episode].scenario.id
+            by_scenario.setdefault(scenario, []).append(values[index])
+    found = paired_difference(by_scenario, seed=seed)
+    ends = (None, None) if found is None else (found.low, found.high)
+    return {
+        name: None if end is None else round(end, 6)
+        for name, end in zip(("low", "high"), ends, strict=True)
+    }
+
+
 def tally_turns(run: EvaluationDirectory) -> Tally:
     """Return the metrics of all recorded turns."""
     tally = Tally([agent.name for agent in run.configuration.agents])
@@ -255,6 +275,8 @@ def tally_turns(run: EvaluationDirectory) -> Tally:
 def summarize(run: EvaluationDirectory, tally: Tally, errors: Mapping[str, str]) -> dict[str, Any]:
     """Return the content of summary.json; the same turns give the same bytes."""
     overall = measures(tally)
+    budgets = memory_budgets(run.configuration)
+    seed = run.configuration.seed
     for agent in tally.agents:
         counts = tally.statuses[agent]
         last = spread(tally.last_tokens[agent])
@@ -266,11 +288,16 @@ def summarize(run: EvaluationDirectory, tally: Tally, errors: Mapping[str, str])
         overall[agent]["claims"] = tally.claims[agent]
         overall[agent]["findings"] = {k.value: tally.findings[agent][k] for k in FindingKind}
         overall[agent]["recall"] = _spread_fields(spread(tally.recalls[agent]))
+        overall[agent]["helpful"] = _spread_fields(spread(tally.helpful[agent]))
+        for name in METRIC_NAMES:
+            if overall[agent][name] is not None:
+                overall[agent][name] |= _interval_fields(tally, agent, name, seed)
         low, high, count = tally.ranges[agent]
         if count:
             bounds = {"low": round(low / count, 6), "high": round(high / count, 6)}
             overall[agent]["hallucination_range"] = bounds
         overall[agent]["worst_case"] = _worst_case(overall[agent])
+        overall[agent]["budget"] = budgets[agent]
     accounts = load_costs(run)
     cost = {"cost": cost_fields(accounts, tally.agents)} if accounts.by_spender else {}
     return {
@@ -283,7 +310,7 @@ def summarize(run: EvaluationDirectory, tally: Tally, errors: Mapping[str, str])
             domain: measures(tally, indexes) for domain, indexes in tally.turns_by_domain().items()
         },
         "by_turn": by_turn(tally),
-        "paired": paired_differences(tally, run.configuration.seed),
+        "paired": paired_differences(tally, seed),
         "agreement": tally.agreement.measured(),
         **cost,
     }

@@ -2,12 +2,13 @@
 
 import hashlib
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import msgspec
 
-from acc.application.memory.registry import MEMORIES
+from acc.application.memory.registry import MEMORIES, budget_tokens, split_budget
 from acc.domain.ccs import MIN_BUDGET_TOKENS
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.endpoint import check_remote_url
@@ -21,7 +22,10 @@ from acc.domain.value_objects.evaluation_run import (
 )
 
 #: The memory of each built-in agent; `baseline` is transcript replay.
-AGENT_MEMORIES = {"baseline": "transcript", **{name: name for name in MEMORIES}}
+AGENT_KINDS = {"baseline": "transcript", **{name: name for name in MEMORIES}}
+#: `--agents equal-budget`: every memory at the budget of `acc`, and the bounds without a budget.
+EQUAL_BUDGET = "equal-budget"
+_BUDGETED = ("transcript", "last-n", "retrieval", "bm25", "summary", "acc")
 MODEL_JUDGE = "model:"
 PYTHON_REFERENCE = "python:"
 REMOTE_REFERENCE = "a2a:"
@@ -31,6 +35,7 @@ FRAMEWORK_PREFIXES = ("langgraph", "pydantic-ai", "openai-agents", "google-adk",
 #: `openai:URL#MODEL` is a model behind an OpenAI-compatible server.
 CHAT_PREFIX = "openai"
 MAX_VOTES = 25
+_DEFAULT_BUDGET = 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +63,7 @@ class EvaluationRequest:
     turns: int | None = None
     seed: int = 0
     window: int = 4096
-    budget: int = 512
+    budget: int = _DEFAULT_BUDGET
     timeout: float | None = 60.0
 
 
@@ -123,7 +128,7 @@ class EvaluationConfigurator:
         ):
             if value is not None and not minimum <= value < math.inf:
                 raise InvalidInput(f"--{name} must be at least {minimum}, got {value}")
-        agents = self.agents(request.agents)
+        agents = self.agents(request.agents, budget=request.budget)
         self._sources.check_model_name(request.model)
         self._check_compressor(request.compressor)
         judging = self.judge(request.judge, request.judge_options)
@@ -163,9 +168,13 @@ class EvaluationConfigurator:
             claim_thresholds=self._sources.claim_thresholds() if judge == "rubric" else (),
         )
 
-    def agents(self, text: str) -> tuple[AgentChoice, ...]:
-        """Return the agents of `baseline,acc,mine=python:module:name,theirs=a2a:URL`."""
-        choices = [self._agent(item) for item in _split(text)]
+    def agents(self, text: str, *, budget: int = _DEFAULT_BUDGET) -> tuple[AgentChoice, ...]:
+        """Return the agents of `baseline,bm25@512,mine=python:module:name,theirs=a2a:URL`."""
+        equal = ("full", *(f"{name}={name}@{budget}" for name in _BUDGETED), "oracle")
+        items: list[str] = []
+        for item in _split(text):
+            items += equal if item == EQUAL_BUDGET else (item,)
+        choices = [self._agent(item) for item in items]
         names = [choice.name for choice in choices]
         if not names:
             raise InvalidInput("--agents must name at least one agent")
@@ -176,6 +185,8 @@ class EvaluationConfigurator:
     def _agent(self, item: str) -> AgentChoice:
         name, equals, kind = item.partition("=")
         kind = kind if equals else name
+        if not equals:
+            name = "-".join(str(part) for part in split_budget(name) if part is not None)
         if not name or not name.replace("-", "").replace("_", "").isalnum():
             raise InvalidInput(
                 f"{item!r}: an agent's name must consist of letters, digits, - and _"
@@ -187,14 +198,18 @@ class EvaluationConfigurator:
         elif kind.startswith(REMOTE_REFERENCE):
             check_remote_url(kind.removeprefix(REMOTE_REFERENCE))
         elif kind.startswith(COMPRESSOR_REFERENCE):
-            self._check_compressor(kind.removeprefix(COMPRESSOR_REFERENCE))
-        elif kind not in AGENT_MEMORIES:
+            compressor, _ = split_budget(kind.removeprefix(COMPRESSOR_REFERENCE))
+            self._check_compressor(compressor)
+        elif (memory := split_budget(kind)[0]) in AGENT_KINDS:
+            kind = kind.replace(memory, AGENT_KINDS[memory], 1)
+        else:
             raise InvalidInput(
-                f"unknown agent {kind!r}: choose one of {', '.join(AGENT_MEMORIES)}, "
-                "NAME=acc:MODEL, NAME=python:MODULE:NAME, NAME=FRAMEWORK:MODULE:NAME with one of "
+                f"unknown agent {kind!r}: choose one of {', '.join(AGENT_KINDS)}, MEMORY@TOKENS "
+                f"such as bm25@512, {EQUAL_BUDGET}, NAME=acc:MODEL, NAME=python:MODULE:NAME, "
+                "NAME=FRAMEWORK:MODULE:NAME with one of "
                 f"{', '.join(FRAMEWORK_PREFIXES)}, NAME=openai:URL#MODEL or NAME=a2a:URL"
             )
-        return AgentChoice(name=name, kind=AGENT_MEMORIES.get(kind, kind))
+        return AgentChoice(name=name, kind=kind)
 
     def _check_compressor(self, name: str) -> None:
         if name != RULE_COMPRESSOR:
@@ -261,6 +276,41 @@ class EvaluationConfigurator:
         """Return why a model should not judge, or an empty text."""
         reasons = (_objection(one.partition("?")[0]) for one in self._sources.names(name))
         return next(filter(None, reasons), "")
+
+
+def summarizer(model: str, compressor: str) -> str:
+    """Return the model that writes running summaries, or "" if sentences are selected."""
+    if compressor != RULE_COMPRESSOR:
+        return compressor
+    return "" if model == "embedded" else model
+
+
+def memory_budgets(configuration: EvaluationConfig) -> dict[str, dict[str, str | int | None]]:
+    """Return memory and token budget of each agent; both are None for agents of others.
+
+    The tokens of a memory without a budget are None.
+    """
+    budgets: dict[str, dict[str, str | int | None]] = {}
+    for agent in configuration.agents:
+        if agent.kind.startswith((PYTHON_REFERENCE, REMOTE_REFERENCE)):
+            budgets[agent.name] = {"memory": None, "tokens": None}
+            continue
+        budgets[agent.name] = {
+            "memory": split_budget(agent.kind)[0],
+            "tokens": budget_tokens(
+                agent.kind, window=configuration.window, budget=configuration.budget
+            ),
+        }
+    return budgets
+
+
+def budget_text(budget: Mapping[str, str | int | None]) -> str:
+    """Return the token budget of an agent as words."""
+    if budget["memory"] is None:
+        return "not known"
+    if budget["tokens"] is None:
+        return "5 messages" if budget["memory"] == "retrieval" else "none"
+    return f"{budget['tokens']:,}"
 
 
 def run_name(configuration: EvaluationConfig) -> str:

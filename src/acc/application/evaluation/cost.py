@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Protocol
 
 from acc.application.agents.base import BaseAgent
-from acc.application.memory.registry import compressor_of, is_acc
+from acc.application.evaluation.configuration import summarizer
+from acc.application.memory.registry import SUMMARY, compressor_of, is_acc, split_budget
 from acc.application.models.resolution import plain_name
 from acc.domain.cost import Accounts, CostCategory, ModelCall, Price, dollars, parse_price, spender
 from acc.domain.errors import InvalidInput
@@ -183,8 +184,14 @@ def _agent_models(
 def _compressor(
     memory: object, configuration: EvaluationConfig
 ) -> Iterator[tuple[CostCategory, str, bool]]:
-    if isinstance(memory, str) and is_acc(memory):
-        compressor = compressor_of(memory) or configuration.compressor
+    if not isinstance(memory, str):
+        return
+    kind, _ = split_budget(memory)
+    if kind == SUMMARY:
+        if name := summarizer(configuration.model, configuration.compressor):
+            yield CostCategory.COMPRESSOR, name, False
+    elif is_acc(kind):
+        compressor = compressor_of(kind) or configuration.compressor
         if compressor != RULE_COMPRESSOR:
             yield CostCategory.COMPRESSOR, compressor, False
 

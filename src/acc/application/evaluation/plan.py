@@ -6,7 +6,7 @@ assumes long answers, full memories, and one repeated call for each answer of co
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 from acc.application.evaluation.cost import (
@@ -15,6 +15,7 @@ from acc.application.evaluation.cost import (
     unmetered_participants,
     used_models,
 )
+from acc.application.memory.registry import SUMMARY, split_budget
 from acc.application.models.resolution import plain_name
 from acc.domain.cost import CostCategory, Price, spender
 from acc.domain.value_objects.evaluation_run import (
@@ -314,11 +315,20 @@ class EvaluationPlanner:
         group: _EpisodeGroup,
         configuration: EvaluationConfig,
     ) -> Estimate:
-        if category is CostCategory.COMPRESSOR:
-            return estimate_compressor(group.query_tokens, group.recorded, self._sizes)
+        sizes = self._sizes
         if agent is not None:
-            kind = agent.kind.partition(":")[0]
-            return estimate_agent(kind, group.query_tokens, group.recorded, self._sizes)
+            kind, tokens = split_budget(agent.kind)
+            kind = kind.partition(":")[0]
+            if tokens is not None:
+                sizes = replace(sizes, window=tokens, budget=tokens)
+            if category is CostCategory.COMPRESSOR and kind == SUMMARY:
+                return estimate_summaries(group.query_tokens, group.recorded, sizes)
+            if category is CostCategory.AGENT:
+                return estimate_agent(
+                    kind, group.query_tokens, group.recorded, sizes, budget=tokens
+                )
+        if category is CostCategory.COMPRESSOR:
+            return estimate_compressor(group.query_tokens, group.recorded, sizes)
         judge, answers = configuration.judging, len(configuration.agents)
         workload = JudgeWorkload(
             answers=answers,
@@ -369,12 +379,17 @@ class EvaluationPlanner:
 
 
 def estimate_agent(
-    kind: str, query_tokens: Sequence[int], recorded: int, sizes: PromptSizes
+    kind: str,
+    query_tokens: Sequence[int],
+    recorded: int,
+    sizes: PromptSizes,
+    *,
+    budget: int | None = None,
 ) -> Estimate:
     """Return the estimate of an agent with a memory for the turns after `recorded`."""
     total = Estimate()
     for turn in range(recorded, len(query_tokens)):
-        memory = _memory_tokens(kind, query_tokens, turn, sizes)
+        memory = _memory_tokens(kind, query_tokens, turn, sizes, budget=budget)
         fixed = query_tokens[turn] + sizes.instruction
         prompt = Span(fixed, fixed).plus(memory, _OVERHEAD_TOKENS)
         total = total.plus(Estimate(calls=Span(1, 1), input=prompt, output=ANSWER_TOKENS))
@@ -393,6 +408,18 @@ def estimate_compressor(query_tokens: Sequence[int], recorded: int, sizes: Promp
         prompt = fixed.plus(written, query, evidence, _OVERHEAD_TOKENS)
         total = total.plus(Estimate(calls=Span(1, 1), input=prompt, output=written))
     return total.with_repairs()
+
+
+def estimate_summaries(query_tokens: Sequence[int], recorded: int, sizes: PromptSizes) -> Estimate:
+    """Return the estimate of the model that rewrites a summary after each turn but the last."""
+    total = Estimate()
+    fixed = Span(sizes.instruction, sizes.instruction)
+    for turn in range(max(recorded, 1), len(query_tokens)):
+        before = query_tokens[turn - 1]
+        summary = _memory_tokens(SUMMARY, query_tokens, turn, sizes)
+        prompt = fixed.plus(summary, Span(before, before), ANSWER_TOKENS, _OVERHEAD_TOKENS)
+        total = total.plus(Estimate(calls=Span(1, 1), input=prompt, output=summary))
+    return total
 
 
 def estimate_judge(
@@ -433,16 +460,26 @@ def _call(fixed: int, context: Span, output: Span) -> Estimate:
     return Estimate(calls=Span(1, 1), input=prompt, output=output)
 
 
-def _memory_tokens(kind: str, query_tokens: Sequence[int], turn: int, sizes: PromptSizes) -> Span:
+def _memory_tokens(
+    kind: str,
+    query_tokens: Sequence[int],
+    turn: int,
+    sizes: PromptSizes,
+    *,
+    budget: int | None = None,
+) -> Span:
     """Return the tokens that a memory shows in a turn; `turn` starts at 0."""
     before = sum(query_tokens[:turn])
+    low, high = (before + turn * (answer + 4) for answer in ANSWER_TOKENS)
+    if kind == "full":
+        return Span(low, high)
     if kind == "transcript":
-        low, high = (before + turn * (answer + 4) for answer in ANSWER_TOKENS)
         room = max(0, sizes.window - query_tokens[turn])
         return Span(min(room, low), min(room, high))
+    if kind in ("last-n", "bm25", SUMMARY) or (kind == "retrieval" and budget is not None):
+        return Span(min(sizes.budget, low) // 2, min(sizes.budget, high))
     if kind == "retrieval":
         largest = max((ANSWER_TOKENS.high, *query_tokens[:turn]))
-        low, high = (before + turn * answer for answer in ANSWER_TOKENS)
         return Span(
             min(low, _RECALLED_TURNS * ANSWER_TOKENS.low), min(high, _RECALLED_TURNS * largest)
         )

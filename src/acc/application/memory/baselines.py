@@ -1,4 +1,4 @@
-"""Memories to compare ACC with: transcript, retrieval and oracle."""
+"""Memories to compare ACC with: transcript, last messages, retrieval, BM25 and oracle."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -8,12 +8,21 @@ from acc.application.memory.messages import count_tokens, fit_messages
 from acc.application.memory.passages import passage_id, passage_messages, turn_passages
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.content import ChatMessage
-from acc.domain.value_objects.memory import MAX_CUE_LENGTH, ConversationTurn, TurnSignal
+from acc.domain.value_objects.memory import (
+    MAX_CUE_LENGTH,
+    ConversationTurn,
+    Passage,
+    TurnSignal,
+)
 from acc.ports.outbound.memory_ports import MemoryView, RecallIndexPort
 from acc.ports.outbound.model_ports import TokenCounterPort
 
 DEFAULT_WINDOW_TOKENS = 16_384
+#: A window that no conversation fills.
+UNLIMITED_TOKENS = 1_000_000_000
 _DEFAULT_TOP_K = 5
+#: Matches from which a memory with a token budget selects.
+_BUDGETED_MATCHES = 200
 #: The first turn that is shown has a multiple of such a number, the largest that leaves at least
 #: half of what fits. So the start of the prompt stays the same for several turns, and providers can
 #: cache it. It depends on the newest turns only, so it is the same after a restart.
@@ -95,18 +104,75 @@ class TranscriptMemory:
         return _Turn(turn.turn_id, turn.messages, size)
 
 
+class LastMessagesMemory:
+    """Replays as many of the newest messages as fit into a token budget.
+
+    Calls of tools and their results are shown together or not at all.
+    """
+
+    def __init__(self, *, tokens: TokenCounterPort, budget: int) -> None:
+        self._tokens = tokens
+        self._budget = budget
+        #: Messages that are shown together, with their size.
+        self._units: deque[tuple[tuple[ChatMessage, ...], int]] = deque()
+
+    async def view(self, signal: TurnSignal) -> MemoryView:
+        """Return the newest messages; the newest of all are shortened if they do not fit."""
+        shown: list[tuple[ChatMessage, ...]] = []
+        total = 0
+        for unit, size in reversed(self._units):
+            if total + size > self._budget:
+                break
+            shown.append(unit)
+            total += size
+        if self._units and not shown:
+            unit, _ = self._units[-1]
+            messages, total = fit_messages(unit, self._budget, self._tokens.count)
+            return MemoryView(messages=messages, tokens=total)
+        messages = tuple(message for unit in reversed(shown) for message in unit)
+        return MemoryView(messages=messages, tokens=total)
+
+    async def record(self, turn: ConversationTurn) -> None:
+        """Append the messages of a turn and forget those that can never be shown again."""
+        units: list[list[ChatMessage]] = []
+        for message in turn.messages:
+            if message.role == "tool" and units:
+                units[-1].append(message)
+            else:
+                units.append([message])
+        for unit in units:
+            size = sum(count_tokens(message, self._tokens.count) for message in unit)
+            self._units.append((tuple(unit), size))
+        total = 0
+        for shown, (_, size) in enumerate(reversed(self._units)):
+            total += size
+            if total > self._budget:
+                while len(self._units) > max(shown, 1):
+                    self._units.popleft()
+                return
+
+
 class RetrievalMemory:
     """Stores every turn and returns the most similar messages.
 
-    A tool result is shown with its call.
+    A tool result is shown with its call. With `budget` the best messages that fit are shown, else
+    the `top` best. `words_only` ranks by BM25 over words, each message for itself.
     """
 
     def __init__(
-        self, *, index: RecallIndexPort, tokens: TokenCounterPort, top: int = _DEFAULT_TOP_K
+        self,
+        *,
+        index: RecallIndexPort,
+        tokens: TokenCounterPort,
+        top: int = _DEFAULT_TOP_K,
+        budget: int | None = None,
+        words_only: bool = False,
     ) -> None:
         self._index = index
         self._tokens = tokens
         self._top = top
+        self._budget = budget
+        self._words_only = words_only
 
     async def has_turn(self, turn_id: int) -> bool:
         """Return True if the index contains a turn."""
@@ -114,11 +180,25 @@ class RetrievalMemory:
 
     async def view(self, signal: TurnSignal) -> MemoryView:
         """Return the best matches in conversation order."""
-        matches = await self._index.search(signal.text[:MAX_CUE_LENGTH], limit=self._top)
-        passages = sorted((match.passage for match in matches), key=lambda p: (p.turn_id, p.order))
-        messages = tuple(m for passage in passages for m in passage_messages(passage))
-        tokens = sum(count_tokens(message, self._tokens.count) for message in messages)
-        return MemoryView(messages=messages, tokens=tokens)
+        limit = self._top if self._budget is None else _BUDGETED_MATCHES
+        matches = list(await self._index.search(signal.text[:MAX_CUE_LENGTH], limit=limit))
+        if self._words_only:
+            matches = [match for match in matches if match.words > 0]
+            matches.sort(key=lambda match: match.words, reverse=True)
+        chosen: list[tuple[Passage, tuple[ChatMessage, ...]]] = []
+        total = 0
+        for match in matches:
+            messages = passage_messages(match.passage)
+            size = sum(count_tokens(message, self._tokens.count) for message in messages)
+            if self._budget is None or total + size <= self._budget:
+                chosen.append((match.passage, messages))
+                total += size
+        chosen.sort(key=lambda item: (item[0].turn_id, item[0].order))
+        return MemoryView(
+            messages=tuple(message for _, messages in chosen for message in messages),
+            tokens=total,
+            detail={"recalled": [passage.id for passage, _ in chosen]},
+        )
 
     async def record(self, turn: ConversationTurn) -> None:
         """Store the messages of a turn."""

@@ -4,13 +4,23 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Protocol
 
-from acc.application.memory.baselines import OracleMemory, RetrievalMemory, TranscriptMemory
+from acc.application.memory.baselines import (
+    UNLIMITED_TOKENS,
+    LastMessagesMemory,
+    OracleMemory,
+    RetrievalMemory,
+    TranscriptMemory,
+)
+from acc.application.memory.summary import SummaryMemory
+from acc.domain.ccs import MIN_BUDGET_TOKENS
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.endpoint import redact_secrets
 from acc.ports.outbound.memory_ports import MemoryPort, RecallIndexPort
-from acc.ports.outbound.model_ports import TokenCounterPort
+from acc.ports.outbound.model_ports import LanguageModelPort, TokenCounterPort
 
 _ACC = "acc"
+#: The memory whose summary a model may write.
+SUMMARY = "summary"
 
 
 class MemoryParts(Protocol):
@@ -30,30 +40,84 @@ class MemoryParts(Protocol):
         """Return the recall index of the memory."""
         ...
 
-    def acc_memory(self) -> MemoryPort:
+    @property
+    def budget(self) -> int:
+        """Return the maximum tokens of an ACC state and of the memories compared with it."""
+        ...
+
+    def acc_memory(self, budget: int) -> MemoryPort:
         """Return an ACC memory with its reader and its index."""
         ...
 
+    def summary_model(self) -> LanguageModelPort | None:
+        """Return the model that writes summaries, or None to select sentences."""
+        ...
 
-_FACTORIES: Mapping[str, Callable[[MemoryParts], MemoryPort]] = {
-    "transcript": lambda parts: TranscriptMemory(tokens=parts.tokens, window=parts.window),
-    "retrieval": lambda parts: RetrievalMemory(index=parts.index(), tokens=parts.tokens),
-    _ACC: lambda parts: parts.acc_memory(),
-    "oracle": lambda parts: OracleMemory(tokens=parts.tokens),
+
+#: A factory gets the tokens of `NAME@TOKENS`, or None for the default of the memory.
+_FACTORIES: Mapping[str, Callable[[MemoryParts, int | None], MemoryPort]] = {
+    "transcript": lambda parts, tokens: TranscriptMemory(
+        tokens=parts.tokens, window=tokens or parts.window
+    ),
+    "retrieval": lambda parts, tokens: RetrievalMemory(
+        index=parts.index(), tokens=parts.tokens, budget=tokens
+    ),
+    _ACC: lambda parts, tokens: parts.acc_memory(tokens or parts.budget),
+    "full": lambda parts, _: TranscriptMemory(tokens=parts.tokens, window=UNLIMITED_TOKENS),
+    "last-n": lambda parts, tokens: LastMessagesMemory(
+        tokens=parts.tokens, budget=tokens or parts.budget
+    ),
+    "bm25": lambda parts, tokens: RetrievalMemory(
+        index=parts.index(),
+        tokens=parts.tokens,
+        budget=tokens or parts.budget,
+        words_only=True,
+    ),
+    SUMMARY: lambda parts, tokens: SummaryMemory(
+        tokens=parts.tokens, budget=tokens or parts.budget, model=parts.summary_model()
+    ),
+    "oracle": lambda parts, _: OracleMemory(tokens=parts.tokens),
 }
 MEMORIES = tuple(_FACTORIES)
-#: The oracle reads the canonical memory, which exists only in evaluations.
-AGENT_MEMORIES = tuple(name for name in MEMORIES if name != "oracle")
+#: The others exist to be compared with in evaluations.
+AGENT_MEMORIES = ("transcript", "retrieval", _ACC)
+_UNLIMITED = ("full", "oracle")
 
 
 def create_memory(name: str, parts: MemoryParts) -> MemoryPort:
     """Return a new memory by its name, or raise InvalidInput."""
-    factory = _FACTORIES.get(name)
-    if factory is None and compressor_of(name):
+    kind, tokens = split_budget(name)
+    factory = _FACTORIES.get(kind)
+    if factory is None and compressor_of(kind):
         factory = _FACTORIES[_ACC]
     if factory is None:
         raise _unknown(name, MEMORIES)
-    return factory(parts)
+    return factory(parts, tokens)
+
+
+def split_budget(name: str) -> tuple[str, int | None]:
+    """Return name and tokens of `NAME@TOKENS`; None if the name states no tokens."""
+    kind, _, tokens = name.rpartition("@")
+    if not kind or not tokens.isdecimal():
+        return name, None
+    if kind in _UNLIMITED:
+        raise InvalidInput(f"{name!r}: the memory {kind} has no token budget; omit @{tokens}")
+    if not MIN_BUDGET_TOKENS <= int(tokens) < UNLIMITED_TOKENS:
+        raise InvalidInput(
+            f"{name!r}: the budget must be at least {MIN_BUDGET_TOKENS} tokens and less than "
+            f"{UNLIMITED_TOKENS:,}"
+        )
+    return kind, int(tokens)
+
+
+def budget_tokens(name: str, *, window: int, budget: int) -> int | None:
+    """Return the maximum tokens of a memory in an evaluation, or None if it has no maximum."""
+    kind, tokens = split_budget(name)
+    if tokens is not None:
+        return tokens
+    if kind in (*_UNLIMITED, "retrieval"):
+        return None
+    return window if kind == "transcript" else budget
 
 
 def compressor_of(name: str) -> str:
@@ -74,9 +138,9 @@ def is_agent_memory(name: str) -> bool:
 
 def check_agent_memory(name: str) -> None:
     """Raise InvalidInput if an agent cannot have the memory; its model is not checked."""
-    if name == "oracle":
+    if name in MEMORIES and name not in AGENT_MEMORIES:
         raise InvalidInput(
-            "the memory 'oracle' exists only in evaluations: choose one of "
+            f"the memory {name!r} exists only in evaluations: choose one of "
             f"{', '.join(AGENT_MEMORIES)}, or acc:MODEL"
         )
     if not is_agent_memory(name):
