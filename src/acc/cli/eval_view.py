@@ -75,7 +75,7 @@ class ProgressView:
         self._agents = agents
         self._cost = cost
         self._turns = turns
-        self._done = done
+        self._done = self._recorded = done
         self._quiet = quiet
         self._sums = {agent: {name: [0.0, 0] for name in _PROGRESS_METRICS} for agent in agents}
         self._failed = dict.fromkeys(agents, 0)
@@ -158,7 +158,11 @@ class ProgressView:
         costs = ""
         if self._cost.accounts.by_spender:
             costs = f", {describe_cost(self._cost.accounts, self._cost.limit)}"
-        self._print(f"{self._done}/{self._turns} turns, {seconds:.0f} s{costs}")
+        left = ""
+        if self._recorded < self._done < self._turns:
+            speed = (self._done - self._recorded) / max(seconds, 0.001)
+            left = f", about {(self._turns - self._done) / speed:.0f} s left"
+        self._print(f"{self._done}/{self._turns} turns, {seconds:.0f} s{left}{costs}")
 
     def _print(self, text: str) -> None:
         self._console.print(text, markup=False)

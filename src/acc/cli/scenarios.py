@@ -91,7 +91,11 @@ def validate(*files: str) -> int:
             print_error(f"error: {error}")
             status = 2
         else:
-            console().print(f"{template.source}: ok, {len(template.turns)} turns", markup=False)
+            console().print(
+                f"{template.source}: ok, {len(template.turns)} turns; "
+                f"{100 * template.variation():.0f} % of the queries differ between two seeds",
+                markup=False,
+            )
     return status
 
 

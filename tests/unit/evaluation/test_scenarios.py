@@ -228,6 +228,93 @@ def test_seed_varies_values_phrasings_and_distractors() -> None:
     assert template.render(7) == template.render(7)
 
 
+ORDERED = """
+[[turns]]
+turn = 1
+topic = "setup"
+query = "The lead is {lead}. Who is the lead?"
+facts = [{ id = "lead", text = "The lead is {lead}.", values = ["{lead}"] }]
+expect = ["@lead"]
+[[turns]]
+turn = 2
+topic = "setup"
+query = "The door is blue. Which colour has the door?"
+facts = [{ id = "door", text = "The door is blue.", values = ["blue"] }]
+expect = ["@door"]
+[[turns]]
+turn = 3
+topic = "setup"
+query = "Who is the lead?"
+expect = ["@lead"]
+[[turns]]
+turn = 4
+topic = "setup"
+query = "The lift is out of order. What is out of order?"
+expect = ["lift"]
+"""
+POOLS = "[pools]\np = ['Ann', 'Ben', 'Cy']\n[variables]\nlead = { pool = 'p' }\n"
+
+
+def ordered(settings: str) -> scenario_files.ScenarioTemplate:
+    text = scenario(ORDERED, head=HEAD + settings + POOLS)
+    return scenario_files.parse_scenario(text, "mine.toml")
+
+
+def test_seed_selects_an_order_in_which_facts_are_stated_before_they_are_asked() -> None:
+    template = ordered("shuffle = [[1, 2, 3, 4]]\n")
+    assert scenario_files.scenario_errors(template) == ()
+    seen = set()
+    for seed in range(60):
+        episode = template.render(seed)
+        assert [turn.turn_id for turn in episode.turns] == [1, 2, 3, 4]
+        places = {turn.query[:12]: turn.turn_id for turn in episode.turns}
+        assert places["The lead is "] < places["Who is the l"]
+        seen.add(tuple(places))
+    assert len(seen) == 12  # half of the 24 orders are admissible
+    assert template.render(5) == template.render(5)
+
+
+def test_turns_outside_a_group_keep_their_place() -> None:
+    template = ordered("shuffle = [[2, 4]]\n")
+    first = {template.render(seed).turns[0].query.split(".")[0][:11] for seed in range(20)}
+    second = {template.render(seed).turns[1].query for seed in range(20)}
+    assert first == {"The lead is"}
+    assert len(second) == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        ("shuffle = [[1, 9]]\n", "shuffle: there is no turn 9"),
+        ("shuffle = [[1, 2], [2, 3]]\n", "shuffle: turn 2 occurs twice"),
+        ("shuffle = [[2]]\n", "shuffle: [2] must have at least two turns"),
+        ("shuffle = [[1, 3]]\n", "shuffle: fewer than two of 20 drawn orders are admissible"),
+        ("small_talk = ['Hi {lead}.']\n", "small_talk: sentences must not be empty"),
+    ],
+)
+def test_invalid_order_or_small_talk_is_reported(settings: str, error: str) -> None:
+    errors = errors_of(scenario(ORDERED, head=HEAD + settings + POOLS))
+    assert [found for found in errors if error in found]
+
+
+def test_seed_puts_small_talk_before_some_queries() -> None:
+    template = ordered("small_talk = ['Rain again.', 'The tea is cold.']\n")
+    plain_queries = ordered("").render(3)
+    queries = [turn.query for seed in range(50) for turn in template.render(seed).turns]
+    share = sum(query.startswith(("Rain", "The tea")) for query in queries) / len(queries)
+    assert 0.2 < share < 0.4
+    assert [turn.query for turn in template.render(3).turns] != []
+    assert all(
+        turn.query.endswith(plain_turn.query)
+        for turn, plain_turn in zip(template.render(3).turns, plain_queries.turns, strict=True)
+    )
+
+
+def test_variation_is_the_share_of_queries_that_differ_between_seeds() -> None:
+    assert ordered("").variation() <= 0.25
+    assert ordered("shuffle = [[1, 2, 3, 4]]\n").variation() > 0.5
+
+
 def test_starter_is_a_valid_scenario() -> None:
     text = scenario_files.ScenarioLibrary().starter_text("my-own")
     assert scenario_files.scenario_errors(scenario_files.parse_scenario(text, "my-own.toml")) == ()

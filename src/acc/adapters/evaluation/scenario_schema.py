@@ -83,6 +83,10 @@ class ScenarioEntry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     language: Literal["en", "ja"]
     turns: list[dict[str, Any]]
     summary: str = ""
+    #: Groups of turn numbers whose order the seed selects.
+    shuffle: list[list[int]] = []
+    #: Sentences without content; the seed puts some of them before queries.
+    small_talk: list[str] = []
     pools: dict[str, list[str]] = {}
     variables: dict[str, VariableEntry] = {}
 
@@ -97,6 +101,7 @@ def structure_errors(entry: ScenarioEntry, turns: list[TurnEntry]) -> list[str]:
     if not entry.turns:
         errors.append("turns: at least one is required")
     errors += variable_errors(entry)
+    errors += shuffle_errors(entry)
     names = set(entry.variables)
     used: set[str] = set()
     for expected, turn in enumerate(turns, start=1):
@@ -109,6 +114,25 @@ def structure_errors(entry: ScenarioEntry, turns: list[TurnEntry]) -> list[str]:
         errors += turn_errors(turn, names, used)
     if len(turns) == len(entry.turns):
         errors += [f"variables.{name}: never used" for name in sorted(names - used)]
+    return errors
+
+
+def shuffle_errors(entry: ScenarioEntry) -> list[str]:
+    """Return the errors of shuffle groups and small talk."""
+    errors: list[str] = []
+    numbers = [number for group in entry.shuffle for number in group]
+    for number in dict.fromkeys(numbers):
+        if not 1 <= number <= len(entry.turns):
+            errors.append(f"shuffle: there is no turn {number}")
+        elif numbers.count(number) > 1:
+            errors.append(f"shuffle: turn {number} occurs twice")
+    errors += [
+        f"shuffle: {group} must have at least two turns"
+        for group in entry.shuffle
+        if len(group) < 2
+    ]
+    if any(not text.strip() or PLACEHOLDER.search(text) for text in entry.small_talk):
+        errors.append("small_talk: sentences must not be empty and contain no variables")
     return errors
 
 

@@ -5,7 +5,9 @@ import random
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib import resources
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -110,25 +112,101 @@ class ScenarioTemplate:
 
     def render(self, seed: int, *, phrasing: int | None = None) -> Scenario:
         """Return the episode of `seed`; `phrasing` selects one phrasing of every query."""
-        # A string seed is hashed, so that neighbouring seeds give unrelated values.
-        draw = random.Random(f"{self.entry.id}:{seed}")  # noqa: S311 - variety, not secrecy
+        if self.entry.shuffle:
+            draw = self._random(seed, "order")
+            for _ in range(_DRAWN_ORDERS):
+                scenario = self.render_ordered(self._draw_order(draw), seed, phrasing=phrasing)
+                if scenario is not None and not episode_errors(scenario):
+                    return scenario
+        scenario = self.render_ordered(self.turns, seed, phrasing=phrasing)
+        if scenario is None:
+            raise InvalidScenario(self.source, self._unknown_facts())
+        return scenario
+
+    def render_ordered(
+        self, entries: Sequence[TurnEntry], seed: int, *, phrasing: int | None = None
+    ) -> Scenario | None:
+        """Return an episode with a given order, or None if a fact is asked before it is stated."""
+        draw = self._random(seed)
         values = self._draw_values(draw)
-        turns: list[ScenarioTurn] = []
+        small_talk = self._draw_small_talk(seed)
         known: dict[str, Fact] = {}
-        for entry in self.turns:
-            try:
-                turns.append(self._render_turn(entry, values, draw, phrasing, known))
-            except UnknownFact as error:
-                message = f"turn {entry.turn}: expect: no earlier turn establishes {str(error)!r}"
-                raise InvalidScenario(self.source, [message]) from error
+        rendered: dict[int, ScenarioTurn] = {}
+        try:
+            # All orders of a seed have the same values and phrasings.
+            choices = {entry.turn: self._choose(entry, draw, phrasing) for entry in self.turns}
+            for place, entry in enumerate(entries, start=1):
+                turn = self._render_turn(entry, values, choices[entry.turn], known)
+                opening = small_talk.get(entry.turn, "")
+                rendered[place] = replace(turn, turn_id=place, query=opening + turn.query)
+        except UnknownFact:
+            return None
         return Scenario(
             id=self.entry.id,
             title=self.entry.title,
             domain=self.entry.domain,
             language=self.entry.language,
             seed=seed,
-            turns=tuple(turns),
+            turns=tuple(rendered.values()),
         )
+
+    def orders(self, seed: int, *, drawn: int = 20) -> int:
+        """Return how many different admissible orders are found among some drawn ones."""
+        draw = self._random(seed, "order")
+        found: set[tuple[int, ...]] = set()
+        for _ in range(drawn):
+            order = self._draw_order(draw)
+            scenario = self.render_ordered(order, seed)
+            if scenario is not None and not episode_errors(scenario):
+                found.add(tuple(entry.turn for entry in order))
+        return len(found)
+
+    def variation(self) -> float:
+        """Return the share of turns whose query differs from that of another seed."""
+        episodes = [self.render(seed).turns for seed in range(_COMPARED_SEEDS)]
+        pairs = [
+            (one.query, other.query)
+            for first, second in pairwise(episodes)
+            for one, other in zip(first, second, strict=True)
+        ]
+        return sum(one != other for one, other in pairs) / len(pairs)
+
+    def _random(self, seed: int, purpose: str = "") -> random.Random:
+        # A string seed is hashed, so that neighbouring seeds give unrelated values.
+        suffix = f":{purpose}" if purpose else ""
+        return random.Random(f"{self.entry.id}:{seed}{suffix}")  # noqa: S311 - variety, not secrecy
+
+    def _draw_order(self, draw: random.Random) -> list[TurnEntry]:
+        order = list(self.turns)
+        for group in self.entry.shuffle:
+            places = sorted(number - 1 for number in group)
+            for place, chosen in zip(places, draw.sample(places, len(places)), strict=True):
+                order[place] = self.turns[chosen]
+        return order
+
+    def _draw_small_talk(self, seed: int) -> dict[int, str]:
+        """Return what is said before some queries, by turn number."""
+        if not self.entry.small_talk:
+            return {}
+        draw = self._random(seed, "small talk")
+        gap = "" if self.entry.language == "ja" else " "
+        return {
+            entry.turn: draw.choice(self.entry.small_talk).strip() + gap
+            for entry in self.turns
+            if draw.random() < _SMALL_TALK_SHARE
+        }
+
+    def _unknown_facts(self) -> list[str]:
+        known: set[str] = set()
+        errors: list[str] = []
+        for entry in self.turns:
+            known |= {fact.id for fact in (*entry.facts, *entry.updates)}
+            errors += [
+                f"turn {entry.turn}: expect: no earlier turn establishes {item[1:]!r}"
+                for item in entry.expect
+                if isinstance(item, str) and item.startswith("@") and item[1:] not in known
+            ]
+        return errors[:1]
 
     def _draw_values(self, draw: random.Random) -> dict[str, str]:
         pools = {name: draw.sample(pool, len(pool)) for name, pool in self.entry.pools.items()}
@@ -141,21 +219,27 @@ class ScenarioTemplate:
                 values[name] = str(variable.min + variable.step * draw.randint(0, steps))
         return values
 
-    def _render_turn(
-        self,
-        entry: TurnEntry,
-        values: Mapping[str, str],
-        draw: random.Random,
-        phrasing: int | None,
-        known: dict[str, Fact],
-    ) -> ScenarioTurn:
+    def _choose(
+        self, entry: TurnEntry, draw: random.Random, phrasing: int | None
+    ) -> tuple[str, str, str]:
+        """Return a phrasing, injected content and distractors of a turn."""
         phrasings, injections = entry.phrasings(), entry.injections()
         query = phrasings[draw.randrange(len(phrasings))]
         if phrasing is not None:
             query = phrasings[phrasing % len(phrasings)]
-        injected = fill(draw.choice(injections), values).strip() if injections else ""
+        injected = draw.choice(injections) if injections else ""
         gap = "" if self.entry.language == "ja" else " "
-        distractors = gap.join(draw.sample(entry.distractors, len(entry.distractors)))
+        return query, injected, gap.join(draw.sample(entry.distractors, len(entry.distractors)))
+
+    def _render_turn(
+        self,
+        entry: TurnEntry,
+        values: Mapping[str, str],
+        choice: tuple[str, str, str],
+        known: dict[str, Fact],
+    ) -> ScenarioTurn:
+        query, injected, distractors = choice
+        injected = fill(injected, values).strip()
         parts = {**values, "injected": injected, "distractors": fill(distractors, values)}
         facts = tuple(render_fact(fact, values) for fact in entry.facts)
         updates = tuple(render_fact(fact, values) for fact in entry.updates)
@@ -298,6 +382,11 @@ def load_template(reference: str) -> ScenarioTemplate:
 
 
 _CHECKED_SEEDS = 3
+_COMPARED_SEEDS = 6
+#: Orders that are drawn until one is admissible.
+_DRAWN_ORDERS = 50
+#: Share of the queries that small talk precedes.
+_SMALL_TALK_SHARE = 0.3
 _INJECTION_TOPICS = frozenset({StressTopic.POISONED_RUNBOOK, StressTopic.PROMPT_INJECTION})
 
 
@@ -307,14 +396,24 @@ def scenario_errors(template: ScenarioTemplate) -> tuple[str, ...]:
     errors: dict[str, None] = {}
     for seed in range(_CHECKED_SEEDS):
         for phrasing in range(phrasings):
-            try:
-                scenario = template.render(seed, phrasing=phrasing)
-            except InvalidScenario as error:
-                return error.faults
-            check = _EpisodeCheck()
-            for turn in scenario.turns:
-                errors.update(dict.fromkeys(check.turn_errors(turn)))
+            # The order of the file first: its turn numbers are those of the author.
+            scenario = template.render_ordered(template.turns, seed, phrasing=phrasing)
+            if scenario is None:
+                try:
+                    template.render(seed, phrasing=phrasing)
+                except InvalidScenario as error:
+                    return error.faults
+            else:
+                errors.update(dict.fromkeys(episode_errors(scenario)))
+    if not errors and template.entry.shuffle and template.orders(0) < 2:
+        errors["shuffle: fewer than two of 20 drawn orders are admissible"] = None
     return tuple(errors)
+
+
+def episode_errors(scenario: Scenario) -> list[str]:
+    """Return the errors of an episode: facts and rules must be stated before they are used."""
+    check = _EpisodeCheck()
+    return [error for turn in scenario.turns for error in check.turn_errors(turn)]
 
 
 class _EpisodeCheck:
