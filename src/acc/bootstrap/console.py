@@ -21,6 +21,7 @@ from acc.ports.outbound.storage_ports import StoreCatalogPort
 
 if TYPE_CHECKING:
     from acc.adapters.console.app import Console
+    from acc.adapters.reports.labels import RunLabelSessions
 
 _MISSING_PACKAGE = "the console needs the package {}; install it: pip install 'acc-agents[console]'"
 #: Seconds that a run waits for another process to release its session.
@@ -144,3 +145,28 @@ def serve_console(
         console = make_console(agent, options)
         stack.pop_all()
     return run(console, listener, on_ready=lambda: on_ready(options))
+
+
+def serve_labels(
+    sessions: "RunLabelSessions", *, title: str, port: int, on_ready: Callable[[str], None]
+) -> bool:
+    """Serve the label pages on this machine until a signal; return True if they started."""
+    try:
+        from acc.adapters.a2a.server.uvicorn import bind, run
+        from acc.adapters.console.label_pages import LabelSite
+        from acc.adapters.console.security import AccessPolicy
+    except ModuleNotFoundError as error:
+        raise InvalidInput(_MISSING_PACKAGE.format(error.name)) from error
+
+    listener = bind("127.0.0.1", port)
+    bound = listener.getsockname()[1]
+    token = new_console_token()
+    policy = AccessPolicy(
+        token=token,
+        hosts=("127.0.0.1", "localhost"),
+        cookie_name=f"acc_labels_{bound}",
+        read_only=False,
+    )
+    site = LabelSite(sessions, policy=policy, title=title)
+    url = f"http://127.0.0.1:{bound}/login?token={token}"
+    return run(site, listener, on_ready=lambda: on_ready(url))

@@ -11,7 +11,7 @@ from acc.domain.gates import Gate
 from acc.domain.value_objects.evaluation_run import EvaluationConfig
 
 if TYPE_CHECKING:
-    from acc.adapters.reports.labels import LabelSession
+    from acc.adapters.reports.labels import LabelSession, RunLabelSessions
     from acc.adapters.reports.run_directory import EvaluationDirectory
     from acc.application.evaluation.label_report import LabelReport
 
@@ -73,6 +73,15 @@ def open_labels(
     from acc.adapters.reports.labels import LabelSession
 
     return LabelSession(directory, rater=rater, size=size, seed=seed)
+
+
+def open_label_sessions(
+    directory: "EvaluationDirectory", *, size: int, seed: int
+) -> "RunLabelSessions":
+    """Return the samples of a run for several raters."""
+    from acc.adapters.reports.labels import RunLabelSessions
+
+    return RunLabelSessions(directory, size=size, seed=seed)
 
 
 def report_labels(directory: "EvaluationDirectory") -> "LabelReport":

@@ -4,31 +4,27 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import wraps
-from urllib.parse import parse_qsl, urlsplit
 
 from markupsafe import Markup, escape
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import FileResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
+from acc.adapters.console.access_pages import AccessPages, read_form
 from acc.adapters.console.evaluations import list_evaluations, read_report
 from acc.adapters.console.event_views import visible
 from acc.adapters.console.pages import ConsoleServices, SessionPages, check_can_run, session_key
 from acc.adapters.console.renderer import (
-    LANGUAGE_COOKIE,
     STATIC,
-    THEME_COOKIE,
-    THEMES,
     Renderer,
     session_url,
 )
 from acc.adapters.console.security import AccessPolicy, Gate
 from acc.adapters.console.stream import Position, SessionStream
-from acc.adapters.console.texts import LANGUAGES
 from acc.application.console.approvals import StaleApproval, find_pending, make_answer
 from acc.domain.errors import (
     AccError,
@@ -41,10 +37,8 @@ from acc.domain.errors import (
 from acc.domain.value_objects.event import Event
 from acc.domain.value_objects.session import DEFAULT_USER_ID, SessionKey
 
-MAX_FORM_BYTES = 1_000_000
 STOP_GRACE_SECONDS = 2.0
 _CONFLICTS = (StaleApproval, SessionBusy, SessionWaiting, NothingPending)
-_COOKIE_SECONDS = 365 * 24 * 3600
 #: The report has a policy of its own for its inline script; here it gets no origin.
 _REPORT_POLICY = "sandbox allow-scripts allow-downloads"
 _GRAPH_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
@@ -80,6 +74,7 @@ class Console:
         self.services = services
         self.policy = policy
         self.renderer = Renderer(title=title, read_only=policy.read_only)
+        self.access = AccessPages(policy, self.renderer, home="/sessions")
         self.pages = SessionPages(services, self.renderer)
         app = Starlette(
             routes=self._routes(),
@@ -100,8 +95,8 @@ class Console:
         pages: dict[str, Callable[[Request], Awaitable[Response]]] = {
             "/": self.home,
             "/favicon.ico": self.icon,
-            "/login": self.login,
-            "/preferences": self.preferences,
+            "/login": self.access.login,
+            "/preferences": self.access.preferences,
             "/chat": self.new_chat,
             "/agents.svg": self.graph,
             "/evaluations": self.evaluations,
@@ -123,7 +118,7 @@ class Console:
             "/session/timeline": self.pages.timeline,
         }
         actions: dict[str, Callable[[Request], Awaitable[Response]]] = {
-            "/login": self.submit_token,
+            "/login": self.access.submit_token,
             "/sessions/delete": self.delete,
             "/session/send": self.send,
             "/session/stop": self.stop_run,
@@ -169,48 +164,6 @@ class Console:
     async def home(self, request: Request) -> Response:
         """Redirect to the list of sessions."""
         return RedirectResponse("/sessions", 303)
-
-    async def login(self, request: Request) -> Response:
-        """Return the form for the token, or accept the token of the printed URL."""
-        token = request.query_params.get("token")
-        if token is None:
-            return self.renderer.page(request, "login.html", {"problem": ""})
-        return self._log_in(request, token)
-
-    async def submit_token(self, request: Request) -> Response:
-        """Accept the token of the form."""
-        return self._log_in(request, (await _form(request)).get("token", "").strip())
-
-    def _log_in(self, request: Request, token: str) -> Response:
-        if not self.policy.accepts_token(token):
-            values = {"problem": "This token is not valid."}
-            return self.renderer.page(request, "login.html", values, status=403)
-        response = RedirectResponse("/sessions", 303)
-        response.set_cookie(
-            self.policy.cookie_name,
-            self.policy.cookie_value,
-            httponly=True,
-            samesite="strict",
-            secure=request.url.scheme == "https",
-        )
-        return response
-
-    async def preferences(self, request: Request) -> Response:
-        """Store language and theme in cookies."""
-        wanted = request.query_params
-        following = wanted.get("next", "/sessions")
-        parts = urlsplit(following)
-        is_local = following.startswith("/") and not parts.scheme and not parts.netloc
-        response = RedirectResponse(following if is_local and "\\" not in following else "/", 303)
-        for cookie, name, allowed in (
-            (LANGUAGE_COOKIE, "language", LANGUAGES),
-            (THEME_COOKIE, "theme", THEMES),
-        ):
-            if wanted.get(name) in allowed:
-                response.set_cookie(
-                    cookie, wanted[name], max_age=_COOKIE_SECONDS, httponly=True, samesite="strict"
-                )
-        return response
 
     # Pages outside of sessions
 
@@ -278,7 +231,7 @@ class Console:
     @_shows_errors
     async def delete(self, request: Request) -> Response:
         """Delete a session."""
-        key = session_key(await _form(request))
+        key = session_key(await read_form(request))
         runner = check_can_run(self.services, key)
         if self.services.runs.get(key) is not None:
             raise SessionBusy("the session has a run; stop it first")
@@ -287,7 +240,7 @@ class Console:
 
     async def send(self, request: Request) -> Response:
         """Start a turn with a message."""
-        form = await _form(request)
+        form = await read_form(request)
         return await self._act(request, form, lambda key: self._start(key, form["message"]))
 
     async def _start(self, key: SessionKey, message: str) -> None:
@@ -296,7 +249,7 @@ class Console:
 
     async def resume(self, request: Request) -> Response:
         """Resume a run whose process died."""
-        form = await _form(request)
+        form = await read_form(request)
 
         async def resume(key: SessionKey) -> None:
             await self.services.runs.start(check_can_run(self.services, key), key)
@@ -305,7 +258,7 @@ class Console:
 
     async def stop_run(self, request: Request) -> Response:
         """Cancel the run of a session."""
-        form = await _form(request)
+        form = await read_form(request)
 
         async def stop(key: SessionKey) -> None:
             if not self.services.runs.stop(key):
@@ -315,7 +268,7 @@ class Console:
 
     async def abandon(self, request: Request) -> Response:
         """Cancel a run that waits for an answer."""
-        form = await _form(request)
+        form = await read_form(request)
 
         async def abandon(key: SessionKey) -> None:
             runner = check_can_run(self.services, key)
@@ -326,7 +279,7 @@ class Console:
 
     async def answer(self, request: Request) -> Response:
         """Answer a request, if it is still what the page showed."""
-        form = await _form(request)
+        form = await read_form(request)
 
         async def answer(key: SessionKey) -> None:
             runner = check_can_run(self.services, key)
@@ -372,27 +325,3 @@ class Console:
             "/approvals" if form.get("from") == "approvals" else session_url("/session", key)
         )
         return RedirectResponse(following, 303)
-
-
-async def _form(request: Request) -> Mapping[str, str]:
-    """Return the fields of a form, or raise HTTPException if it is too large."""
-    body = bytearray()
-    try:
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > MAX_FORM_BYTES:
-                raise HTTPException(413, f"a form has at most {MAX_FORM_BYTES} bytes")
-    except ClientDisconnect:
-        raise HTTPException(400, "the request is incomplete") from None
-    try:
-        fields = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=20)
-    except ValueError:
-        raise HTTPException(400, "the form is not valid") from None
-    return _Fields(fields)
-
-
-class _Fields(dict[str, str]):
-    """The fields of a form; a missing one is empty."""
-
-    def __missing__(self, name: str) -> str:
-        return ""

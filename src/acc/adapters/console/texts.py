@@ -183,6 +183,27 @@ JAPANESE: Mapping[str, str] = {
     "submitted": "受付済み",
     "input-required": "回答待ち",
     "auth-required": "認証待ち",
+    "Label answers": "回答のラベル付け",
+    "You see claims and rules of a sample of answers. Which agent wrote an answer and what the "
+    "judge decided is hidden.": (
+        "回答の標本から主張と規則を表示します。どのエージェントの回答か、評価者がどう判定したかは表示しません。"
+    ),
+    "Your name as a rater": "ラベル付けする人の名前（英数字）",
+    "Start or continue": "開始または続行",
+    "Raters": "ラベル付けする人",
+    "labels": "件のラベル",
+    "All items are labelled.": "すべての項目にラベルが付きました。",
+    "See the agreement with": "一致度は次のコマンドで確認できます:",
+    "Previous item": "前の項目",
+    "Does what the user said support the claim?": "ユーザーの発言は主張を裏付けていますか？",
+    "Does the answer keep the rule?": "回答は規則を守っていますか？",
+    "Claim": "主張",
+    "Rule": "規則",
+    "Yes": "はい",
+    "No": "いいえ",
+    "Skip": "保留",
+    "What the user said": "ユーザーの発言",
+    "Question": "質問",
 }
 
 

@@ -4,7 +4,6 @@ Its canonical memory is built from the queries alone: from the annotations of a 
 one from the sentences of the query.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 from acc.adapters.evaluation.answer_kinds import is_refusal, is_unknown
 from acc.adapters.evaluation.calibration import load_cases
 from acc.adapters.evaluation.claims import Evidence, EvidencePool, claims_of
+from acc.adapters.evaluation.coherence import coherence
 from acc.adapters.evaluation.findings import CarryOver, leaks, rule_data, rule_of
 from acc.adapters.evaluation.policies import LACKS, policy_violation
 from acc.domain.format_rules import (
@@ -24,7 +24,6 @@ from acc.domain.format_rules import (
     violation,
 )
 from acc.domain.language import (
-    STOPWORDS,
     contains_text,
     direct_sentences,
     is_japanese,
@@ -383,7 +382,7 @@ class TurnScorer:
             relevance=round(10 * (0.6 * covered + 0.4 * on_topic), 4),
             answer_quality=round(10 * quality, 4),
             instruction_following=round(10 * max(0.0, 1 - drift_rate(drift)), 4),
-            coherence=round(10 * _coherence(answer, texts), 4),
+            coherence=round(10 * coherence(answer, texts), 4),
         )
 
     def _coverage(self, answer: str) -> float:
@@ -440,39 +439,3 @@ def claim_thresholds(cases: Iterable[CalibrationCase]) -> tuple[ClaimThreshold, 
             if item.is_claim and (score := pool.score_without_fault(item.text)) is not None
         )
     return tuple(threshold_of(language, pairs) for language, pairs in sorted(scored.items()))
-
-
-_LEAST_WORDS = 6
-_HIRAGANA = re.compile("[\u3041-\u3096]")
-
-
-def _coherence(answer: str, claims: Sequence[str]) -> float:
-    """Return less for sentences that repeat or contradict another one or have no grammar."""
-    found = sentences(answer)
-    if not found:
-        return 1.0
-    repeated = len(found) - len({" ".join(sorted(terms(text))) or text for text in found})
-    broken = sum(_has_no_grammar(text) for text in found)
-    contradicting = sum(
-        any(
-            supersedes(claim, other) or supersedes(other, claim)
-            for other in claims
-            if other != claim
-        )
-        for claim in claims
-    )
-    contradictions = 0.5 * contradicting / len(claims) if len(claims) > 1 else 0.0
-    return max(0.0, 1 - contradictions - (repeated + broken) / len(found))
-
-
-def _has_no_grammar(text: str) -> bool:
-    """Return True if a long sentence is a list of content words."""
-    if is_japanese(text):
-        return len(text) >= 4 * _LEAST_WORDS and not _HIRAGANA.search(text)
-    words = [word for word in re.findall(r"[a-z'’]+", text.casefold()) if len(word) > 1]
-    return (
-        len(words) >= _LEAST_WORDS
-        and "," not in text
-        and ":" not in text
-        and not any(word in STOPWORDS for word in words)
-    )

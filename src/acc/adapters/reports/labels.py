@@ -153,13 +153,21 @@ def require_labels(run: EvaluationDirectory) -> dict[str, dict[str, bool | None]
 class LabelSession:
     """The sample of a run for one rater; each label is stored before the next item is shown."""
 
-    def __init__(self, run: EvaluationDirectory, *, rater: str, size: int, seed: int) -> None:
+    def __init__(
+        self,
+        run: EvaluationDirectory,
+        *,
+        rater: str,
+        size: int,
+        seed: int,
+        items: Sequence[LabelItem] = (),
+    ) -> None:
         if not _RATER.fullmatch(rater):
             raise InvalidInput(
                 "--rater must be 1 to 32 ASCII letters, digits, hyphens or underscores, got "
                 f"{rater!r}"
             )
-        items = label_items(run)
+        items = items or label_items(run)
         if not items:
             raise InvalidInput(f"{run.path} has no scored claims or rules to label")
         self.sample = open_sample(run, items, size=size, seed=seed)
@@ -172,9 +180,34 @@ class LabelSession:
             if item.id not in self._done:
                 yield number, item
 
+    def labels(self) -> Mapping[str, bool | None]:
+        """Return the labels of the rater so far, by item."""
+        return self._done
+
     def record(self, item: LabelItem, good: bool | None) -> None:
-        """Store a label; None skips the item."""
+        """Store a label; None skips the item. The last label of an item counts."""
+        self._done[item.id] = good
         with self._path.open("ab") as file:
             file.write(msgspec.json.encode(Label(item.id, good)) + b"\n")
             file.flush()
             os.fsync(file.fileno())
+
+
+class RunLabelSessions:
+    """The samples of all raters of a run; the items are read once."""
+
+    def __init__(self, run: EvaluationDirectory, *, size: int, seed: int) -> None:
+        self._run = run
+        self._size = size
+        self._seed = seed
+        self._items = label_items(run)
+
+    def open(self, rater: str) -> LabelSession:
+        """Return the sample of a rater with the labels so far."""
+        return LabelSession(
+            self._run, rater=rater, size=self._size, seed=self._seed, items=self._items
+        )
+
+    def progress(self) -> Mapping[str, int]:
+        """Return the number of labelled items of each rater."""
+        return {rater: len(own) for rater, own in read_labels(self._run).items()}
