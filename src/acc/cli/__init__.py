@@ -15,6 +15,7 @@ from cyclopts import App, CycloptsError
 from acc.bootstrap.memory import version
 from acc.cli import contracts, judge, scenarios, store, tokens
 from acc.cli import eval as eval_commands
+from acc.cli.bench_memory import bench_memory
 from acc.cli.call import call
 from acc.cli.card import card
 from acc.cli.chat import chat
@@ -53,6 +54,7 @@ app.command(evaluate)
 app.command(eval_commands.report, group=_EVALUATE)
 app.command(eval_commands.compare, group=_EVALUATE)
 app.command(label, group=_EVALUATE)
+app.command(bench_memory, group=_EVALUATE)
 app.command(scenarios.app)
 app.command(judge.app)
 app.command(run, group=_BUILD)

@@ -91,7 +91,7 @@ def create_memory(name: str, parts: MemoryParts) -> MemoryPort:
     if factory is None and compressor_of(kind):
         factory = _FACTORIES[_ACC]
     if factory is None:
-        raise _unknown(name, MEMORIES)
+        raise _unknown(kind, MEMORIES)
     return factory(parts, tokens)
 
 

@@ -1,0 +1,137 @@
+"""`acc bench-memory`: memories on recorded conversations with questions."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from cyclopts import Parameter
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from acc.application.evaluation.memory_benchmark import Result, Summary, summarize
+from acc.bootstrap.memory_benchmark import measure_memories, read_recorded
+from acc.cli.output import console, error_console, print_json
+from acc.domain.errors import InvalidInput
+
+_BUDGETS = (256, 512, 1_024)
+_MEMORIES = ("acc", "bm25", "retrieval", "last-n")
+
+
+def bench_memory(
+    source: Annotated[
+        str,
+        Parameter(
+            help="The path of a file, or its form: locomo, longmemeval or conversations. Data sets "
+            "are not part of acc."
+        ),
+    ],
+    file: Annotated[Path | None, Parameter(help="The path of the file, after a form.")] = None,
+    /,
+    *,
+    memories: Annotated[
+        str, Parameter(help="Names of memories, separated by commas.", show_default=True)
+    ] = ",".join(_MEMORIES),
+    budgets: Annotated[
+        str, Parameter(help="Tokens of the view, separated by commas.", show_default=True)
+    ] = ",".join(map(str, _BUDGETS)),
+    model: Annotated[
+        str, Parameter(help="A model that answers the questions from the view; its words count.")
+    ] = "",
+    limit: Annotated[int, Parameter(help="Read only the first conversations; 0 is all.")] = 0,
+    output: Annotated[
+        Path | None, Parameter(help="Write one JSON line for each question to this file.")
+    ] = None,
+    json: Annotated[bool, Parameter(help="Print JSON instead of a table.", negative=())] = False,
+) -> int:
+    """Measure how much of the evidence for questions memories show, and at which cost.
+
+    Every memory gets each conversation turn by turn. Then it gets each question, and the share of
+    the evidence in its view is measured, by type of question and budget, with 95 % intervals over
+    conversations.
+
+    Example: acc bench-memory locomo locomo10.json --budgets 512
+    """
+    names = [name.strip() for name in memories.split(",") if name.strip()]
+    sizes = _parse_budgets(budgets)
+    if not names:
+        raise InvalidInput("--memories names no memory")
+    if limit < 0:
+        raise InvalidInput(f"--limit must be at least 0, got {limit}")
+    conversations = read_recorded(source, file)[: limit or None]
+    total = sum(len(one.questions) for one in conversations) * len(names) * len(sizes)
+    results: list[Result] = []
+
+    async def measure() -> None:
+        progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=error_console(),
+            disable=not sys.stderr.isatty(),
+            transient=True,
+        )
+        with progress:
+            task = progress.add_task("questions", total=total)
+            async for result in measure_memories(
+                conversations, memories=names, budgets=sizes, model=model
+            ):
+                results.append(result)
+                progress.update(
+                    task, advance=1, description=f"{result.memory}, {result.budget} tokens"
+                )
+
+    asyncio.run(measure())
+    if output is not None:
+        encoder = msgspec.json.Encoder()
+        output.write_bytes(b"".join(encoder.encode(result) + b"\n" for result in results))
+    summaries = summarize(results)
+    if json:
+        print_json(msgspec.json.encode(summaries))
+    else:
+        console().print(_table(summaries, has_answers=bool(model)))
+    return 0
+
+
+def _parse_budgets(text: str) -> list[int]:
+    try:
+        return [int(one) for one in text.split(",")]
+    except ValueError:
+        raise InvalidInput(f"--budgets must be numbers separated by commas, got {text!r}") from None
+
+
+def _table(summaries: list[Summary], *, has_answers: bool) -> Table:
+    table = Table(title="Evidence in the view, by memory and type of question")
+    for title in ("memory", "budget", "questions of type"):
+        table.add_column(title)
+    headings = ["number", "evidence", "95 % interval"]
+    headings += ["answer F1", "95 % interval"] if has_answers else []
+    for title in (*headings, "tokens", "ms"):
+        table.add_column(title, justify="right")
+    last = ""
+    for one in summaries:
+        if last and one.memory != last:
+            table.add_section()
+        last = one.memory
+        cells = [_number(one.recall), _range(one.recall_interval)]
+        cells += [_number(one.f1), _range(one.f1_interval)] if has_answers else []
+        table.add_row(
+            one.memory,
+            f"{one.budget:,}",
+            one.kind,
+            f"{one.questions:,}",
+            *cells,
+            f"{one.tokens:,.0f}",
+            f"{one.milliseconds:.1f}",
+        )
+    return table
+
+
+def _number(value: float | None) -> str:
+    return "none" if value is None else f"{value:.3f}"
+
+
+def _range(interval: tuple[float, float] | None) -> str:
+    return "none" if interval is None else f"{interval[0]:.3f} to {interval[1]:.3f}"
