@@ -4,6 +4,7 @@ import ast
 from pathlib import Path
 
 import pytest
+from syntax_trees import parse
 
 ROOT = Path(__file__).parent.parent
 PYTHON = sorted(
@@ -40,7 +41,7 @@ def test_only_bootstrap_imports_inside_a_function() -> None:
     for path in SOURCE:
         if path.parent.name == "bootstrap":
             continue
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = parse(path)
         for function in ast.walk(tree):
             if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
                 inner = [
@@ -62,9 +63,13 @@ def test_only_the_settings_module_reads_the_environment() -> None:
     package = ROOT / "src" / "acc"
     readers: set[str] = set()
     for path in SOURCE:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parse(path)):
             if isinstance(node, ast.Attribute):
-                uses = ast.unparse(node) in {"os.environ", "os.getenv", "os.putenv"}
+                uses = (
+                    isinstance(node.value, ast.Name)
+                    and node.value.id == "os"
+                    and node.attr in {"environ", "getenv", "putenv"}
+                )
             elif isinstance(node, ast.ImportFrom) and node.module == "os":
                 uses = bool({n.name for n in node.names} & {"environ", "getenv", "putenv"})
             else:
@@ -77,7 +82,7 @@ def test_only_the_settings_module_reads_the_environment() -> None:
 def test_code_inside_acc_does_not_import_the_flat_api() -> None:
     found: list[str] = []
     for path in SOURCE:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parse(path)):
             if isinstance(node, ast.ImportFrom) and node.module == "acc":
                 names = [n.name for n in node.names if n.name not in {"bootstrap", "cli"}]
                 found += [f"{path.relative_to(ROOT)}:{node.lineno} {name}" for name in names]
@@ -96,7 +101,7 @@ def test_core_layers_import_only_standard_library_and_msgspec(layer: str) -> Non
     for path in (ROOT / "src" / "acc" / layer).rglob("*.py"):
         if path.name == "base.py":
             continue  # the base class of value objects uses msgspec
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parse(path)):
             modules = []
             if isinstance(node, ast.Import):
                 modules = [alias.name for alias in node.names]
@@ -116,7 +121,7 @@ def test_lock_files_have_hashes_and_no_urls() -> None:
 
 def test_typing_extensions_is_imported_for_type_checkers_only() -> None:
     for path in SOURCE:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = parse(path)
         guarded = {
             id(node)
             for block in ast.walk(tree)

@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from syntax_trees import parse
+
 ROOT = Path(__file__).parent.parent
 FILES = sorted(
     path
@@ -36,7 +38,7 @@ def _names(tree: ast.Module) -> Iterator[tuple[int, str]]:
 def test_names_avoid_private_vocabulary() -> None:
     offenders = []
     for path in FILES:
-        names = [(0, path.stem), *_names(ast.parse(path.read_text(encoding="utf-8")))]
+        names = [(0, path.stem), *_names(parse(path))]
         offenders += [
             f"{path.relative_to(ROOT)}:{line}: {name}"
             for line, name in names
@@ -57,7 +59,7 @@ def test_modules_are_named_after_nouns() -> None:
 def test_docstrings_start_with_a_conventional_verb() -> None:
     offenders = []
     for path in FILES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parse(path)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
                 text = ast.get_docstring(node) or ""
                 if FORBIDDEN_DOCSTRING.match(text):

@@ -1,4 +1,4 @@
-"""The `acc` command as a subprocess, for the end-to-end tests."""
+"""The `acc` command in another process, for the end-to-end tests."""
 
 import os
 import subprocess
@@ -6,6 +6,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from forked_command import run_command
 
 #: The folder with the modules of the served agents.
 SERVED_AGENTS = Path(__file__).parent.parent / "integration"
@@ -24,14 +26,17 @@ def acc(
     **extra: str,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command; `text` is the standard input, `extra` are environment variables."""
+    return run_command(*arguments, cwd=cwd, env=environment(**extra), text=text, timeout=timeout)
+
+
+def acc_in_new_python(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run a command with its own hash seed."""
     return subprocess.run(  # noqa: S603 - our own command
         [sys.executable, "-m", "acc", *map(str, arguments)],
-        input=text,
         capture_output=True,
         text=True,
-        cwd=cwd,
-        timeout=timeout,
-        env=environment(**extra),
+        timeout=120,
+        env=environment(),
         check=False,
     )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from command import SMALL, acc, read_records, start
+from command import SMALL, acc, acc_in_new_python, read_records, start
 
 
 def test_run_writes_all_result_files(tmp_path: Path) -> None:
@@ -38,8 +38,14 @@ def test_run_writes_all_result_files(tmp_path: Path) -> None:
 
 def test_same_seed_gives_the_same_records_with_any_number_of_workers(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
-    assert acc("eval", *SMALL[:-2], "--workers", "1", "--out", one, "--quiet").returncode == 0
-    assert acc("eval", *SMALL[:-2], "--workers", "2", "--out", two, "--quiet").returncode == 0
+    assert (
+        acc_in_new_python("eval", *SMALL[:-2], "--workers", "1", "--out", one, "--quiet").returncode
+        == 0
+    )
+    assert (
+        acc_in_new_python("eval", *SMALL[:-2], "--workers", "2", "--out", two, "--quiet").returncode
+        == 0
+    )
     assert read_records(one) == read_records(two)
     assert (one / "summary.json").read_bytes() == (two / "summary.json").read_bytes()
 
@@ -55,7 +61,7 @@ def test_another_seed_gives_other_records(tmp_path: Path) -> None:
 def test_killed_run_continues_and_gives_the_same_records(tmp_path: Path, workers: str) -> None:
     options = ("--scenario", "it-operations", "--episodes", "2", "--workers", workers)
     complete, interrupted = tmp_path / "whole", tmp_path / "cut"
-    assert acc("eval", *options, "--out", complete, "--quiet").returncode == 0
+    assert acc_in_new_python("eval", *options, "--out", complete, "--quiet").returncode == 0
     process = start("eval", *options, "--out", interrupted, "--quiet")
     first = interrupted / "episodes" / "it-operations.000000.jsonl"
     deadline = time.monotonic() + 60
@@ -68,7 +74,7 @@ def test_killed_run_continues_and_gives_the_same_records(tmp_path: Path, workers
     time.sleep(0.5)
     before = first.read_bytes()
     assert 5 <= before.count(b"\n") < 50
-    assert acc("eval", *options, "--out", interrupted, "--quiet").returncode == 0
+    assert acc_in_new_python("eval", *options, "--out", interrupted, "--quiet").returncode == 0
     assert read_records(interrupted) == read_records(complete)
     assert first.read_bytes().startswith(before[: before.rfind(b"\n") + 1])
 
@@ -266,8 +272,9 @@ def test_failures_of_custom_agents_are_recorded(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(CUSTOM_AGENTS)
     names = ("echo", "slow", "silent", "number", "broken", "Remembering")
     agents = ",".join(["acc", *(f"{name}=python:own:{name}" for name in names)])
-    options = ("eval", *SMALL, "--agents", agents, "--timeout", "1", "--out", "run")
-    done = acc(*options, cwd=tmp_path)
+    few = ("--scenario", "it-operations", "--turns", "2", "--episodes", "2", "--workers", "1")
+    options = ("--agents", agents, "--timeout", "3", "--out", "run")
+    done = acc("eval", *few, *options, cwd=tmp_path)
     # Four of the agents fail in every turn.
     assert done.returncode == 1, done.stderr
     summaries = json.loads((tmp_path / "run" / "summary.json").read_text())["agents"]
@@ -275,15 +282,15 @@ def test_failures_of_custom_agents_are_recorded(tmp_path: Path) -> None:
     assert failed == {
         "acc": 0,
         "echo": 0,
-        "slow": 12,
-        "silent": 12,
-        "number": 12,
-        "broken": 12,
+        "slow": 4,
+        "silent": 4,
+        "number": 4,
+        "broken": 4,
         "Remembering": 0,
     }
     assert summaries["slow"]["outcome"] is None, "a failure has no score"
     assert summaries["echo"]["memory_tokens"] is None
-    assert summaries["Remembering"]["last_memory_tokens"]["mean"] == 6, (
+    assert summaries["Remembering"]["last_memory_tokens"]["mean"] == 2, (
         "a new agent for each episode"
     )
     assert "not reported" in done.stdout

@@ -2,11 +2,10 @@
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from forked_command import run_command
 
 FILES = {
     "fine.py": "from acc import Agent\nroot = Agent(name='a', model='embedded')\nnumber = 3\n"
@@ -71,16 +70,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_error_of_the_command_names_the_problem_and_the_fix(folder: Path, mistake: str) -> None:
 
     arguments, expected = COMMANDS[mistake]
-    done = subprocess.run(  # noqa: S603 - our own command
-        [sys.executable, "-m", "acc", *arguments.split()],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env={**os.environ, "COLUMNS": "300"},
-        stdin=subprocess.DEVNULL,
-        timeout=120,
-        check=False,
-    )
+    done = run_command(*arguments.split(), cwd=folder, env={**os.environ, "COLUMNS": "300"})
     assert done.returncode in (1, 2), done.stdout
     assert "Traceback" not in done.stderr
     assert "s3cret" not in done.stderr

@@ -3,10 +3,10 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from forked_command import run_command
 from test_framework_agents import FRAMEWORKS, is_installed
 
 HERE = Path(__file__).parent
@@ -22,15 +22,8 @@ INSTALLED = [name for name in REFERENCES if is_installed(FRAMEWORKS[name])]
 
 def acc(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run a command of acc with the scripted agents importable."""
-    return subprocess.run(  # noqa: S603 - our own interpreter
-        [sys.executable, "-m", "acc", *arguments],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(HERE)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    env = {**os.environ, "PYTHONPATH": str(HERE)}
+    return run_command(*arguments, cwd=folder, env=env, timeout=300)
 
 
 def test_agents_of_all_frameworks_are_evaluated_by_reference(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forked_command import run_command
 
 from acc.adapters.auth.tokens import token_hash
 
@@ -31,14 +32,7 @@ def environment() -> dict[str, str]:
 
 
 def doctor(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(  # noqa: S603 - our own command
-        [sys.executable, "-m", "acc", "doctor", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env=environment(),
-        check=False,
-    )
+    return run_command("doctor", *arguments, env=environment())
 
 
 def statuses(completed: subprocess.CompletedProcess[str]) -> dict[str, str]:

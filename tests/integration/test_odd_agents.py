@@ -3,11 +3,11 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forked_command import run_command
 
 HERE = Path(__file__).parent
 TURNS = 4
@@ -18,22 +18,10 @@ ONE_EPISODE = ("--scenario", "it-operations", "--episodes", "1")
 def run(
     agent: str, out: Path, *options: str, episodes: tuple[str, ...] = ONE_EPISODE
 ) -> tuple[subprocess.CompletedProcess[str], list[dict[str, Any]]]:
-    command = [
-        sys.executable,
-        "-m",
-        "acc",
-        "eval",
-        *OPTIONS,
-        *episodes,
-        "--out",
-        str(out),
-        *options,
-    ]
-    command += ["--agents", f"acc,odd=python:odd_agents:{agent}"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path])}
-    completed = subprocess.run(  # noqa: S603 - our own command
-        command, env=environment, timeout=120, capture_output=True, text=True, check=False
-    )
+    agents = ("--agents", f"acc,odd=python:odd_agents:{agent}")
+    environment = {**os.environ, "PYTHONPATH": str(HERE)}
+    arguments = (*OPTIONS, *episodes, "--out", str(out), *options, *agents)
+    completed = run_command("eval", *arguments, env=environment)
     rows = [json.loads(line) for line in (out / "records.jsonl").read_text().splitlines()]
     return completed, rows
 

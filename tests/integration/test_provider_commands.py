@@ -3,11 +3,11 @@
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from forked_command import run_command
 
 from acc.testing.providers import ProviderServer, fail, say, use
 
@@ -34,15 +34,7 @@ def acc(
     *arguments: str | Path, cwd: Path, environment: dict[str, str]
 ) -> subprocess.CompletedProcess[str]:
     inherited = {name: value for name, value in os.environ.items() if "API_KEY" not in name}
-    return subprocess.run(  # noqa: S603 - our own command
-        [sys.executable, "-m", "acc", *map(str, arguments)],
-        cwd=cwd,
-        env={**inherited, "NO_COLOR": "1", "PYTHONPATH": os.pathsep.join(sys.path), **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return run_command(*arguments, cwd=cwd, env={**inherited, "NO_COLOR": "1", **environment})
 
 
 def test_repeated_cached_evaluation_makes_no_call_and_needs_no_key(
