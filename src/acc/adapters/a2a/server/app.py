@@ -28,7 +28,7 @@ from acc.adapters.a2a.wire.v03 import WIRE_V03
 from acc.application.use_cases.serve_a2a import ServeA2AUseCase
 from acc.domain.circuit_breaker import list_circuits
 from acc.domain.value_objects.principal import READ_SCOPE
-from acc.ports.outbound.auth_ports import TokenVerifierPort
+from acc.ports.outbound.auth_ports import CertificateVerifierPort, TokenVerifierPort
 from acc.ports.outbound.limit_ports import RateLimiterPort
 
 _ROOT_PATHS = ("", "/")
@@ -48,9 +48,9 @@ _MAX_AGE_SECONDS = 300
 class A2AServer:
     """ASGI application over the use case.
 
-    Without a verifier every caller is anonymous. `hosts` are the host names that the server
-    accepts; None accepts all. `cors` names the web origins whose pages may call it. `lifespan`
-    replaces the context in which the server runs.
+    Without a verifier of tokens or certificates every caller is anonymous. `hosts` are the host
+    names that the server accepts; None accepts all. `cors` names the web origins whose pages may
+    call it. `lifespan` replaces the context in which the server runs.
     """
 
     def __init__(
@@ -59,6 +59,7 @@ class A2AServer:
         *,
         documents: StaticDocuments,
         verifier: TokenVerifierPort | None = None,
+        certificates: CertificateVerifierPort | None = None,
         limiter: RateLimiterPort | None = None,
         hosts: Collection[str] | None = None,
         cors: CorsPolicy | None = None,
@@ -70,6 +71,7 @@ class A2AServer:
             serve,
             documents=documents,
             verifier=verifier,
+            certificates=certificates,
             limiter=limiter,
             protocol_versions=protocol_versions,
         )

@@ -168,6 +168,18 @@ class HttpRequest:
         parent = value.decode("latin-1").strip()
         return parent if trace_of_parent(parent) else ""
 
+    @property
+    def address(self) -> str:
+        """Return the address of the peer, empty if it is not known."""
+        client = self.scope.get("client")
+        return client[0] if client else ""
+
+    @property
+    def client_certificate(self) -> str:
+        """Return the verified certificate of the peer as PEM, empty if there is none."""
+        chain = self.scope.get("extensions", {}).get("tls", {}).get("client_cert_chain")
+        return chain[0] if chain else ""
+
     def query(self) -> Mapping[str, str]:
         """Return the query parameters."""
         raw = self.scope["query_string"]
