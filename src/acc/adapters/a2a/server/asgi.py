@@ -125,7 +125,7 @@ class HttpRequest:
         for name, value in pairs:
             previous = self.headers.get(name)
             if previous is not None and name in _SINGLE_HEADERS:
-                self._head_error = HttpError(400, f"the header {name.decode()} occurs twice")
+                self._head_error = _occurs_twice(name)
             else:
                 self.headers[name] = value if previous is None else previous + b", " + value
 
@@ -254,6 +254,13 @@ class HttpRequest:
         """Wait until the client disconnects."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
+
+
+def _occurs_twice(name: bytes) -> HttpError:
+    text = f"the header {name.decode()} occurs twice"
+    if name == b"authorization":
+        return HttpError(401, text, [(b"www-authenticate", b"Bearer")])
+    return HttpError(400, text)
 
 
 def _strip_root(root: str, path: str) -> str:
