@@ -1,5 +1,6 @@
 """Port for limits of requests, bytes, tokens and cost per caller."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 
@@ -9,6 +10,10 @@ class RateLimiterPort(Protocol):
     The methods that count raise RateLimited if a limit is exceeded, and Unavailable if the counter
     does not respond and requests must not be accepted without it.
     """
+
+    def describe(self) -> Sequence[str]:
+        """Return the limits in words, such as "100 per 1 minute", for operators."""
+        ...
 
     async def count_request(self, caller: str, intent: str = "") -> None:
         """Count a request of a caller; with an intent, only against the limits of the intent."""

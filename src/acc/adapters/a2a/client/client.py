@@ -25,6 +25,7 @@ from acc.adapters.http.client import NetworkOptions, guarded_client
 from acc.application.a2a.projection import INPUT_REQUEST, MEMORY_FOOTPRINT
 from acc.application.a2a.requests import SendRequest
 from acc.application.tracing.a2a_spans import describe_reply, note_streaming, trace_send
+from acc.application.tracing.circuits import report_circuits
 from acc.domain.circuit_breaker import CircuitBreaker
 from acc.domain.errors import (
     AccError,
@@ -83,7 +84,10 @@ class A2AClient:
         self._cards = CardSource(endpoint.url, credentials=credentials, insecure=endpoint.insecure)
         self._wake: dict[str, asyncio.Event] = {}
         self.breaker = CircuitBreaker(
-            endpoint.origin, failures=endpoint.max_failures, reset=endpoint.recovery
+            endpoint.origin,
+            failures=endpoint.max_failures,
+            reset=endpoint.recovery,
+            on_change=report_circuits(lambda: tracer),
         )
 
     async def card(self) -> AgentCard:

@@ -76,6 +76,7 @@ class A2AServer:
             protocol_versions=protocol_versions,
         )
         self._documents = documents
+        self._limiter = limiter
         self._hosts = hosts
         self._cors = cors
         self._lifespan = lifespan or serve.open
@@ -148,7 +149,7 @@ class A2AServer:
             request.check_method("GET", "HEAD")
             principal = await self._dispatcher.authenticate(request)
             principal.require(READ_SCOPE)
-            await send_response(send, 200, _write_status())
+            await send_response(send, 200, self._write_status())
         elif path == _READY_PATH:
             request.check_method("GET", "HEAD")
             await _send_readiness(send, is_ready=self.serve.is_ready)
@@ -160,6 +161,21 @@ class A2AServer:
         else:
             return False
         return True
+
+    def _write_status(self) -> bytes:
+        """Return the limits, and the circuits that have failures or are not closed."""
+        circuits = [
+            {
+                "name": circuit.name,
+                "state": circuit.state.value,
+                "failures": circuit.failures,
+                "nextAttempt": circuit.next_attempt
+                and datetime.fromtimestamp(circuit.next_attempt, UTC).isoformat(timespec="seconds"),
+            }
+            for circuit in list_circuits()
+        ]
+        limits = [] if self._limiter is None else list(self._limiter.describe())
+        return encode({"circuits": circuits, "rateLimits": limits})
 
 
 async def _send_readiness(send: Send, *, is_ready: bool) -> None:
@@ -184,18 +200,3 @@ async def _send_cacheable(
         await send({"type": "http.response.body", "body": b""})
         return
     await send_response(send, 200, document, JSON, head)
-
-
-def _write_status() -> bytes:
-    """Return the circuits of this process that have failures or are not closed."""
-    circuits = [
-        {
-            "name": circuit.name,
-            "state": circuit.state.value,
-            "failures": circuit.failures,
-            "nextAttempt": circuit.next_attempt
-            and datetime.fromtimestamp(circuit.next_attempt, UTC).isoformat(timespec="seconds"),
-        }
-        for circuit in list_circuits()
-    ]
-    return encode({"circuits": circuits})
