@@ -15,6 +15,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from acc.application.a2a.requests import ServerLimits
+from acc.application.agents.base import BaseAgent
+from acc.application.contracts.intents import IntentAgent, Intents
+from acc.application.contracts.node_agents import NodeAgent
 from acc.bootstrap import settings
 from acc.bootstrap.a2a import (
     ServeOptions,
@@ -426,7 +429,7 @@ def serve(
             make_options,
             host=address.host,
             port=address.port,
-            on_ready=lambda options: _print_summary(root.name, options),
+            on_ready=lambda options: _print_summary(root, options),
             certificate=address.tls_cert,
             private_key=address.tls_key,
             client_authority=address.tls_client_ca,
@@ -521,7 +524,16 @@ def _make_signer(
         raise InvalidInput(f"--push-key {key}: {error}") from None
 
 
-def _print_summary(name: str, options: ServeOptions) -> None:
+def _example_call(root: BaseAgent) -> str:
+    """Return the arguments of a call that the agent answers."""
+    if not isinstance(root, IntentAgent | NodeAgent):
+        return '"hello"'
+    contract = Intents(root).contracts[0]
+    inputs = "".join(f" --input {name}=VALUE" for name in contract.required_inputs)
+    return f"--intent {contract.name}{inputs}"
+
+
+def _print_summary(root: BaseAgent, options: ServeOptions) -> None:
     url = options.public_url
     callers = "anonymous, this machine only"
     kinds = [
@@ -538,9 +550,9 @@ def _print_summary(name: str, options: ServeOptions) -> None:
         callers = "ANONYMOUS, also from other machines"
     token = "" if options.verifier is None else " --token-env NAME"
     table = Table.grid(padding=(0, 2))
-    table.add_row("serving", f"[bold]{name}[/bold] at {url}")
+    table.add_row("serving", f"[bold]{root.name}[/bold] at {url}")
     table.add_row("card", f"{url}/.well-known/agent-card.json")
     table.add_row("callers", callers)
     table.add_row("store", escape(describe_store(str(options.store))))
-    table.add_row("try", f'acc call {url} "hello"{token}')
+    table.add_row("try", f"acc call {url} {_example_call(root)}{token}")
     console().print(table)
