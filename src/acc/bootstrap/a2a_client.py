@@ -10,6 +10,7 @@ from acc.application.agents.remote import RemoteAgent as A2ARemoteAgent
 from acc.application.contracts.claims import outgoing_context
 from acc.application.contracts.remote_intents import call_remote_intent, contracts_on_card
 from acc.application.runtime.context import RunContext
+from acc.bootstrap.circuits import shared_circuits
 from acc.bootstrap.schemas import LazySchemaValidator
 from acc.bootstrap.settings import allowed_hosts, resolve_reference, resolve_token
 from acc.bootstrap.tracing import current_tracer
@@ -50,6 +51,7 @@ def make_remote(endpoint: RemoteEndpoint, *, allow: Sequence[str] = ()) -> "A2AC
         credentials=make_credentials(endpoint, allowed),
         allow=allowed,
         network=_client_network(endpoint),
+        circuits=shared_circuits(),
         tracer=current_tracer(),
     )
 

@@ -15,6 +15,7 @@ from acc.application.models.names import (
 )
 from acc.application.models.resolution import ModelNames, price_for, runs_here
 from acc.application.tracing.circuits import report_circuits
+from acc.bootstrap.circuits import shared_circuits
 from acc.bootstrap.settings import model_cache, read_variable, runtime_directory
 from acc.bootstrap.tracing import current_tracer
 from acc.domain.call_options import check_call
@@ -245,7 +246,7 @@ def _hosted_model(name: ModelName) -> LanguageModelPort:
     if limiter is not None:
         model = LimitedModel(model, limiter)
     model = RetryingModel(model, attempts=name.attempts, max_wait=name.max_wait)
-    return BreakerModel(model, _breaker(name))
+    return BreakerModel(model, _breaker(name), circuits=shared_circuits())
 
 
 @lru_cache(maxsize=256)

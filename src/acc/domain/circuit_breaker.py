@@ -50,8 +50,8 @@ class CircuitBreaker:
                 f"a circuit breaker needs failures >= 0 and reset > 0, got {failures} and {reset}"
             )
         self.name = name
-        self._max_failures = failures
-        self._reset = reset
+        self.max_failures = failures
+        self.reset = reset
         self._now = now
         self._on_change = on_change
         self._failures = 0
@@ -109,9 +109,9 @@ class CircuitBreaker:
 
     def _record_failure(self) -> None:
         self._failures += 1
-        if self._probing or (self._max_failures and self._failures >= self._max_failures):
+        if self._probing or (self.max_failures and self._failures >= self.max_failures):
             self._probing = False
-            self._open_until = self._now() + self._reset
+            self._open_until = self._now() + self.reset
             self._report_change()
         self._probing = False
 
