@@ -3,6 +3,7 @@
 from functools import lru_cache
 
 from acc.bootstrap.settings import circuit_store
+from acc.domain.errors import InvalidInput
 from acc.ports.outbound.limit_ports import CircuitStorePort
 
 
@@ -14,6 +15,10 @@ def shared_circuits() -> CircuitStorePort | None:
 
 @lru_cache(maxsize=8)
 def _open(url: str) -> CircuitStorePort:
-    from acc.adapters.system.shared_circuits import ValkeyCircuits
-
+    try:
+        from acc.adapters.system.shared_circuits import ValkeyCircuits
+    except ModuleNotFoundError:
+        raise InvalidInput(
+            "shared circuits require the package valkey; install acc-agents[valkey]"
+        ) from None
     return ValkeyCircuits(url)

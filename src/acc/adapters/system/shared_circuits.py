@@ -5,13 +5,12 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from hashlib import sha256
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 from urllib.parse import urlsplit
 
-from acc.domain.errors import InvalidInput
+from valkey.asyncio import Valkey
 
-if TYPE_CHECKING:
-    from valkey.asyncio import Valkey
+from acc.domain.errors import InvalidInput
 
 log = logging.getLogger("acc.circuit")
 _SCHEMES = frozenset({"valkey", "valkeys", "redis", "rediss"})
@@ -35,19 +34,13 @@ class ValkeyCircuits:
                 "ACC_CIRCUIT_STORE must be a URL such as valkey://HOST:6379, got the scheme "
                 f"{urlsplit(url).scheme!r}"
             )
-        try:
-            import valkey.asyncio  # noqa: F401 - only whether it is installed
-        except ImportError:
-            raise InvalidInput(
-                "shared circuits require the package valkey; install acc-agents[valkey]"
-            ) from None
         self._url = url
         self._logged_at = -_LOG_INTERVAL_SECONDS
 
     async def admit(self, name: str, *, reset: float) -> float | None:
         """Return None if a call is admitted, else the time of the next attempt."""
 
-        async def ask(client: "Valkey") -> float | None:
+        async def ask(client: Valkey) -> float | None:
             key = _key(name)
             opened = await client.get(f"{key}:open")
             if opened is None:
@@ -65,7 +58,7 @@ class ValkeyCircuits:
     async def record(self, name: str, *, failed: bool, max_failures: int, reset: float) -> None:
         """Count a failure, and open the circuit if there are too many; or close the circuit."""
 
-        async def store(client: "Valkey") -> None:
+        async def store(client: Valkey) -> None:
             key = _key(name)
             if not failed:
                 await client.delete(f"{key}:failures", f"{key}:open", f"{key}:probe")
@@ -82,14 +75,12 @@ class ValkeyCircuits:
     async def release(self, name: str) -> None:
         """End a probe without a result, so that the next call is the probe."""
 
-        async def drop(client: "Valkey") -> None:
+        async def drop(client: Valkey) -> None:
             await client.delete(f"{_key(name)}:probe")
 
         await self._try(drop, None)
 
-    async def _try(self, use: Callable[["Valkey"], Awaitable[_T]], otherwise: _T) -> _T:
-        from valkey.asyncio import Valkey
-
+    async def _try(self, use: Callable[[Valkey], Awaitable[_T]], otherwise: _T) -> _T:
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS), Valkey.from_url(self._url) as client:
                 return await use(client)
