@@ -120,6 +120,7 @@ if TYPE_CHECKING:
         ApiKey as ApiKey,
         BasicAuth as BasicAuth,
         ClientCredentials as ClientCredentials,
+        MutualTls as MutualTls,
         SignedJwt as SignedJwt,
     )
     from acc.domain.value_objects.run import (
@@ -217,6 +218,7 @@ _PUBLIC_NAMES = {
         "ApiKey",
         "BasicAuth",
         "ClientCredentials",
+        "MutualTls",
         "SignedJwt",
     ),
     "acc.domain.value_objects.run": ("CallContext", "Grant", "RunConfig", "RunStatus"),

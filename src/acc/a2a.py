@@ -10,6 +10,7 @@ from typing import Any
 try:
     from acc.adapters.a2a.client.notifications import NotificationReceiver
     from acc.adapters.a2a.server.app import A2AServer
+    from acc.adapters.auth.certificates import ClientCertificates
     from acc.adapters.auth.jwt_verifier import JwtVerifier, TrustedIssuer, VerifierChain
     from acc.adapters.auth.keys import (
         SigningKey,
@@ -42,12 +43,18 @@ from acc.bootstrap.a2a_client import make_receiver, receive_notifications
 from acc.domain.value_objects.agent_card import CardConfig, Provider, Skill
 from acc.domain.value_objects.principal import Principal
 from acc.domain.value_objects.run import RunConfig
-from acc.ports.outbound.auth_ports import NotificationSignerPort, TokenVerifierPort
+from acc.ports.outbound.auth_ports import (
+    CertificateVerifierPort,
+    NotificationSignerPort,
+    TokenVerifierPort,
+)
 from acc.ports.outbound.limit_ports import RateLimiterPort
 
 __all__ = [
     "A2AServer",
     "CardConfig",
+    "CertificateVerifierPort",
+    "ClientCertificates",
     "HmacSigner",
     "JwtSigner",
     "JwtVerifier",
@@ -88,6 +95,7 @@ def create_app(
     card: CardConfig | None = None,
     store: str | Path = "memory",
     verifier: TokenVerifierPort | None = None,
+    certificates: CertificateVerifierPort | None = None,
     limiter: RateLimiterPort | None = None,
     allow: Sequence[str] = (),
     hosts: Sequence[str] | None = None,
@@ -115,7 +123,9 @@ def create_app(
             Default: the URL of `card`, else http://127.0.0.1:8000.
         card: What the card declares about the agent; `read_card` reads it from a file.
         store: "memory", or the path of a SQLite file.
-        verifier: Verifies bearer tokens; without it, every caller is anonymous.
+        verifier: Verifies bearer tokens.
+        certificates: Identifies callers by client certificates, such as `ClientCertificates`.
+            Without it and without `verifier`, every caller is anonymous.
         limiter: Limits requests per caller, such as a `RateLimiter`; without it, there is no limit.
         allow: Hosts and networks that may be called although they are not public.
         hosts: Accepted Host headers; None accepts all.
@@ -140,6 +150,7 @@ def create_app(
             card=card,
             store=store,
             verifier=verifier,
+            certificates=certificates,
             limiter=limiter,
             allow=allow,
             hosts=hosts,

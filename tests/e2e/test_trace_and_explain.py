@@ -5,9 +5,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from acc import Agent, RunConfig, Runner, ToolCall, ToolContext, approve, tool
+from acc.a2a import StaticTokens, TokenEntry, create_app, token_hash
 from acc.cli import execute
 from acc.testing import ScriptedModel
 
@@ -148,3 +150,36 @@ def test_missing_store_and_session_are_reported(
     assert not missing.exists()
     assert execute([*command, "--store", store]) == 1
     assert "no session, run or task 'x'" in capsys.readouterr().err
+
+
+async def _serve_one(path: str, token: str) -> str:
+    """Serve an agent that stores one task, and return the id of the task."""
+    entry = TokenEntry(sha256=token_hash(token), caller="ann", tenant="acme") if token else None
+    app = create_app(
+        Agent(name="shop", model=ScriptedModel("hello"), memory=None),
+        store=path,
+        verifier=None if entry is None else StaticTokens([entry]),
+    )
+    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+    head = {"A2A-Version": "1.0"} | ({"Authorization": f"Bearer {token}"} if token else {})
+    transport = httpx.ASGITransport(app)
+    async with (
+        app.lifespan(),
+        httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client,
+    ):
+        response = await client.post("/", json=body, headers=head)
+        task: str = response.json()["result"]["task"]["id"]
+        return task
+
+
+@pytest.mark.parametrize("token", ["", "acc_secret"])
+def test_trace_finds_the_owner_of_a_task(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], token: str
+) -> None:
+    path = str(tmp_path / "tasks.db")
+    task = asyncio.run(_serve_one(path, token))
+    assert execute(["trace", task, "--store", path]) == 0
+    assert "shop" in capsys.readouterr().out
+    assert execute(["trace", task, "--store", path, "--app", "other"]) != 0
+    assert execute(["trace", "none", "--store", path]) != 0

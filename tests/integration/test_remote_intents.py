@@ -247,3 +247,11 @@ async def test_context_of_the_caller_is_forwarded_with_remote_calls() -> None:
             "permissions": ["read:docs"],
         }
     ]
+
+
+def test_serve_shows_a_call_of_an_intent(tmp_path: Path) -> None:
+    with Server(tmp_path, agent="intent_agents:desk") as process:
+        stdout = process._process.stdout
+        assert stdout is not None
+        lines = [stdout.readline().decode() for _ in range(3)]
+    assert "--intent summarize_text --input text=VALUE" in lines[-1]

@@ -40,7 +40,11 @@ from acc.domain.value_objects.endpoint import (
 )
 from acc.domain.value_objects.run import RunConfig
 from acc.domain.value_objects.session import SessionKey
-from acc.ports.outbound.auth_ports import NotificationSignerPort, TokenVerifierPort
+from acc.ports.outbound.auth_ports import (
+    CertificateVerifierPort,
+    NotificationSignerPort,
+    TokenVerifierPort,
+)
 from acc.ports.outbound.limit_ports import RateLimiterPort
 from acc.ports.outbound.storage_ports import TaskStorePort, UnitOfWork
 from acc.ports.outbound.system_ports import ClockPort
@@ -75,6 +79,7 @@ class ServeOptions:
     card: CardConfig | None = None
     store: str | Path = "memory"
     verifier: TokenVerifierPort | None = None
+    certificates: CertificateVerifierPort | None = None
     allow: Sequence[str] = ()
     hosts: Sequence[str] | None = None
     limits: ServerLimits | None = None
@@ -108,7 +113,7 @@ def make_server(agent: BaseAgent | TreeNode, options: ServeOptions | None = None
 
     agent = agent.as_agent() if isinstance(agent, TreeNode) else agent
     options = options or ServeOptions()
-    requires_auth = options.verifier is not None
+    requires_auth = options.verifier is not None or options.certificates is not None
     check_models(agent)
     services = make_services(store=options.store, allow=options.allow)
     check_deps(required_deps(agent), options.deps)
@@ -145,7 +150,8 @@ def make_server(agent: BaseAgent | TreeNode, options: ServeOptions | None = None
         agent,
         url=_published_url(options),
         version=options.agent_version or version(),
-        requires_auth=requires_auth,
+        requires_auth=options.verifier is not None,
+        mutual_tls=options.certificates is not None,
         can_push=can_push,
         modes=served_modes(agent, services),
         protocol_versions=options.protocol_versions,
@@ -192,6 +198,7 @@ def make_server(agent: BaseAgent | TreeNode, options: ServeOptions | None = None
             extensions=extensions,
         ),
         verifier=options.verifier,
+        certificates=options.certificates,
         limiter=options.limiter,
         hosts=options.hosts,
         cors=CorsPolicy(options.cors_origins) if options.cors_origins else None,
@@ -323,6 +330,15 @@ def make_verifier(
     return VerifierChain(verifiers) if len(verifiers) > 1 else next(iter(verifiers), None)
 
 
+def make_certificates(
+    *, proxies: Sequence[str] = (), header: str, permissions: Sequence[str] = ()
+) -> CertificateVerifierPort:
+    """Return the verifier of client certificates; no permissions mean all."""
+    from acc.adapters.auth.certificates import ClientCertificates
+
+    return ClientCertificates(proxies=proxies, header=header, permissions=permissions or None)
+
+
 def make_limiter(
     rates: Sequence[str],
     *,
@@ -429,15 +445,17 @@ def serve_forever(
     on_ready: Callable[[ServeOptions], None],
     certificate: Path | None = None,
     private_key: Path | None = None,
+    client_authority: Path | None = None,
 ) -> bool:
     """Serve until a signal is received; return True if the server started.
 
-    With a certificate chain and its private key, both PEM files, the server uses TLS.
+    With a certificate chain and its private key, both PEM files, the server uses TLS. Clients may
+    then present certificates of `client_authority`.
     The options are made once the address is known, because port 0 selects a free port.
     """
     from acc.adapters.a2a.server.uvicorn import bind, run, tls_context
 
-    tls = None if certificate is None else tls_context(certificate, private_key)
+    tls = None if certificate is None else tls_context(certificate, private_key, client_authority)
     listener = bind(host, port)
     name = f"[{host}]" if ":" in host else host
     with ExitStack() as stack:

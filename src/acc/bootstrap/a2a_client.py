@@ -10,6 +10,7 @@ from acc.application.agents.remote import RemoteAgent as A2ARemoteAgent
 from acc.application.contracts.claims import outgoing_context
 from acc.application.contracts.remote_intents import call_remote_intent, contracts_on_card
 from acc.application.runtime.context import RunContext
+from acc.bootstrap.circuits import shared_circuits
 from acc.bootstrap.schemas import LazySchemaValidator
 from acc.bootstrap.settings import allowed_hosts, resolve_reference, resolve_token
 from acc.bootstrap.tracing import current_tracer
@@ -21,10 +22,11 @@ from acc.domain.value_objects.credentials import (
     ApiKey,
     BasicAuth,
     ClientCredentials,
+    MutualTls,
     RemoteAuth,
     SignedJwt,
 )
-from acc.domain.value_objects.endpoint import DownloadLimits, RemoteEndpoint
+from acc.domain.value_objects.endpoint import DownloadLimits, RemoteEndpoint, origin_of
 from acc.ports.outbound.auth_ports import CredentialsPort
 from acc.ports.outbound.remote_ports import IntentCallerPort
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from acc.adapters.a2a.client.client import A2AClient
     from acc.adapters.a2a.client.notifications import NotificationReceiver
     from acc.adapters.http.addresses import AllowList
+    from acc.adapters.http.client import NetworkOptions
 
 
 def make_remote(endpoint: RemoteEndpoint, *, allow: Sequence[str] = ()) -> "A2AClient":
@@ -47,7 +50,24 @@ def make_remote(endpoint: RemoteEndpoint, *, allow: Sequence[str] = ()) -> "A2AC
         endpoint,
         credentials=make_credentials(endpoint, allowed),
         allow=allowed,
+        network=_client_network(endpoint),
+        circuits=shared_circuits(),
         tracer=current_tracer(),
+    )
+
+
+def _client_network(endpoint: RemoteEndpoint) -> "NetworkOptions | None":
+    """Return the network options of an endpoint that has a client certificate, else None."""
+    options = endpoint.auth if isinstance(endpoint.auth, Sequence) else (endpoint.auth,)
+    chosen = next((auth for auth in options if isinstance(auth, MutualTls)), None)
+    if chosen is None:
+        return None
+    from acc.adapters.auth.certificates import client_tls_context
+    from acc.adapters.http.client import NetworkOptions
+
+    return NetworkOptions(
+        client_tls=client_tls_context(chosen.cert, chosen.key, chosen.ca),
+        client_tls_origins={endpoint.origin, *map(origin_of, endpoint.trust)},
     )
 
 
@@ -74,6 +94,8 @@ def _make_one(
             return credentials.ApiKeyCredentials(auth, resolve_token(auth.value))
         case BasicAuth() as auth:
             return credentials.BasicCredentials(auth, resolve_reference(auth.password))
+        case MutualTls():
+            return credentials.CertificateCredentials()
         case SignedJwt() as auth:
             return credentials.SignedJwtCredentials(auth, audience=endpoint.origin)
         case ClientCredentials() as auth:
@@ -99,8 +121,8 @@ class RemoteAgent(A2ARemoteAgent):
     have arrived is sent again with the same id, `retries` times.
 
     `auth` presents other credentials than a token, or a list of which the security requirements of
-    the card decide: `ClientCredentials`, `SignedJwt`, `ApiKey` or
-    `BasicAuth`. Credentials are sent over https or to loopback only, unless `insecure` is True.
+    the card decide: `ClientCredentials`, `SignedJwt`, `ApiKey`, `BasicAuth` or
+    `MutualTls`. Credentials are sent over https or to loopback only, unless `insecure` is True.
 
     After `max_failures` messages in a row that got no answer, messages fail at once, with the time
     of the next attempt, for `recovery` seconds; then one message is the probe. 0 turns that off.

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 from acc.application.agents.base import BaseAgent
 from acc.application.console.live_runs import LiveRuns
 from acc.application.memory.acc import DEFAULT_BUDGET_TOKENS
-from acc.application.runtime.run import Services
 from acc.application.runtime.runner import SessionRunner
 from acc.bootstrap.agents import check_models, draw_graph, make_services
 from acc.bootstrap.memory import term_extractor
+from acc.bootstrap.storage import store_catalog
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.run import RunConfig
-from acc.ports.outbound.storage_ports import StoreCatalogPort
 
 if TYPE_CHECKING:
     from acc.adapters.console.app import Console
@@ -76,7 +75,7 @@ def make_console(agent: BaseAgent | None, options: ConsoleOptions) -> "Console":
         ConsoleServices(
             store=services.sessions,
             artifacts=services.artifacts,
-            catalog=_catalog(services),
+            catalog=store_catalog(services.sessions),
             runs=LiveRuns(),
             runner=runner,
             terms=search_words,
@@ -100,25 +99,6 @@ def make_console(agent: BaseAgent | None, options: ConsoleOptions) -> "Console":
 def search_words(text: str) -> frozenset[str]:
     """Return the words of a text as the recall index has them, without n-grams."""
     return frozenset([word for words, _ in term_extractor().tokens(text) for word in words])
-
-
-def _catalog(services: Services) -> StoreCatalogPort:
-    """Return the catalog of the stores that services have."""
-    from acc.adapters.storage.in_memory import InMemorySessionStore
-    from acc.adapters.storage.sqlite_sessions import SqliteSessionStore
-
-    if isinstance(services.sessions, InMemorySessionStore):
-        return services.sessions
-    if isinstance(services.sessions, SqliteSessionStore):
-        from acc.adapters.storage.sqlite_catalog import SqliteCatalog
-
-        return SqliteCatalog(services.sessions.database)
-    from acc.adapters.storage.postgres_catalog import PostgresCatalog
-    from acc.adapters.storage.postgres_sessions import PostgresSessionStore
-
-    if isinstance(services.sessions, PostgresSessionStore):
-        return PostgresCatalog(services.sessions.database)
-    raise InvalidInput('the console needs a SQLite file, a PostgreSQL URL or "memory" as its store')
 
 
 def serve_console(

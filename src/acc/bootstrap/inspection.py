@@ -7,12 +7,19 @@ from typing import TYPE_CHECKING
 
 from acc.application.agents.base import BaseAgent
 from acc.application.memory.registry import check_agent_memory
+from acc.bootstrap.storage import store_catalog
 from acc.domain.errors import InvalidInput, NotFound
 from acc.domain.value_objects.event import Event
-from acc.domain.value_objects.session import SessionKey
+from acc.domain.value_objects.principal import Owner
+from acc.domain.value_objects.session import DEFAULT_USER_ID, SessionKey
+from acc.ports.outbound.storage_ports import StoreCatalogPort
 
 if TYPE_CHECKING:
     from acc.application.inspection.replay_run import TurnComparison
+
+
+DEFAULT_APP_NAME = "app"
+_MAX_LISTED = 500
 
 
 def check_store(store: str) -> None:
@@ -27,30 +34,61 @@ def check_store(store: str) -> None:
 
 
 async def recorded_events(
-    store: str, reference: str, *, app_name: str, user_id: str
+    store: str, reference: str, *, app_name: str = "", user_id: str = ""
 ) -> Sequence[Event]:
     """Return the events of a session, given by its id or by that of one of its runs or tasks.
 
-    NotFound if there is none.
+    Without an app or user, sessions and tasks of all apps and users are searched. NotFound if there
+    is none, InvalidInput if several users have a session of this id.
     """
     from acc.adapters.system.clock import SystemClock
     from acc.bootstrap.agents import make_stores
 
     sessions, _ = make_stores(store, SystemClock())
     try:
-        key = SessionKey(app_name=app_name, user_id=user_id, session_id=reference)
+        app, user = app_name or DEFAULT_APP_NAME, user_id or DEFAULT_USER_ID
+        key = SessionKey(app_name=app, user_id=user, session_id=reference)
         if await sessions.read(key) is not None:
             return await sessions.events(key)
-        for session in await sessions.sessions(app_name, user_id):
+        for session in await sessions.sessions(app, user):
             events = await sessions.events(session.key)
             if any(reference in (event.run_id, event.request_id) for event in events):
                 return events
+        if not app_name or not user_id:
+            found = await _find_key(store_catalog(sessions), reference, app_name, user_id)
+            if found is not None:
+                return await sessions.events(found)
     finally:
         await sessions.aclose()
     raise NotFound(
-        f"there is no session, run or task {reference!r} of user {user_id!r} in app {app_name!r}; "
-        "use --user and --app as in the command that stored it"
+        f"there is no session, run or task {reference!r} of user {user!r} in app {app!r}; use "
+        "--user and --app as in the command that stored it"
     )
+
+
+async def _find_key(
+    catalog: StoreCatalogPort, reference: str, app_name: str, user_id: str
+) -> SessionKey | None:
+    """Return the key of the session with an id, or of that of a task, of any app and user."""
+    listed = await catalog.list_sessions(text=reference, limit=_MAX_LISTED)
+    keys = [session.key for session in listed.sessions if session.key.session_id == reference]
+    skip = 0
+    while not keys and (tasks := await catalog.list_tasks(limit=_MAX_LISTED, skip=skip)):
+        keys = [
+            SessionKey(
+                app_name=task.app_name,
+                user_id=Owner(task.tenant, task.caller).user_id,
+                session_id=task.context_id,
+            )
+            for task in tasks
+            if task.task_id == reference
+        ]
+        skip += _MAX_LISTED
+    keys = [key for key in keys if app_name in ("", key.app_name) and user_id in ("", key.user_id)]
+    if len(keys) > 1:
+        owners = ", ".join(f"--user {key.user_id} --app {key.app_name}" for key in keys)
+        raise InvalidInput(f"several sessions have the id {reference!r}; choose one: {owners}")
+    return keys[0] if keys else None
 
 
 async def replay_recorded(

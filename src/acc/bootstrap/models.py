@@ -14,7 +14,10 @@ from acc.application.models.names import (
     parse_local_name,
 )
 from acc.application.models.resolution import ModelNames, price_for, runs_here
+from acc.application.tracing.circuits import report_circuits
+from acc.bootstrap.circuits import shared_circuits
 from acc.bootstrap.settings import model_cache, read_variable, runtime_directory
+from acc.bootstrap.tracing import current_tracer
 from acc.domain.call_options import check_call
 from acc.domain.circuit_breaker import CircuitBreaker
 from acc.domain.cost import FREE, Price
@@ -243,13 +246,13 @@ def _hosted_model(name: ModelName) -> LanguageModelPort:
     if limiter is not None:
         model = LimitedModel(model, limiter)
     model = RetryingModel(model, attempts=name.attempts, max_wait=name.max_wait)
-    return BreakerModel(model, _breaker(name))
+    return BreakerModel(model, _breaker(name), circuits=shared_circuits())
 
 
 @lru_cache(maxsize=256)
 def _breaker(name: ModelName) -> CircuitBreaker:
     """Return the circuit breaker that all models of this name share in this process."""
-    return CircuitBreaker(name.name)
+    return CircuitBreaker(name.name, on_change=report_circuits(current_tracer))
 
 
 @lru_cache(maxsize=256)

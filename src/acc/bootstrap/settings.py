@@ -16,6 +16,8 @@ from acc.domain.value_objects.endpoint import is_sendable
 
 #: Hosts and networks that may be called although they are not public, separated by commas.
 ALLOW = "ACC_ALLOW"
+#: A Valkey or Redis server through which processes share circuit breakers.
+CIRCUIT_STORE = "ACC_CIRCUIT_STORE"
 #: The model of agents that an evaluation constructs itself.
 AGENT_MODEL = "ACC_AGENT_MODEL"
 #: The model that compresses the memory `acc`.
@@ -66,6 +68,11 @@ def resolve_token(reference: str) -> str:
 def allowed_hosts() -> tuple[str, ...]:
     """Return the hosts and networks in `ACC_ALLOW`."""
     return tuple(filter(None, map(str.strip, read_variable(ALLOW).split(","))))
+
+
+def circuit_store() -> str:
+    """Return the URL in `ACC_CIRCUIT_STORE`, empty if circuits are not shared."""
+    return read_variable(CIRCUIT_STORE)
 
 
 def agent_model() -> str:

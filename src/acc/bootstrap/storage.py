@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from acc.domain.errors import InvalidInput
+from acc.ports.outbound.storage_ports import SessionStorePort, StoreCatalogPort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +26,25 @@ def describe_store(store: str) -> str:
     from acc.adapters.storage.location import describe_location
 
     return describe_location(store)
+
+
+def store_catalog(sessions: SessionStorePort) -> StoreCatalogPort:
+    """Return the catalog of a store, which lists what all apps and users have stored."""
+    from acc.adapters.storage.in_memory import InMemorySessionStore
+    from acc.adapters.storage.sqlite_sessions import SqliteSessionStore
+
+    if isinstance(sessions, InMemorySessionStore):
+        return sessions
+    if isinstance(sessions, SqliteSessionStore):
+        from acc.adapters.storage.sqlite_catalog import SqliteCatalog
+
+        return SqliteCatalog(sessions.database)
+    from acc.adapters.storage.postgres_catalog import PostgresCatalog
+    from acc.adapters.storage.postgres_sessions import PostgresSessionStore
+
+    if isinstance(sessions, PostgresSessionStore):
+        return PostgresCatalog(sessions.database)
+    raise InvalidInput('the console needs a SQLite file, a PostgreSQL URL or "memory" as its store')
 
 
 def require_postgres() -> None:

@@ -25,10 +25,11 @@ from acc.cli.doctor import doctor
 from acc.cli.graph import graph
 from acc.cli.inspect import explain, replay, trace
 from acc.cli.label import label
+from acc.cli.mcp import mcp
 from acc.cli.output import print_error
 from acc.cli.proxy import proxy
 from acc.cli.run import run
-from acc.cli.serve import mcp, serve
+from acc.cli.serve import serve
 from acc.domain.errors import AccError, EmbeddedModelWarning, InvalidInput, RunMismatch
 
 _USAGE_ERRORS = (InvalidInput, RunMismatch)

@@ -21,15 +21,20 @@ from acc.cli.event_view import safe_text
 from acc.cli.output import console, print_error, print_json
 from acc.domain.value_objects.content import Usage
 from acc.domain.value_objects.event import Event
-from acc.domain.value_objects.session import DEFAULT_USER_ID
 
 _MAX_TEXT_LENGTH = 200
 Reference = Annotated[str, Parameter(help="The id of a session, a run, or an A2A task.")]
 Store = Annotated[
     str, Parameter(help="The path of a SQLite file, or postgresql://USER@HOST/DATABASE.")
 ]
-User = Annotated[str, Parameter(help="User id.")]
-App = Annotated[str, Parameter(help="Application name in the store; for `acc serve` the agent's.")]
+User = Annotated[str, Parameter(help="User id. [default: all users]", show_default=False)]
+App = Annotated[
+    str,
+    Parameter(
+        help="Application name in the store; for `acc serve` the agent's. [default: all]",
+        show_default=False,
+    ),
+]
 AsJson = Annotated[bool, Parameter(help="Print JSON.", negative=(), show_default=False)]
 
 
@@ -38,8 +43,8 @@ def trace(
     /,
     *,
     store: Store,
-    user: User = DEFAULT_USER_ID,
-    app: App = "app",
+    user: User = "",
+    app: App = "",
     requests: Annotated[
         bool,
         Parameter(
@@ -74,8 +79,8 @@ def explain(
     /,
     *,
     store: Store,
-    user: User = DEFAULT_USER_ID,
-    app: App = "app",
+    user: User = "",
+    app: App = "",
     turn: Annotated[
         int | None, Parameter(help="Also tell whether it was in the view at this turn.")
     ] = None,
@@ -113,8 +118,8 @@ def replay(
     memory: Annotated[
         str, Parameter(help="Use this memory for the agents that have one: transcript, acc, ….")
     ] = "",
-    user: User = DEFAULT_USER_ID,
-    app: App = "app",
+    user: User = "",
+    app: App = "",
     fail_on_change: Annotated[
         bool,
         Parameter(help="Exit with status 1 if a turn differs.", negative=(), show_default=False),

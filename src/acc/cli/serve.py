@@ -1,4 +1,4 @@
-"""`acc serve` and `acc mcp`: serve an agent over A2A, or offer it as an MCP server."""
+"""`acc serve`: serve an agent over A2A."""
 
 import logging
 import re
@@ -15,6 +15,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from acc.application.a2a.requests import ServerLimits
+from acc.application.agents.base import BaseAgent
+from acc.application.contracts.intents import IntentAgent, Intents
+from acc.application.contracts.node_agents import NodeAgent
 from acc.bootstrap import settings
 from acc.bootstrap.a2a import (
     ServeOptions,
@@ -22,6 +25,7 @@ from acc.bootstrap.a2a import (
     connection_limits,
     hmac_signer,
     jwt_signer,
+    make_certificates,
     make_limiter,
     make_verifier,
     read_card,
@@ -29,13 +33,6 @@ from acc.bootstrap.a2a import (
     split_issuer,
 )
 from acc.bootstrap.agents import check_has_models, load_agent, log_requests
-from acc.bootstrap.mcp import (
-    McpServerOptions,
-    make_mcp_server,
-    make_memory_server,
-    serve_mcp_over_http,
-    serve_mcp_over_stdio,
-)
 from acc.bootstrap.storage import describe_store
 from acc.bootstrap.tracing import start_tracing
 from acc.cli.call import check_allow
@@ -54,7 +51,6 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _SIZE_UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 _DAY_SECONDS = 24 * 3600.0
 _DEFAULTS = ServerLimits()
-_DEFAULT_MCP_PORT = 8000
 
 
 @Parameter(name="*", group="Address and storage", show_default=True)
@@ -84,6 +80,25 @@ class AddressOptions:
     tls_key: Annotated[Path | None, Parameter(help="The private key (PEM) of the certificate.")] = (
         None
     )
+    tls_client_ca: Annotated[
+        Path | None,
+        Parameter(
+            help="CA certificates (PEM) of callers, who may then use a client certificate instead "
+            "of a token. Requires --tls-cert."
+        ),
+    ] = None
+    tls_proxy: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="The address or network of a proxy that verifies client certificates and passes "
+            "them in a header; can be repeated. [default: none]",
+            negative=(),
+            consume_multiple=False,
+        ),
+    ] = ()
+    tls_proxy_header: Annotated[
+        str, Parameter(help="The header in which a --tls-proxy passes the certificate.")
+    ] = "Client-Cert"
     store: Annotated[
         str,
         Parameter(
@@ -122,7 +137,8 @@ class AccessOptions:
     default_scope: Annotated[
         tuple[str, ...],
         Parameter(
-            help="A scope of JWTs without a scope claim, such as agent.invoke. [default: none]",
+            help="A scope of JWTs without a scope claim, such as agent.invoke [default: none], and "
+            "of client certificates [default: all].",
             negative=(),
             consume_multiple=False,
         ),
@@ -272,7 +288,7 @@ class LimitOptions:
         )
 
 
-_Otel = Annotated[
+OtelOption = Annotated[
     bool,
     Parameter(
         help="Export spans and metrics with OpenTelemetry over OTLP/HTTP. The variables "
@@ -323,7 +339,7 @@ def serve(
             negative=(),
         ),
     ] = False,
-    otel: _Otel = False,
+    otel: OtelOption = False,
 ) -> int:
     """Serve an agent over A2A 1.0 and 0.3, as JSON-RPC and HTTP+JSON, on one URL.
 
@@ -331,7 +347,8 @@ def serve(
     """
     address, access = address or AddressOptions(), access or AccessOptions()
     limits = limits or LimitOptions()
-    requires_auth = access.tokens is not None or bool(access.oidc)
+    has_certificates = address.tls_client_ca is not None or bool(address.tls_proxy)
+    requires_auth = access.tokens is not None or bool(access.oidc) or has_certificates
     server_limits = limits.to_server_limits()
     limiter = make_limiter(
         limits.rate_limit,
@@ -345,8 +362,17 @@ def serve(
     signing = _select_signing(access)
     sign_card = None if access.sign_card is None else card_signer(access.sign_card)
     check_allow(access.allow)
-    if address.tls_key is not None and address.tls_cert is None:
-        raise InvalidInput("--tls-key requires the certificate: --tls-cert FILE")
+    if address.tls_cert is None and (address.tls_key or address.tls_client_ca):
+        raise InvalidInput("--tls-key and --tls-client-ca require the certificate: --tls-cert FILE")
+    certificates = (
+        make_certificates(
+            proxies=address.tls_proxy,
+            header=address.tls_proxy_header,
+            permissions=access.default_scope,
+        )
+        if has_certificates
+        else None
+    )
     card = None if address.card is None else read_card(address.card)
     public_url = _public_url(address, card)
     _check_host(address.host, is_protected=requires_auth or access.unprotected)
@@ -355,7 +381,7 @@ def serve(
             f"--host {address.host} is not an address that clients can call; add --public-url with "
             "the URL under which they reach this server, which is published on the card"
         )
-    _check_oidc(access, public_url)
+    _check_oidc(access, public_url, has_certificates=has_certificates)
     is_local = _is_loopback(address.host) and (not public_url or is_loopback_url(public_url))
     with redirect_stdout(stderr):  # output of the module is not output of the command
         root = load_agent(agent)
@@ -377,6 +403,7 @@ def serve(
                 default_scopes=access.default_scope,
                 allow=access.allow,
             ),
+            certificates=certificates,
             issuers=[split_issuer(issuer)[1] for issuer in access.oidc],
             allow=access.allow,
             hosts=None if requires_auth or access.unprotected else hosts,
@@ -402,94 +429,14 @@ def serve(
             make_options,
             host=address.host,
             port=address.port,
-            on_ready=lambda options: _print_summary(root.name, options),
+            on_ready=lambda options: _print_summary(root, options),
             certificate=address.tls_cert,
             private_key=address.tls_key,
+            client_authority=address.tls_client_ca,
         )
     finally:
         tracing.shutdown()
     return 0 if started else 1
-
-
-def mcp(
-    agent: Annotated[
-        str | None,
-        Parameter(help="MODULE:AGENT or FILE.py:AGENT. Without an agent, use --memory."),
-    ] = None,
-    /,
-    *,
-    memory: Annotated[
-        bool,
-        Parameter(
-            help="Offer ACC memory instead of an agent: remember, recall, rules, explain.",
-            negative=(),
-        ),
-    ] = False,
-    http: Annotated[
-        bool,
-        Parameter(
-            help="Listen on loopback for streamable HTTP instead of standard input.",
-            negative=(),
-        ),
-    ] = False,
-    port: Annotated[
-        int | None,
-        Parameter(help="The port with --http; 0 selects a free port. [default: 8000]"),
-    ] = None,
-    store: Annotated[
-        str,
-        Parameter(
-            help='The store of sessions: "memory", the path of a SQLite file, or '
-            "postgresql://USER@HOST/DATABASE.",
-            show_default=True,
-        ),
-    ] = "memory",
-    sub_agents: Annotated[
-        bool, Parameter(help="Also offer each sub-agent as a tool.", negative=())
-    ] = False,
-    allow: Annotated[
-        tuple[str, ...],
-        Parameter(
-            help="A private host, address or network that the agent may call.",
-            negative=(),
-            consume_multiple=False,
-        ),
-    ] = (),
-    otel: _Otel = False,
-) -> int:
-    """Offer an agent as a tool of an MCP server, or a memory as four tools.
-
-    A call of an agent contains a message and optionally the id of the session to continue. Requests
-    for approval are sent through the client if it supports elicitation.
-
-    Example: acc mcp --memory --store memory.db
-    """
-    check_allow(allow)
-    if port is not None and not http:
-        raise InvalidInput("--port requires --http")
-    if (agent is None) != memory:
-        raise InvalidInput("give either an agent (MODULE:AGENT) or --memory")
-    if memory and sub_agents:
-        raise InvalidInput("--sub-agents requires an agent")
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
-    options = McpServerOptions(store=store, sub_agents=sub_agents, allow=allow)
-    with redirect_stdout(stderr):  # standard output is used by the protocol
-        root = None if agent is None else load_agent(agent)
-    name = "memory" if root is None else root.name
-
-    def print_url(url: str) -> None:
-        console().print(f"offering [bold]{name}[/bold] over MCP at {url}", highlight=False)
-
-    tracing = start_tracing(requested=otel, service_name=name)
-    try:
-        server = make_memory_server(options) if root is None else make_mcp_server(root, options)
-        if not http:
-            serve_mcp_over_stdio(server)
-            return 0
-        selected = _DEFAULT_MCP_PORT if port is None else port
-        return 0 if serve_mcp_over_http(server, port=selected, on_ready=print_url) else 1
-    finally:
-        tracing.shutdown()
 
 
 def _parse_size(text: str) -> int:
@@ -504,19 +451,27 @@ def _check_host(host: str, *, is_protected: bool) -> None:
     if is_protected or _is_loopback(host):
         return
     raise InvalidInput(
-        f"without --tokens or --oidc anyone who reaches {host} can use this agent; add --tokens "
-        "FILE (see `acc token`) or --oidc ISSUER, or --unprotected to allow it"
+        f"without --tokens, --oidc or --tls-client-ca anyone who reaches {host} can use this "
+        "agent; add --tokens FILE (see `acc token`), --oidc ISSUER or --tls-client-ca FILE, or "
+        "--unprotected to allow it"
     )
 
 
-def _check_oidc(access: AccessOptions, public_url: str) -> None:
+def _check_oidc(access: AccessOptions, public_url: str, *, has_certificates: bool) -> None:
     """Raise InvalidInput for options of JWTs that contradict each other."""
     if access.oidc and not (access.audience or public_url):
         raise InvalidInput(
             "--oidc requires --audience, the URL that tokens for this agent name as their audience"
         )
-    if not access.oidc and (access.audience or access.default_scope):
-        raise InvalidInput("--audience and --default-scope require --oidc")
+    if not access.oidc and access.audience:
+        raise InvalidInput("--audience requires --oidc")
+    if access.default_scope and not (access.oidc or has_certificates):
+        raise InvalidInput("--default-scope requires --oidc, --tls-client-ca or --tls-proxy")
+    if has_certificates and not all(split_issuer(issuer)[0] for issuer in access.oidc):
+        raise InvalidInput(
+            "with client certificates an issuer needs a prefix, such as --oidc "
+            "staff=https://login.example.com, so that its callers differ from those of certificates"
+        )
 
 
 def _is_loopback(host: str) -> bool:
@@ -569,18 +524,35 @@ def _make_signer(
         raise InvalidInput(f"--push-key {key}: {error}") from None
 
 
-def _print_summary(name: str, options: ServeOptions) -> None:
+def _example_call(root: BaseAgent) -> str:
+    """Return the arguments of a call that the agent answers."""
+    if not isinstance(root, IntentAgent | NodeAgent):
+        return '"hello"'
+    contract = Intents(root).contracts[0]
+    inputs = "".join(f" --input {name}=VALUE" for name in contract.required_inputs)
+    return f"--intent {contract.name}{inputs}"
+
+
+def _print_summary(root: BaseAgent, options: ServeOptions) -> None:
     url = options.public_url
     callers = "anonymous, this machine only"
-    if options.verifier is not None:
-        callers = "with a token"
+    kinds = [
+        kind
+        for kind, verifier in (
+            ("a token", options.verifier),
+            ("a client certificate", options.certificates),
+        )
+        if verifier is not None
+    ]
+    if kinds:
+        callers = f"with {' or '.join(kinds)}"
     elif options.hosts is None:
         callers = "ANONYMOUS, also from other machines"
     token = "" if options.verifier is None else " --token-env NAME"
     table = Table.grid(padding=(0, 2))
-    table.add_row("serving", f"[bold]{name}[/bold] at {url}")
+    table.add_row("serving", f"[bold]{root.name}[/bold] at {url}")
     table.add_row("card", f"{url}/.well-known/agent-card.json")
     table.add_row("callers", callers)
     table.add_row("store", escape(describe_store(str(options.store))))
-    table.add_row("try", f'acc call {url} "hello"{token}')
+    table.add_row("try", f"acc call {url} {_example_call(root)}{token}")
     console().print(table)

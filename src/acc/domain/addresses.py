@@ -1,11 +1,15 @@
 """Addresses in text: e-mail addresses, URLs, domains, account and phone numbers.
 
-Disguised spellings are recognised: percent-encoding, character references, full-width forms,
-invisible characters, look-alike letters, and dots that are spelled out or surrounded by spaces.
+Disguised spellings are recognised: percent-encoding, character references, base64, base32 and hex,
+full-width forms, invisible characters, look-alike letters, and dots that are spelled out or
+surrounded by spaces.
 """
 
+import base64
+import binascii
 import re
 import unicodedata
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from html import unescape
@@ -13,6 +17,13 @@ from urllib.parse import unquote
 
 _MAX_DECODINGS = 3
 _CACHE_SIZE = 1_024
+#: An encoded address: at least as long as the base64 of "a@b.jp", and a bound on the work.
+_ENCODED = re.compile(r"(?<![A-Za-z0-9+/_=-])[A-Za-z0-9+/_-]{8,4096}={0,6}(?![A-Za-z0-9+/_=-])")
+_HEX = re.compile(
+    r"(?<![a-z0-9])(?:0x|\\x)?[0-9a-f]{2}(?:[ :,]?(?:0x|\\x)?[0-9a-f]{2}){5,2048}", re.I
+)
+_HEX_MARKS = re.compile(r"0x|\\x|[ :,]", re.I)
+_MAX_ENCODED = 64
 #: Letters of other scripts that look like Latin ones.
 _LOOK_ALIKES = str.maketrans(
     "аеорсухіјѕһԁԛԝьіαβεηικνορτυχγғқҳмнкпгзбΑΒΕΖΗΙΚΜΝΟΡΤΥΧАВЕКМНОРСТУХІЈЅ",
@@ -93,9 +104,14 @@ def addresses(text: str) -> tuple[Address, ...]:
     decoded = _SPACED_AT.sub("@", _SPELLED_AT.sub("@", decoded))
     decoded = _SPLIT_ENDING.sub("", _SPACED_DOT.sub(".", decoded))
     found = dict(plain)
+    hidden = _found(_DATE.sub(" ", decoded))
+    for spelled in plain.values():  # a link may contain encoded text; the link itself is checked
+        decoded = decoded.replace(spelled, " ")
+    for inner in _encoded_texts(decoded):
+        hidden |= _found(_DATE.sub(" ", inner))
     disguised = {
         key: Address(key, spelled, is_disguised=True)
-        for key, spelled in _found(_DATE.sub(" ", decoded)).items()
+        for key, spelled in hidden.items()
         if key not in plain
     }
     return (*(Address(key, spelled) for key, spelled in found.items()), *disguised.values())
@@ -108,6 +124,37 @@ def address_key(value: str) -> str:
     if len(found) != 1 or found[0].is_disguised or value != unicodedata.normalize("NFKC", value):
         return ""
     return found[0].key if _SEPARATORS.sub("", found[0].text) == _SEPARATORS.sub("", value) else ""
+
+
+def _encoded_texts(text: str, depth: int = 1) -> Iterator[str]:
+    """Yield the readable texts that are encoded in a text, also those that are encoded twice."""
+    pieces = [match[0] for match in _ENCODED.finditer(text)]
+    pieces += [match[0] for match in _HEX.finditer(text)]
+    for piece in pieces[:_MAX_ENCODED]:
+        for inner in _decodings(piece):
+            yield inner
+            if depth < _MAX_DECODINGS:
+                yield from _encoded_texts(inner, depth + 1)
+
+
+def _decodings(piece: str) -> Iterator[str]:
+    """Yield what a piece of text means as hex, base32 or base64, if that is readable text."""
+    body, digits = piece.rstrip("="), _HEX_MARKS.sub("", piece)
+    # A word before separated digits, such as "be 65 76", is not a part of the text.
+    errors = "ignore" if digits != piece else "strict"
+    decoders: tuple[Callable[[], bytes], ...] = (
+        lambda: bytes.fromhex(digits).decode(errors=errors).encode(),
+        lambda: base64.b32decode(body.upper() + "=" * (-len(body) % 8)),
+        lambda: base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True),
+        lambda: base64.b64decode(body + "=" * (-len(body) % 4), validate=True),
+    )
+    for decode_bytes in decoders:
+        try:
+            inner = decode_bytes().decode()
+        except (ValueError, binascii.Error):
+            continue
+        if inner.isprintable() or inner.replace("\n", "").replace("\t", "").isprintable():
+            yield inner
 
 
 def _found(text: str) -> dict[str, str]:

@@ -32,7 +32,8 @@ class CircuitBreaker:
 
     After `failures` of them the circuit is open for `reset` seconds: calls raise CircuitOpen with
     the time of the next attempt. Then one call is admitted as a probe. Its success closes the
-    circuit; its failure opens it again. With `failures` of 0 the circuit never opens.
+    circuit; its failure opens it again. With `failures` of 0 the circuit never opens. `on_change`
+    gets the status whenever the circuit opens or closes.
     """
 
     def __init__(
@@ -42,15 +43,17 @@ class CircuitBreaker:
         failures: int = 5,
         reset: float = 30.0,
         now: Callable[[], float] = time.time,
+        on_change: Callable[[CircuitStatus], None] | None = None,
     ) -> None:
         if failures < 0 or not reset > 0:
             raise InvalidInput(
                 f"a circuit breaker needs failures >= 0 and reset > 0, got {failures} and {reset}"
             )
         self.name = name
-        self._max_failures = failures
-        self._reset = reset
+        self.max_failures = failures
+        self.reset = reset
         self._now = now
+        self._on_change = on_change
         self._failures = 0
         self._open_until = 0.0
         self._probing = False
@@ -106,12 +109,21 @@ class CircuitBreaker:
 
     def _record_failure(self) -> None:
         self._failures += 1
-        if self._probing or (self._max_failures and self._failures >= self._max_failures):
-            self._open_until = self._now() + self._reset
+        if self._probing or (self.max_failures and self._failures >= self.max_failures):
+            self._probing = False
+            self._open_until = self._now() + self.reset
+            self._report_change()
         self._probing = False
 
     def _record_success(self) -> None:
+        was_open = bool(self._open_until)
         self._failures, self._open_until, self._probing = 0, 0.0, False
+        if was_open:
+            self._report_change()
+
+    def _report_change(self) -> None:
+        if self._on_change is not None:
+            self._on_change(self.status)
 
 
 _BREAKERS: WeakSet[CircuitBreaker] = WeakSet()

@@ -34,6 +34,11 @@ _TEXT_FIELDS = re.compile(
     re.I,
 )
 _MODEL = "the model"
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
+#: Characters of words that have no spaces between them; particles are hiragana.
+_JAPANESE_WORD = re.compile("[\u3400-\u9fff\uf900-\ufaff\u30a1-\u30fa\u30fc々]")
+#: What follows a name in a sentence and is not a part of it.
+_JAPANESE_SUFFIX = re.compile("[様殿氏君宛行間内外前後上下等他]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,8 @@ class FlowLedger:
     #: True after the first untrusted result.
     is_tainted: bool = False
     _trusted_text: str = ""
+    #: The trusted text without its addresses: a part of an address is not a value of its own.
+    _trusted_prose: str = ""
     _trusted_terms: set[str] = field(default_factory=set)
     _trusted_keys: set[str] = field(default_factory=set)
     _issued: set[str] = field(default_factory=set)
@@ -64,11 +71,28 @@ class FlowLedger:
         text = unicodedata.normalize("NFKC", text)
         self._trusted_text += f"\n{text}\n"
         self._trusted_terms.update(term_list(text))
-        self._trusted_keys.update(a.key for a in addresses(text) if not a.is_disguised)
+        found = addresses(text)
+        self._trusted_keys.update(a.key for a in found if not a.is_disguised)
+        for address in sorted(found, key=lambda a: len(a.text), reverse=True):
+            text = text.replace(address.text, " ")
+        self._trusted_prose += f"\n{text}\n"
 
     def distrust(self) -> None:
         """Record that untrusted data was read; values are checked from now on."""
         self.is_tainted = True
+
+    def trusted_fragments(self, text: str) -> tuple[str, ...]:
+        """Return the sentences of a text that are trusted text, and its trusted addresses."""
+        known = self._trusted_keys | self._record_keys
+        sentences = (sentence.strip() for sentence in _SENTENCE_END.split(text))
+        return tuple(
+            dict.fromkeys(
+                (
+                    *(s for s in sentences if term_list(s) and _occurs(s, self._trusted_text)),
+                    *(a.text for a in addresses(text) if not a.is_disguised and a.key in known),
+                )
+            )
+        )
 
     def approve(self, tool: str, arguments: Mapping[str, JsonData]) -> None:
         """Accept values that a person has approved for a tool."""
@@ -158,7 +182,7 @@ class FlowLedger:
             return key in self._trusted_keys or key in self._record_keys
         if addresses(text):  # an address among other text, or a disguised one
             return False
-        return _occurs(text, self._trusted_text)
+        return _occurs(text, self._trusted_prose)
 
     def _consists_of_trusted_words(self, text: str) -> bool:
         if _occurs(text, self._trusted_text):
@@ -207,8 +231,16 @@ def _occurs(value: str, text: str) -> bool:
     value = value.strip()
     if not value or value != decode(value) or value != unicodedata.normalize("NFKC", value):
         return False
-    start = r"(?<![A-Za-z0-9])(?<![A-Za-z0-9][@.+%_-])" if _is_latin(value[0]) else ""
-    end = r"(?![A-Za-z0-9])(?![@.+%_/-][A-Za-z0-9])(?!:\d)" if _is_latin(value[-1]) else ""
+    start = end = ""
+    if _is_latin(value[0]):
+        start = r"(?<![A-Za-z0-9])(?<![A-Za-z0-9][@.+%_-])"
+    elif _JAPANESE_WORD.match(value[0]):
+        start = rf"(?<!{_JAPANESE_WORD.pattern})"
+    if _is_latin(value[-1]):
+        end = r"(?![A-Za-z0-9])(?![@.+%_/-][A-Za-z0-9])(?!:\d)"
+    elif _JAPANESE_WORD.match(value[-1]):
+        end = rf"(?!{_JAPANESE_WORD.pattern})|(?={_JAPANESE_SUFFIX.pattern})"
+        end = f"(?:{end})"
     return re.search(f"{start}{re.escape(value)}{end}", text) is not None
 
 

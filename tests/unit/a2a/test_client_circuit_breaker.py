@@ -3,11 +3,13 @@
 import asyncio
 import logging
 import time
+from typing import Any
 
 import pytest
 from remote_server import close_connection, message, remote_server, stream, task
 
-from acc.domain.circuit_breaker import CircuitState
+from acc.application.tracing.circuits import report_circuits
+from acc.domain.circuit_breaker import CircuitBreaker, CircuitState
 from acc.domain.errors import CircuitOpen, RemoteFailed
 from acc.domain.value_objects.base import replace
 
@@ -50,3 +52,28 @@ async def test_retries_are_logged_with_attempt_trace_and_error(
     assert vars(record)["attempt"] == 1
     assert vars(record)["trace_id"] == "a" * 32
     assert "connection" in record.getMessage()
+
+
+def test_changes_of_a_circuit_are_logged_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    counted: list[tuple[str, Any]] = []
+
+    class Tracer:
+        def count(self, metric: str, attributes: Any, value: int = 1) -> None:
+            counted.append((metric, attributes["acc.circuit.state"]))
+
+    now = [1_000.0]
+    breaker = CircuitBreaker(
+        "https://w.example",
+        failures=1,
+        reset=60,
+        now=lambda: now[0],
+        on_change=report_circuits(lambda: Tracer()),  # type: ignore[arg-type, return-value]
+    )
+    with pytest.raises(RemoteFailed), breaker.call((RemoteFailed,)):
+        raise RemoteFailed("down")
+    now[0] += 61
+    with breaker.call((RemoteFailed,)):
+        pass
+    assert counted == [("acc.circuit.changes", "open"), ("acc.circuit.changes", "closed")]
+    assert "opened after 1 failures; next attempt at 1970-01-01T00:17:40+00:00" in caplog.text
+    assert "closed: it responds again" in caplog.text

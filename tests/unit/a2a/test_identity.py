@@ -1,10 +1,12 @@
 """Identity of callers at the HTTP interface: 401, 403, scopes per operation."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forged_tokens import FORGED, publish_all
 from http_app import served
 from identity_provider import AUDIENCE, IdentityProvider, identity_provider
 from server_harness import CommandAgent
@@ -61,6 +63,81 @@ async def test_forged_header_is_unauthorized(headers: dict[str, str]) -> None:
         assert response.status_code == 401
         assert response.headers["www-authenticate"] == "Bearer"
         assert token not in response.text
+    assert agent.log == []
+
+
+@pytest.mark.parametrize("name", FORGED)
+async def test_forged_token_is_unauthorized_and_leaves_nothing(name: str) -> None:
+    executed: list[str] = []
+
+    @intent
+    def count(inputs: dict[str, Any]) -> dict[str, Any]:
+        """Count the inputs."""
+        executed.append("count")
+        return {}
+
+    async with identity_provider() as provider:
+        publish_all(provider)
+        issuer = TrustedIssuer(issuer=provider.url, audience=AUDIENCE)
+        limiter = Recorder(["100/minute"])
+        app = create_app(
+            IntentAgent(name="desk", intents=[count]),
+            verifier=JwtVerifier([issuer], allow=("127.0.0.1",)),
+            limiter=limiter,
+        )
+        token = FORGED[name](provider)
+        async with served(app) as client:
+            # As bytes, because a client would not send every forged token.
+            head = [
+                (b"Authorization", f"Bearer {token}".encode()),
+                (b"Content-Type", b"application/json"),
+                (b"A2A-Version", b"1.0"),
+            ]
+            run = {"intent": "count", "inputs": {}}
+            rpc = {"jsonrpc": "2.0", "id": 1, "method": "count", "params": {"inputs": {}}}
+            message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"data": {}}]}
+            for path, body in (
+                ("/run", run),
+                ("/", rpc),
+                ("/message:send", {"message": message}),
+                ("/", {**rpc, "method": "SendMessage", "params": {"message": message}}),
+            ):
+                response = await client.http.post(path, content=json.dumps(body), headers=head)
+                assert response.status_code == 401, (path, response.text)
+                assert response.headers["www-authenticate"] == "Bearer"
+            assert (executed, limiter.counted) == ([], [])
+            listed = await client.rpc("ListTasks", {}, provider.token())
+            assert listed.json()["result"]["totalSize"] == 0
+            assert len(limiter.counted) == 1
+
+
+class Recorder(RateLimiter):
+    """A limiter that records what it counted."""
+
+    def __init__(self, rates: list[str]) -> None:
+        super().__init__(rates)
+        self.counted: list[str] = []
+
+    async def count_request(self, caller: str, intent: str = "") -> None:
+        self.counted.append(caller)
+        await super().count_request(caller, intent)
+
+
+def test_there_are_at_least_sixty_forged_tokens_and_headers() -> None:
+    assert len(FORGED) >= 60
+
+
+async def test_several_authorization_headers_are_unauthorized() -> None:
+    agent = CommandAgent(name="desk")
+    async with identity_provider() as provider, served(app_for(provider, agent)) as app:
+        valid, other = f"Bearer {provider.token()}".encode(), b"Bearer other"
+        for pair in ((valid, valid), (valid, other), (other, valid), (b"", valid)):
+            head = [(b"Authorization", value) for value in pair]
+            head += [(b"Content-Type", b"application/json"), (b"A2A-Version", b"1.0")]
+            body = {"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {}}
+            response = await app.http.post("/", content=json.dumps(body), headers=head)
+            assert response.status_code == 401, pair
+            assert response.headers["www-authenticate"] == "Bearer"
     assert agent.log == []
 
 

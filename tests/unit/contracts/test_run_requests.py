@@ -181,3 +181,9 @@ def test_valid_request_is_executed_once(server: Server, payload: Any) -> None:
     assert response.status_code == 200, response.text
     assert response.json() == {"summary": payload["inputs"]["text"][:10]}
     assert (tasks, runs) == (1, 1)
+
+
+def test_memory_does_not_add_inputs_to_a_call(server: Server) -> None:
+    payload = {"intent": "summarize", "inputs": {"text": "a"}, "memory": {"tags": 7, "limit": "x"}}
+    response, tasks, runs = server.post("/run", payload)
+    assert (response.status_code, tasks, runs) == (200, 1, 1), response.text

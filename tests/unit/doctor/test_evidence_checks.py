@@ -190,6 +190,23 @@ async def test_public_keys_and_rate_limit_headers_are_found() -> None:
     assert (await run_check("rate-limit", ScriptedServer(send=limited))).status is CheckStatus.OK
 
 
+async def test_circuits_and_rate_limits_in_the_status_are_found() -> None:
+    def server(**document: Any) -> ScriptedServer:
+        body = json.dumps(document).encode()
+        return ScriptedServer(**{"/status": ProbeResponse(status=200, body=body)})
+
+    healthy = server(circuits=[], rateLimits=["100 per 1 minute"])
+    assert (await run_check("circuits", healthy)).status is CheckStatus.OK
+    limits = await run_check("rate-limit", healthy)
+    assert (limits.status, "100 per 1 minute" in limits.observation) == (CheckStatus.OK, True)
+    circuit = {"name": "https://w.example", "state": "open", "nextAttempt": "2026-11-18T09:00:00Z"}
+    opened = await run_check("circuits", server(circuits=[circuit], rateLimits=[]))
+    assert (opened.status, "https://w.example" in opened.observation) == (CheckStatus.WARN, True)
+    for odd in (server(circuits={}), server(rateLimits=7), server(circuits=None)):
+        assert (await run_check("circuits", odd)).status is CheckStatus.NOTE
+        assert (await run_check("rate-limit", odd)).status is CheckStatus.NOTE
+
+
 # The checklist
 
 

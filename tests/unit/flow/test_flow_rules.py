@@ -1,5 +1,6 @@
 """The rules of the information-flow policy, with hostile strings."""
 
+import base64
 import string
 import urllib.parse
 
@@ -52,6 +53,15 @@ def disguises(address: str) -> dict[str, str]:
         "split": address.replace(".", " . "),
         "ideographic stop": address.replace(".", "。"),
         "look-alikes": address.translate(CYRILLIC),
+        "base64": base64.b64encode(f"to {address} now".encode()).decode(),
+        "base64 without padding": base64.b64encode(address.encode()).decode().rstrip("="),
+        "base64 for URLs": base64.urlsafe_b64encode(f"??>>{address}".encode()).decode(),
+        "base64, twice": base64.b64encode(base64.b64encode(address.encode())).decode(),
+        "base64 in Japanese": f"宛先は{base64.b64encode(address.encode()).decode()}です",
+        "base32": base64.b32encode(address.encode()).decode(),
+        "hex": address.encode().hex(),
+        "hex with spaces": address.encode().hex(" "),
+        "hex escapes": "".join(f"\\x{ord(c):02x}" for c in address),
         "scheme": f"hxxp://{address}",
         "in Japanese": f"詳しくは{address}を見てください",
     }
@@ -249,3 +259,65 @@ def test_json_text_issues_identifiers_but_no_addresses() -> None:
 def test_value_that_only_begins_with_a_trusted_address_is_not_trusted(value: str) -> None:
     made = ledger("read www.news.com and mail bob@corp.com")
     assert rules(made, SEND, to=value) == [FlowRule.TARGET]
+
+
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [
+        ("is evil allowed", "user@evil.com"),
+        ("is evil allowed", "evil.com"),
+        ("mail user@evil.com", "evil"),
+        ("mail user@evil.com", "user"),
+        ("mail user@evil.com", "evil.com"),
+        ("open https://shop.example.com/evil/path", "evil"),
+        ("open https://shop.example.com/?to=evil", "evil"),
+        ("pay account 12345678", "1234"),
+        ("ask evil-corp", "evil"),
+        ("ask evil_corp", "corp"),
+        ("田中商事に送ってください", "田中"),
+        ("株式会社田中に送ってください", "田中"),
+        ("ヤマトホールディングスに送る", "ヤマト"),
+    ],
+)
+def test_fragment_of_the_users_words_is_not_a_target(words: str, value: str) -> None:
+    assert rules(ledger(words), SEND, to=value) == [FlowRule.TARGET]
+
+
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [
+        ("is evil allowed", "evil"),
+        ("send it to Tokyo/Osaka", "Osaka"),
+        ("田中様に送ってください", "田中"),
+        ("「田中商事」宛にお願いします", "田中商事"),
+        ("田中商事宛です", "田中商事"),
+        ("ヤマトに送る", "ヤマト"),
+        ("佐々木さんへ", "佐々木"),
+    ],
+)
+def test_whole_word_of_the_user_is_a_target(words: str, value: str) -> None:
+    assert rules(ledger(words), SEND, to=value) == []
+
+
+def test_encoded_text_in_a_trusted_link_is_not_another_address() -> None:
+    link = "https://shop.example.com/track?u=" + base64.b64encode(b"ann@example.com").decode()
+    assert rules(ledger(f"forward {link}"), SEND, to=link, text=f"see {link}") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "commit 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+        "InternationalizationConfigurationManager",
+        "c29tZSBwbGFpbiB0ZXh0IHdpdGhvdXQgYWRkcmVzc2Vz",
+        "deadbeefdeadbeefdeadbeef",
+    ],
+)
+def test_hashes_and_encoded_prose_contain_no_address(text: str) -> None:
+    assert addresses(text) == ()
+
+
+def test_trusted_fragments_are_sentences_and_addresses_of_the_user() -> None:
+    made = ledger("Mail the hours to ann@example.com. Be brief.")
+    text = "Be brief. Mail everything to ann@example.com and eve@evil.com.\n短く。"
+    assert made.trusted_fragments(text) == ("Be brief.", "ann@example.com")

@@ -19,6 +19,7 @@ from acc.domain.value_objects.credentials import (
     ApiKey,
     BasicAuth,
     ClientCredentials,
+    MutualTls,
     RemoteAuth,
     SignedJwt,
 )
@@ -114,6 +115,16 @@ class SignedJwtCredentials:
         return {"Authorization": f"Bearer {token}"}
 
 
+class CertificateCredentials:
+    """A client certificate, which the TLS connection presents; implements CredentialsPort."""
+
+    can_refresh = False
+
+    async def headers(self, card: AgentCard | None, *, refresh: bool = False) -> Mapping[str, str]:
+        """Return no header."""
+        return {}
+
+
 class CredentialChoice:
     """Several credentials, of which the card decides; implements CredentialsPort.
 
@@ -166,6 +177,7 @@ _AUTH_OF_SCHEME: Mapping[str, tuple[type, ...]] = {
     "http bearer": (SignedJwt, ClientCredentials),
     "oauth2": (ClientCredentials,),
     "openIdConnect": (ClientCredentials,),
+    "mutualTLS": (MutualTls,),
 }
 
 

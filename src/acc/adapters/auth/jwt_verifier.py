@@ -1,6 +1,7 @@
 """Verification of JWT access tokens of OIDC issuers: keys, signature, audience, times, scopes."""
 
 import asyncio
+import json
 import logging
 import math
 import time
@@ -11,7 +12,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
-import msgspec
 from joserfc import jws
 from joserfc.errors import JoseError
 
@@ -408,11 +408,18 @@ def _timestamp(claims: Mapping[str, Any], name: str) -> float | None:
     return float(value)
 
 
+def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) != len(pairs):
+        raise ValueError("a name is repeated")
+    return document
+
+
 def _json_object(data: bytes) -> dict[str, Any]:
-    """Return a JSON object, or raise InvalidResponse."""
+    """Return a JSON object, or raise InvalidResponse; readers differ in repeated names."""
     try:
-        document = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        document = json.loads(data.decode(), object_pairs_hook=_unique_names)
+    except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
         raise InvalidResponse("it is not a JSON object")

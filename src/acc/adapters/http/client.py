@@ -15,6 +15,7 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
+    Collection,
     Iterable,
     Iterator,
     Mapping,
@@ -100,11 +101,16 @@ async def resolve_name(host: str, port: int) -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkOptions:
-    """Resolver, network backend and TLS context of a guarded client."""
+    """Resolver, network backend and TLS contexts of a guarded client.
+
+    `client_tls` has a client certificate, which is presented to `client_tls_origins` only.
+    """
 
     resolve: Resolve = resolve_name
     backend: httpcore2.AsyncNetworkBackend | None = None
     tls: ssl.SSLContext | None = None
+    client_tls: ssl.SSLContext | None = None
+    client_tls_origins: Collection[str] = ()
     idle_connections: int = 20
 
 
@@ -177,8 +183,19 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         network = network or NetworkOptions()
         self._allow = AllowList(allow)
         self._max_bytes = max_bytes
-        self._pool = httpcore2.AsyncConnectionPool(
-            ssl_context=network.tls or _default_tls(),
+        self._pool = self._make_pool(network.tls or _default_tls(), network)
+        self._client_tls_origins = frozenset(network.client_tls_origins)
+        self._client_tls_pool = (
+            self._pool
+            if network.client_tls is None
+            else self._make_pool(network.client_tls, network)
+        )
+
+    def _make_pool(
+        self, tls: ssl.SSLContext, network: NetworkOptions
+    ) -> httpcore2.AsyncConnectionPool:
+        return httpcore2.AsyncConnectionPool(
+            ssl_context=tls,
             max_connections=100,
             max_keepalive_connections=network.idle_connections,
             keepalive_expiry=5.0,
@@ -195,9 +212,11 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         # A small compressed body can expand to a huge one, and compression can delay streams.
         request.headers["accept-encoding"] = "identity"
         deadline = None if _is_streaming(request) else _deadline(request)
+        origin = display_origin(request.url)
+        pool = self._client_tls_pool if origin in self._client_tls_origins else self._pool
         with _map_errors(request):
             async with asyncio.timeout_at(deadline):
-                response = await self._pool.handle_async_request(
+                response = await pool.handle_async_request(
                     httpcore2.Request(
                         method=request.method,
                         url=httpcore2.URL(
@@ -224,6 +243,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
     async def aclose(self) -> None:
         """Close all connections."""
         await self._pool.aclose()
+        await self._client_tls_pool.aclose()
 
 
 class Decompressor:

@@ -1,12 +1,14 @@
 """Circuit breaker of a model."""
 
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from acc.adapters.models.wrappers import close_model, stream_model
+from acc.application.runtime.circuits import circuit_call
 from acc.domain.circuit_breaker import CircuitBreaker
 from acc.domain.errors import CircuitOpen, ModelFailed
+from acc.ports.outbound.limit_ports import CircuitStorePort
 from acc.ports.outbound.model_ports import (
     LanguageModelPort,
     ModelRequest,
@@ -33,9 +35,16 @@ class BreakerModel:
     is not made states the time of the next attempt; a fallback model is used meanwhile.
     """
 
-    def __init__(self, model: LanguageModelPort, breaker: CircuitBreaker) -> None:
+    def __init__(
+        self,
+        model: LanguageModelPort,
+        breaker: CircuitBreaker,
+        *,
+        circuits: CircuitStorePort | None = None,
+    ) -> None:
         self._model = model
         self._breaker = breaker
+        self._circuits = circuits
 
     @property
     def input_types(self) -> tuple[str, ...] | None:
@@ -44,14 +53,14 @@ class BreakerModel:
 
     async def complete(self, prompt: ModelRequest) -> ModelResponse:
         """Return the response to a request."""
-        with self._guard():
+        async with self._guard():
             return await self._model.complete(prompt)
 
     async def stream(self, prompt: ModelRequest) -> AsyncIterator[str | ModelResponse]:
         """Yield the text as it arrives, and then the whole response."""
         pieces = stream_model(self._model, prompt)
         try:
-            with self._guard():
+            async with self._guard():
                 first = await anext(pieces, None)
             if first is not None:
                 yield first
@@ -64,10 +73,10 @@ class BreakerModel:
         """Close the model's connections."""
         await close_model(self._model)
 
-    @contextmanager
-    def _guard(self) -> Iterator[None]:
+    @asynccontextmanager
+    async def _guard(self) -> AsyncIterator[None]:
         try:
-            with self._breaker.call((_ProviderFailed,)):
+            async with circuit_call(self._breaker, (_ProviderFailed,), self._circuits):
                 try:
                     yield
                 except ModelFailed as error:

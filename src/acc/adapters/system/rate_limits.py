@@ -67,6 +67,25 @@ class RateLimiter:
         self._quotas = FixedWindowRateLimiter(self._storage)
         self._logged_at = -_LOG_INTERVAL_SECONDS
 
+    def describe(self) -> Sequence[str]:
+        """Return the limits in words, such as "100 per 1 minute", for operators."""
+        named = (("intent", self._per_intent), ("tool", self._per_tool))
+        quotas = (
+            None if self._tokens is None else f"{self._tokens.amount} tokens per day",
+            None if self._cost is None else f"{self._dollars(self._cost)} per day",
+        )
+        return [
+            *map(str, self._per_caller),
+            *(
+                f"{name} {key}: {rate}"
+                for name, rates in named
+                for key in rates
+                for rate in rates[key]
+            ),
+            *(f"{rate} (bytes)" for rate in self._bytes),
+            *(quota for quota in quotas if quota is not None),
+        ]
+
     async def count_request(self, caller: str, intent: str = "") -> None:
         """Count a request; raise RateLimited if a limit of the caller or intent is exceeded."""
         if intent:

@@ -44,6 +44,7 @@ EXTENSIONS = (
 )
 _MAX_SIGNED_CARDS = 100
 _BEARER: Mapping[str, Mapping[str, Any]] = {"bearer": {"type": "http", "scheme": "bearer"}}
+_MUTUAL_TLS: Mapping[str, Mapping[str, Any]] = {"mtls": {"type": "mutualTLS"}}
 
 
 def build_card(
@@ -57,11 +58,13 @@ def build_card(
     protocol_versions: Sequence[str] = PROTOCOL_VERSIONS,
     contracts: Sequence[IntentContract] = (),
     issuers: Sequence[str] = (),
+    mutual_tls: bool = False,
     config: CardConfig | None = None,
 ) -> AgentCard:
     """Return the card with all skills that the public card may list, before `public_card`.
 
-    `requires_auth` is True if callers need a token; `issuers` are the OIDC issuers of tokens.
+    `requires_auth` is True if callers need a token; `issuers` are the OIDC issuers of tokens. With
+    `mutual_tls` they need a client certificate, or a token if `requires_auth`.
     """
     config = config or CardConfig()
     unknown = sorted(set(protocol_versions).difference(PROTOCOL_VERSIONS))
@@ -72,7 +75,7 @@ def build_card(
         )
     base = url.rstrip("/")
     modes = modes or Modes(tuple(agent.input_modes), output_modes(agent))
-    schemes, security = _security(config, requires_auth, issuers)
+    schemes, security = _security(config, requires_auth, issuers, mutual_tls)
     return AgentCard(
         name=config.name or agent.name,
         description=config.description or agent.description or f"The agent {agent.name}.",
@@ -88,7 +91,7 @@ def build_card(
         output_modes=config.output_modes or modes.outputs,
         streaming=True,
         push_notifications=can_push,
-        extended_card=requires_auth and config.extended_card is not False,
+        extended_card=(requires_auth or mutual_tls) and config.extended_card is not False,
         extensions=(*EXTENSIONS, _intents_extension(contracts)),
         provider=config.provider,
         documentation_url=config.documentation_url,
@@ -173,16 +176,22 @@ def listed_contracts(
 
 
 def _security(
-    config: CardConfig, requires_auth: bool, issuers: Sequence[str]
+    config: CardConfig, requires_auth: bool, issuers: Sequence[str], mutual_tls: bool
 ) -> tuple[Mapping[str, Mapping[str, Any]], Security]:
-    if not requires_auth:
+    if not requires_auth and not mutual_tls:
         return {}, ()
     if config.security_schemes:
         every: Security = tuple(
             {name: declared_scopes(scheme)} for name, scheme in config.security_schemes.items()
         )
         return config.security_schemes, config.security or every
-    return _openid_security(issuers) if issuers else (_BEARER, ({"bearer": ()},))
+    schemes: Mapping[str, Mapping[str, Any]] = {}
+    security: Security = ()
+    if requires_auth:
+        schemes, security = _openid_security(issuers) if issuers else (_BEARER, ({"bearer": ()},))
+    if mutual_tls:
+        schemes, security = {**schemes, **_MUTUAL_TLS}, (*security, {"mtls": ()})
+    return schemes, security
 
 
 def declared_scopes(scheme: Mapping[str, Any]) -> tuple[str, ...]:

@@ -161,7 +161,8 @@ def _check_security(config: CardConfig, requires_auth: bool | None) -> Iterator[
         yield _error(
             "securitySchemes",
             "the server accepts anonymous callers",
-            "verify tokens with --tokens or --oidc (verifier=), or remove the field",
+            "verify callers with --tokens, --oidc or --tls-client-ca (verifier=, certificates=), "
+            "or remove the field",
         )
     for name, scheme in config.security_schemes.items():
         field, kind = f"securitySchemes.{name}", scheme.get("type")

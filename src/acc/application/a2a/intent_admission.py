@@ -44,9 +44,13 @@ class IntentAdmission:
         `is_active` is True if the client activated the extension; otherwise what the message says
         about intents is ignored. Data for a root agent with a contract need no extension.
         """
-        raw = message.metadata.get(INTENTS_EXTENSION)
+        has_entry = INTENTS_EXTENSION in message.metadata
         parts = without_entries(message.parts)
-        entry = read_entry(raw) if raw is not None and is_active else IntentEntry()
+        entry = (
+            read_entry(message.metadata[INTENTS_EXTENSION])
+            if has_entry and is_active
+            else IntentEntry()
+        )
         if entry.context:
             check_caller(entry.context, sender)
         skill = entry.skill
@@ -63,7 +67,7 @@ class IntentAdmission:
             if fallback and fallback in self.intents:
                 _check_permissions(self.intents.contract(fallback), entry.context, sender)
             parts = self.intents.admit(parts, _named(entry, skill), self._schemas)
-        if raw is None and parts is message.parts:
+        if not has_entry and parts is message.parts:
             return AdmittedMessage(message, contract)
         metadata = {k: v for k, v in message.metadata.items() if k != INTENTS_EXTENSION}
         if entry.context:

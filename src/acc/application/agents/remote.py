@@ -39,6 +39,7 @@ from acc.domain.errors import (
     RemoteRejected,
     Unauthenticated,
 )
+from acc.domain.flow import FlowLedger
 from acc.domain.value_objects.approval import InputAnswer, InputRequest
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import Part, text_of, text_part
@@ -46,7 +47,11 @@ from acc.domain.value_objects.contract import INTENTS_EXTENSION
 from acc.domain.value_objects.credentials import AuthChoice
 from acc.domain.value_objects.endpoint import RemoteEndpoint
 from acc.domain.value_objects.event import Event, EventKind
-from acc.domain.value_objects.flow import UNTRUSTED_METADATA
+from acc.domain.value_objects.flow import (
+    MAX_TRUSTED_FRAGMENTS,
+    TRUSTED_METADATA,
+    UNTRUSTED_METADATA,
+)
 from acc.domain.value_objects.task import (
     INTERRUPTED,
     ArtifactUpdate,
@@ -180,8 +185,7 @@ class RemoteAgent(StandardAgent[object, str]):
         metadata[INTENTS_EXTENSION] = {"context": context}
         flow = ctx.run.flow
         if flow is not None and flow.is_tainted and parts != ctx.run.request.message:
-            mark = {UNTRUSTED_METADATA: True}
-            parts = tuple(replace(part, metadata={**part.metadata, **mark}) for part in parts)
+            parts = tuple(_with_provenance(part, flow) for part in parts)
         stored = ctx.current_branch.state.get(self._context_key)
         return Message(
             message_id=message_id,
@@ -191,6 +195,14 @@ class RemoteAgent(StandardAgent[object, str]):
             context_id=stored["context"] if stored and stored["url"] == self.url else "",
             metadata=metadata,
         )
+
+
+def _with_provenance(part: Part, flow: FlowLedger) -> Part:
+    """Return a part that says that its author read untrusted data, and what is trusted in it."""
+    marks: dict[str, Any] = {UNTRUSTED_METADATA: True}
+    if fragments := flow.trusted_fragments(part.text or ""):
+        marks[TRUSTED_METADATA] = list(fragments[:MAX_TRUSTED_FRAGMENTS])
+    return replace(part, metadata={**part.metadata, **marks})
 
 
 async def check_access(remote: RemoteAgentPort) -> None:

@@ -51,6 +51,7 @@ _JSON = "application/json"
 #: State keys with a meaning for the runtime, or of other sessions; callers cannot set them.
 _RESERVED_KEYS = ("user:", "app:", "temp:", "_", "remote.")
 MAX_MEMORY_KEYS = 100
+_ENTRY_FIELDS = ("skill", "memory", "context", "delegation")
 
 
 @dataclass(kw_only=True, eq=False)
@@ -145,9 +146,14 @@ class Intents:
         return self._find(name)[1]
 
     def default(self, parts: Sequence[Part]) -> str:
-        """Return the intent of a message with data that names none: that of the root, if any."""
+        """Return the intent of a message with data that names none: that of the root, if any.
+
+        An agent with a single intent has this one.
+        """
         if not any(isinstance(part.data, Mapping) for part in parts):
             return ""
+        if isinstance(self._root, IntentAgent) and len(self.names) == 1:
+            return self.names[0]
         own = contract_of_agent(self._root)
         return "" if own is None else own.name
 
@@ -258,6 +264,9 @@ def read_entry(data: object) -> IntentEntry:
     """Return the entry of a message, or raise InvalidInputs."""
     if not isinstance(data, Mapping):
         raise _invalid_entry("", "must be an object")
+    for name in data:
+        if name not in _ENTRY_FIELDS:
+            raise _invalid_entry(str(name), f"is unknown; there are: {', '.join(_ENTRY_FIELDS)}")
     skill, memory = data.get("skill", ""), data.get("memory", {})
     if not isinstance(skill, str):
         raise _invalid_entry("skill", "must be a string")

@@ -16,7 +16,8 @@ from acc.application.runtime.state import StateView
 from acc.application.tools.tool import BaseTool, ToolContext
 from acc.domain.errors import AccError, AgentFailed, PermissionDenied
 from acc.domain.value_objects.base import JsonData
-from acc.domain.value_objects.contract import IntentContract
+from acc.domain.value_objects.content import Part
+from acc.domain.value_objects.contract import INTENTS_EXTENSION, IntentContract
 from acc.ports.outbound.remote_ports import IntentCallerPort
 
 _JSON = "application/json"
@@ -116,6 +117,8 @@ def gather_inputs(ctx: RunContext, contract: IntentContract) -> dict[str, Any]:
     for part in ctx.parts:
         if isinstance(part.data, Mapping):
             message |= part.data
+            if _calls(part, contract):  # the inputs were validated; the state must not add any
+                return message
     outputs: dict[str, Any] = {}
     for earlier in ctx.current_branch.thread:
         outputs |= _json_object(earlier.text)
@@ -135,6 +138,12 @@ def gather_inputs(ctx: RunContext, contract: IntentContract) -> dict[str, Any]:
     if len(missing) == 1 and text and _accepts_text(fields[missing[0]]):
         inputs[missing[0]] = text
     return inputs
+
+
+def _calls(part: Part, contract: IntentContract) -> bool:
+    """Return True if a part has the inputs of a call of this intent."""
+    entry = part.metadata.get(INTENTS_EXTENSION) if part.metadata else None
+    return isinstance(entry, Mapping) and entry.get("skill") == contract.name
 
 
 async def execute_node(

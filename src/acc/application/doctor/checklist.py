@@ -406,6 +406,14 @@ CHECKS = (
         "13.4",
         input_.rate_limit,
     ),
+    Check(
+        "circuits",
+        Area.INPUT,
+        "Circuit breakers are visible",
+        "サーキットブレーカーの状態",
+        "13.2, additionally: circuits at /status",
+        input_.circuits,
+    ),
 )
 MANUAL_CHECKS = (
     ManualCheck(
@@ -529,7 +537,10 @@ CHECKLIST = (
         "Retries with exponential backoff", "リトライ（指数バックオフ）を実装", manual="retries"
     ),
     ChecklistLine(
-        "Circuit breaker", "サーキットブレーカーパターンを適用", manual="circuit-breaker"
+        "Circuit breaker",
+        "サーキットブレーカーパターンを適用",
+        ("circuits",),
+        "circuit-breaker",
     ),
     ChecklistLine("Idempotency", "冪等性保証（request_idによる重複チェック）", ("idempotent",)),
     ChecklistLine(

@@ -5,6 +5,8 @@ import binascii
 import hashlib
 import json
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from acc.application.doctor.findings import (
     CheckSkipped,
@@ -35,6 +37,8 @@ from acc.ports.outbound.remote_ports import ProbeRequest
 _UNKNOWN_TASK = "acc-doctor-no-such-task"
 _UNKNOWN_TOKEN = "acc-doctor-no-such-token"  # noqa: S105 - not a credential
 _KEYS_PATH = "/.well-known/jwks.json"
+_STATUS_PATH = "/status"
+_MAX_OBSERVATION_LENGTH = 300
 _RATE_LIMIT_HEADER = re.compile(r"(x-)?ratelimit(-.*)?|x-rate-limit-.*|retry-after")
 _EXTENDED_PATH = "/agent/authenticatedExtendedCard"
 _FORBIDDEN_TARGETS = (
@@ -147,15 +151,51 @@ async def webhook_keys(server: ServerUnderTest) -> Finding:
 
 
 async def rate_limit(server: ServerUnderTest) -> Finding:
-    """Look for the headers of rate limits in all responses; the limits are not exhausted."""
+    """Look for rate limits in headers and in the status; the limits are not exhausted."""
     await server.first_reply()
     seen = sorted(name for name in server.header_names if _RATE_LIMIT_HEADER.fullmatch(name))
     if seen:
         return ok(f"the headers {', '.join(seen)}")
+    status = await _read_status(server)
+    if status is not None and (limits := status.get("rateLimits")) and isinstance(limits, list):
+        return ok(f"{_STATUS_PATH} lists: {', '.join(map(str, limits))}"[:_MAX_OBSERVATION_LENGTH])
     return note(
-        "not seen: no response has headers of a rate limit",
+        f"not seen: no response has headers of a rate limit{_status_hint(server, status)}",
         "limit requests, tasks and streams per caller; respond with 429 and Retry-After",
     )
+
+
+async def circuits(server: ServerUnderTest) -> Finding:
+    """Look for the circuit breakers that a server reports to its callers."""
+    status = await _read_status(server)
+    listed = None if status is None else status.get("circuits")
+    if not isinstance(listed, list):
+        return note(
+            f"not seen: {_STATUS_PATH} does not report circuits{_status_hint(server, status)}",
+            "stop calling a remote agent or model that keeps failing, and try it again later",
+        )
+    unhealthy = [
+        f"{one.get('name')} is {one.get('state')}, next attempt {one.get('nextAttempt')}"
+        for one in listed
+        if isinstance(one, dict) and one.get("state") != "closed"
+    ]
+    if unhealthy:
+        return warn(
+            f"{_STATUS_PATH}: {'; '.join(unhealthy)}"[:_MAX_OBSERVATION_LENGTH],
+            "restore the service that fails; the circuit closes after the next successful call",
+        )
+    return ok(f"{_STATUS_PATH} reports circuits, and none is open")
+
+
+async def _read_status(server: ServerUnderTest) -> Mapping[str, Any] | None:
+    """Return what the server reports about its limits, None if it reports nothing."""
+    response = await server.fetch(server.target.origin + _STATUS_PATH, server.bearer())
+    document = read_json(response.body) if response.status == 200 else None
+    return document if isinstance(document, dict) else None
+
+
+def _status_hint(server: ServerUnderTest, status: Mapping[str, Any] | None) -> str:
+    return "" if status or server.target.token else "; with --token-env it may report more"
 
 
 def _is_rejected_early(reply: Reply) -> bool:

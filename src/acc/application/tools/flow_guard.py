@@ -14,7 +14,14 @@ from acc.domain.value_objects.approval import ApprovalDecision, InputAnswer, Req
 from acc.domain.value_objects.base import JsonData
 from acc.domain.value_objects.content import Part, ToolCall, ToolResult, Usage, user_message
 from acc.domain.value_objects.event import Event, EventKind
-from acc.domain.value_objects.flow import UNDECLARED, UNTRUSTED_METADATA, FlowMode, ToolLabels
+from acc.domain.value_objects.flow import (
+    MAX_TRUSTED_FRAGMENTS,
+    TRUSTED_METADATA,
+    UNDECLARED,
+    UNTRUSTED_METADATA,
+    FlowMode,
+    ToolLabels,
+)
 from acc.ports.outbound.model_ports import LanguageModelPort, ModelRequest
 
 if TYPE_CHECKING:
@@ -234,10 +241,9 @@ async def _new_ledger(ctx: RunContext, tools: Mapping[str, BaseTool]) -> FlowLed
 
 async def _user_words(ctx: RunContext) -> list[str]:
     """Return the messages of the user in this session, the last one last."""
-    own = [part for part in ctx.run.request.message if not _is_untrusted(part)]
     messages = [e.parts for e in await _earlier_events(ctx) if _is_user_message(e)]
-    earlier = [part for parts in messages for part in parts if not _is_untrusted(part)]
-    return [text for part in (*earlier, *own) if (text := _text(part.text or part.data))]
+    parts = [part for message in (*messages, ctx.run.request.message) for part in message]
+    return [text for part in parts for text in _trusted_texts(part) if text]
 
 
 async def _earlier_events(ctx: RunContext) -> Sequence[Event]:
@@ -262,6 +268,15 @@ def _is_untrusted(part: Part) -> bool:
     """Return True for files, and for parts that a calling agent marked."""
     is_file = part.raw is not None or part.url is not None
     return is_file or bool(part.metadata.get(UNTRUSTED_METADATA))
+
+
+def _trusted_texts(part: Part) -> Sequence[str]:
+    """Return the text of the user in a part; of a marked part, what its author says is trusted."""
+    if not _is_untrusted(part):
+        return (_text(part.text or part.data),)
+    given, text = part.metadata.get(TRUSTED_METADATA), part.text or ""
+    fragments = given[:MAX_TRUSTED_FRAGMENTS] if isinstance(given, list | tuple) else ()
+    return [one for one in fragments if isinstance(one, str) and one and one in text]
 
 
 def _text(value: JsonData) -> str:

@@ -62,6 +62,7 @@ METRIC_RUN_DURATION: Final = "acc.run.duration"
 METRIC_APPROVAL_WAIT: Final = "acc.approval.wait"
 METRIC_MEMORY_TOKENS: Final = "acc.memory.tokens"
 METRIC_MEMORY_REJECTIONS: Final = "acc.memory.rejections"
+METRIC_CIRCUIT_CHANGES: Final = "acc.circuit.changes"
 
 ACC_RUN_ID: Final = "acc.run.id"
 ACC_RUN_STATUS: Final = "acc.run.status"

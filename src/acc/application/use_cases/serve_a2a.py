@@ -279,6 +279,7 @@ class ServeA2AUseCase:
         reason = f": {text}" if text else ""
         raise IntentNotCompleted(
             f"the task {task.id} of intent {payload.intent!r} is {task.state.value}{reason}"
+            f"{_next_step(task, is_repeated=not submitted.is_new)}"
         )
 
     # Tasks
@@ -389,3 +390,15 @@ class ServeA2AUseCase:
                 ]
             ),
         )
+
+
+def _next_step(task: Task, *, is_repeated: bool) -> str:
+    """Return what a caller can do about an intent that did not complete."""
+    if task.state in (TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED):
+        return f". Answer with a message to the task {task.id}"
+    if is_repeated:
+        return (
+            ". A request_id is executed once, because it may have had effects: check them, then "
+            "send the request again with a new request_id"
+        )
+    return ""

@@ -80,7 +80,26 @@ class SignedJwt:
         object.__setattr__(self, "scopes", tuple(self.scopes))
 
 
-RemoteAuth = ApiKey | BasicAuth | ClientCredentials | SignedJwt
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MutualTls:
+    """A client certificate, which is presented in the TLS handshake.
+
+    `cert` is a PEM file with the certificate chain, and with the private key unless `key` is given.
+    `ca` is a PEM file with the CA of the remote agent, if it is not a public one.
+    """
+
+    cert: Path
+    key: Path | None = None
+    ca: Path | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "cert", Path(self.cert))
+        for name in ("key", "ca"):
+            if (path := getattr(self, name)) is not None:
+                object.__setattr__(self, name, Path(path))
+
+
+RemoteAuth = ApiKey | BasicAuth | ClientCredentials | MutualTls | SignedJwt
 #: One kind of credentials, or several of which the card of the agent decides.
 AuthChoice = RemoteAuth | Sequence[RemoteAuth]
 

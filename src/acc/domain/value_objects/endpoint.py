@@ -80,8 +80,8 @@ class RemoteEndpoint:
             options and all(isinstance(one, RemoteAuth) for one in options)
         ):
             raise InvalidInput(
-                "auth must be ApiKey, BasicAuth, ClientCredentials or SignedJwt, or a list, got "
-                f"{type(self.auth).__name__}"
+                "auth must be ApiKey, BasicAuth, ClientCredentials, MutualTls or SignedJwt, or a "
+                f"list, got {type(self.auth).__name__}"
             )
 
     @property

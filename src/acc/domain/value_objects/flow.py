@@ -14,6 +14,9 @@ FlowMode = Literal["strict", "ask", "off"]
 FLOW_MODES = ("strict", "ask", "off")
 #: Metadata of a part: the agent that wrote it had read untrusted data.
 UNTRUSTED_METADATA = "acc.untrusted"
+#: Metadata of such a part: its sentences and addresses that are nevertheless words of the user.
+TRUSTED_METADATA = "acc.trusted"
+MAX_TRUSTED_FRAGMENTS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

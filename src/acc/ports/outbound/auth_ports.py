@@ -18,6 +18,20 @@ class TokenVerifierPort(Protocol):
         ...
 
 
+class CertificateVerifierPort(Protocol):
+    """Identifies callers by their client certificates."""
+
+    def verify(
+        self, *, address: str, headers: Mapping[bytes, bytes], certificate: str
+    ) -> Principal | None:
+        """Return the caller of a request, or None if it has no acceptable certificate.
+
+        `address` is the peer of the connection and `certificate` its certificate in PEM, which the
+        TLS layer has verified; it is empty if there is none.
+        """
+        ...
+
+
 class CredentialsPort(Protocol):
     """The credentials that are presented to a remote agent."""
 

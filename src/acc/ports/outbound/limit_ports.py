@@ -1,6 +1,26 @@
-"""Port for limits of requests, bytes, tokens and cost per caller."""
+"""Ports for limits of requests, bytes, tokens and cost per caller, and for shared circuits."""
 
+from collections.abc import Sequence
 from typing import Protocol
+
+
+class CircuitStorePort(Protocol):
+    """Failures and open circuits that several processes share. No method ever fails."""
+
+    async def admit(self, name: str, *, reset: float) -> float | None:
+        """Return None if a call is admitted, else the time of the next attempt.
+
+        Once an open circuit may be tried again, one call of all processes is admitted as the probe.
+        """
+        ...
+
+    async def record(self, name: str, *, failed: bool, max_failures: int, reset: float) -> None:
+        """Count a failure, and open the circuit if there are too many; or close the circuit."""
+        ...
+
+    async def release(self, name: str) -> None:
+        """End a probe without a result, so that the next call is the probe."""
+        ...
 
 
 class RateLimiterPort(Protocol):
@@ -9,6 +29,10 @@ class RateLimiterPort(Protocol):
     The methods that count raise RateLimited if a limit is exceeded, and Unavailable if the counter
     does not respond and requests must not be accepted without it.
     """
+
+    def describe(self) -> Sequence[str]:
+        """Return the limits in words, such as "100 per 1 minute", for operators."""
+        ...
 
     async def count_request(self, caller: str, intent: str = "") -> None:
         """Count a request of a caller; with an intent, only against the limits of the intent."""

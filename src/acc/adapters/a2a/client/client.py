@@ -24,7 +24,9 @@ from acc.adapters.a2a.wire.card_codec import read_card
 from acc.adapters.http.client import NetworkOptions, guarded_client
 from acc.application.a2a.projection import INPUT_REQUEST, MEMORY_FOOTPRINT
 from acc.application.a2a.requests import SendRequest
+from acc.application.runtime.circuits import circuit_call
 from acc.application.tracing.a2a_spans import describe_reply, note_streaming, trace_send
+from acc.application.tracing.circuits import report_circuits
 from acc.domain.circuit_breaker import CircuitBreaker
 from acc.domain.errors import (
     AccError,
@@ -40,6 +42,7 @@ from acc.domain.value_objects.endpoint import RemoteEndpoint, is_loopback_url, o
 from acc.domain.value_objects.run import trace_of_parent
 from acc.domain.value_objects.task import ACTIVE, Message, PushConfig, Task
 from acc.ports.outbound.auth_ports import CredentialsPort
+from acc.ports.outbound.limit_ports import CircuitStorePort
 from acc.ports.outbound.remote_ports import OnUpdate
 from acc.ports.outbound.tracing_ports import SpanPort, TracerPort
 
@@ -74,8 +77,10 @@ class A2AClient:
         allow: Sequence[str] = (),
         network: NetworkOptions | None = None,
         tracer: TracerPort | None = None,
+        circuits: CircuitStorePort | None = None,
     ) -> None:
         self._tracer = tracer
+        self._circuits = circuits
         self._endpoint = endpoint
         self._credentials = credentials
         self._allow = (*endpoint.allow, *allow)
@@ -83,7 +88,10 @@ class A2AClient:
         self._cards = CardSource(endpoint.url, credentials=credentials, insecure=endpoint.insecure)
         self._wake: dict[str, asyncio.Event] = {}
         self.breaker = CircuitBreaker(
-            endpoint.origin, failures=endpoint.max_failures, reset=endpoint.recovery
+            endpoint.origin,
+            failures=endpoint.max_failures,
+            reset=endpoint.recovery,
+            on_change=report_circuits(lambda: tracer),
         )
 
     async def card(self) -> AgentCard:
@@ -107,13 +115,11 @@ class A2AClient:
         push: PushConfig | None = None,
     ) -> Task | Message:
         """Send a message and return the task once it ended or needs input, or the reply."""
-        with (
-            self.breaker.call((CallFailed, _TimedOut)),
-            trace_send(self._tracer, message, self._endpoint.url) as (message, span),
-        ):
-            result = await self._send(message, TaskAssembler(on_update, known), push, span)
-            describe_reply(span, result)
-            return result
+        async with circuit_call(self.breaker, (CallFailed, _TimedOut), self._circuits):
+            with trace_send(self._tracer, message, self._endpoint.url) as (message, span):
+                result = await self._send(message, TaskAssembler(on_update, known), push, span)
+                describe_reply(span, result)
+                return result
 
     async def _send(
         self,

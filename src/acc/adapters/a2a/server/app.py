@@ -28,7 +28,7 @@ from acc.adapters.a2a.wire.v03 import WIRE_V03
 from acc.application.use_cases.serve_a2a import ServeA2AUseCase
 from acc.domain.circuit_breaker import list_circuits
 from acc.domain.value_objects.principal import READ_SCOPE
-from acc.ports.outbound.auth_ports import TokenVerifierPort
+from acc.ports.outbound.auth_ports import CertificateVerifierPort, TokenVerifierPort
 from acc.ports.outbound.limit_ports import RateLimiterPort
 
 _ROOT_PATHS = ("", "/")
@@ -48,9 +48,9 @@ _MAX_AGE_SECONDS = 300
 class A2AServer:
     """ASGI application over the use case.
 
-    Without a verifier every caller is anonymous. `hosts` are the host names that the server
-    accepts; None accepts all. `cors` names the web origins whose pages may call it. `lifespan`
-    replaces the context in which the server runs.
+    Without a verifier of tokens or certificates every caller is anonymous. `hosts` are the host
+    names that the server accepts; None accepts all. `cors` names the web origins whose pages may
+    call it. `lifespan` replaces the context in which the server runs.
     """
 
     def __init__(
@@ -59,6 +59,7 @@ class A2AServer:
         *,
         documents: StaticDocuments,
         verifier: TokenVerifierPort | None = None,
+        certificates: CertificateVerifierPort | None = None,
         limiter: RateLimiterPort | None = None,
         hosts: Collection[str] | None = None,
         cors: CorsPolicy | None = None,
@@ -70,10 +71,12 @@ class A2AServer:
             serve,
             documents=documents,
             verifier=verifier,
+            certificates=certificates,
             limiter=limiter,
             protocol_versions=protocol_versions,
         )
         self._documents = documents
+        self._limiter = limiter
         self._hosts = hosts
         self._cors = cors
         self._lifespan = lifespan or serve.open
@@ -146,7 +149,7 @@ class A2AServer:
             request.check_method("GET", "HEAD")
             principal = await self._dispatcher.authenticate(request)
             principal.require(READ_SCOPE)
-            await send_response(send, 200, _write_status())
+            await send_response(send, 200, self._write_status())
         elif path == _READY_PATH:
             request.check_method("GET", "HEAD")
             await _send_readiness(send, is_ready=self.serve.is_ready)
@@ -158,6 +161,21 @@ class A2AServer:
         else:
             return False
         return True
+
+    def _write_status(self) -> bytes:
+        """Return the limits, and the circuits that have failures or are not closed."""
+        circuits = [
+            {
+                "name": circuit.name,
+                "state": circuit.state.value,
+                "failures": circuit.failures,
+                "nextAttempt": circuit.next_attempt
+                and datetime.fromtimestamp(circuit.next_attempt, UTC).isoformat(timespec="seconds"),
+            }
+            for circuit in list_circuits()
+        ]
+        limits = [] if self._limiter is None else list(self._limiter.describe())
+        return encode({"circuits": circuits, "rateLimits": limits})
 
 
 async def _send_readiness(send: Send, *, is_ready: bool) -> None:
@@ -182,18 +200,3 @@ async def _send_cacheable(
         await send({"type": "http.response.body", "body": b""})
         return
     await send_response(send, 200, document, JSON, head)
-
-
-def _write_status() -> bytes:
-    """Return the circuits of this process that have failures or are not closed."""
-    circuits = [
-        {
-            "name": circuit.name,
-            "state": circuit.state.value,
-            "failures": circuit.failures,
-            "nextAttempt": circuit.next_attempt
-            and datetime.fromtimestamp(circuit.next_attempt, UTC).isoformat(timespec="seconds"),
-        }
-        for circuit in list_circuits()
-    ]
-    return encode({"circuits": circuits})

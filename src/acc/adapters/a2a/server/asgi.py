@@ -125,7 +125,7 @@ class HttpRequest:
         for name, value in pairs:
             previous = self.headers.get(name)
             if previous is not None and name in _SINGLE_HEADERS:
-                self._head_error = HttpError(400, f"the header {name.decode()} occurs twice")
+                self._head_error = _occurs_twice(name)
             else:
                 self.headers[name] = value if previous is None else previous + b", " + value
 
@@ -167,6 +167,18 @@ class HttpRequest:
             return ""
         parent = value.decode("latin-1").strip()
         return parent if trace_of_parent(parent) else ""
+
+    @property
+    def address(self) -> str:
+        """Return the address of the peer, empty if it is not known."""
+        client = self.scope.get("client")
+        return client[0] if client else ""
+
+    @property
+    def client_certificate(self) -> str:
+        """Return the verified certificate of the peer as PEM, empty if there is none."""
+        chain = self.scope.get("extensions", {}).get("tls", {}).get("client_cert_chain")
+        return chain[0] if chain else ""
 
     def query(self) -> Mapping[str, str]:
         """Return the query parameters."""
@@ -242,6 +254,13 @@ class HttpRequest:
         """Wait until the client disconnects."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
+
+
+def _occurs_twice(name: bytes) -> HttpError:
+    text = f"the header {name.decode()} occurs twice"
+    if name == b"authorization":
+        return HttpError(401, text, [(b"www-authenticate", b"Bearer")])
+    return HttpError(400, text)
 
 
 def _strip_root(root: str, path: str) -> str:

@@ -63,7 +63,7 @@ from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.contract import INTENTS_EXTENSION
 from acc.domain.value_objects.principal import ANONYMOUS, Principal
 from acc.domain.value_objects.task import Task
-from acc.ports.outbound.auth_ports import TokenVerifierPort
+from acc.ports.outbound.auth_ports import CertificateVerifierPort, TokenVerifierPort
 from acc.ports.outbound.limit_ports import RateLimiterPort
 from acc.ports.outbound.tracing_ports import SpanPort
 
@@ -105,11 +105,13 @@ class RequestDispatcher:
         documents: StaticDocuments,
         verifier: TokenVerifierPort | None,
         protocol_versions: Collection[str],
+        certificates: CertificateVerifierPort | None = None,
         limiter: RateLimiterPort | None = None,
     ) -> None:
         self.documents = documents
         self._serve = serve
         self._verifier = verifier
+        self._certificates = certificates
         self._limiter = limiter
         self._tracer = serve.runner.services.tracer
         self._protocol_versions = tuple(protocol_versions)
@@ -234,15 +236,29 @@ class RequestDispatcher:
             await self._limiter.count_bytes(_limit_key(principal, request), len(body))
 
     async def _verify(self, request: HttpRequest) -> Principal:
-        if self._verifier is None:
+        if self._verifier is None and self._certificates is None:
             return ANONYMOUS
-        scheme, _, token = request.header(b"authorization").partition(" ")
         principal = None
-        if scheme.lower() == "bearer" and token.strip():
-            principal = await self._verifier.verify(token.strip())
+        if b"authorization" in request.headers:
+            # An invalid token is an error, also with a certificate.
+            scheme, _, token = request.header(b"authorization").partition(" ")
+            if self._verifier is not None and scheme.lower() == "bearer" and token.strip():
+                principal = await self._verifier.verify(token.strip())
+        elif self._certificates is not None:
+            principal = self._certificates.verify(
+                address=request.address,
+                headers=request.headers,
+                certificate=request.client_certificate,
+            )
         if principal is None:
-            raise Unauthenticated("valid credentials are required: Authorization: Bearer TOKEN")
+            raise Unauthenticated(f"valid credentials are required: {self._accepted}")
         return principal
+
+    @property
+    def _accepted(self) -> str:
+        """Return which credentials are accepted."""
+        kinds = [] if self._verifier is None else ["Authorization: Bearer TOKEN"]
+        return " or ".join(kinds if self._certificates is None else [*kinds, "a TLS certificate"])
 
     def extended_card(self, principal: Principal, tenant: str = "") -> AgentCard:
         """Return the extended card to an authenticated caller of the tenant."""
@@ -432,8 +448,7 @@ async def _send_http_error(send: Send, error: BaseException, wire: Wire, kind: b
 def _limit_key(principal: Principal, request: HttpRequest) -> str:
     """Return whose requests are counted: the account, or the address of an anonymous caller."""
     if principal.is_anonymous:
-        client = request.scope.get("client")
-        return f"address/{client[0] if client else ''}"
+        return f"address/{request.address}"
     return f"account/{principal.account.user_id}"
 
 

@@ -55,6 +55,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._in_head = True
         self._is_half_closed = False
         self._timer: asyncio.TimerHandle | None = None
+        self._tls_extension = _tls_extension(transport)
         self._restart_timeout()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -146,6 +147,8 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Reset the count of header bytes."""
         super().on_message_begin()
+        if self._tls_extension is not None:
+            self.scope["extensions"] = {"tls": self._tls_extension}
         self._in_head = True
         self._head_size = 0
 
@@ -227,6 +230,15 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.abort()  # close() would wait for the client to read
 
 
+def _tls_extension(transport: asyncio.Transport) -> dict[object, object] | None:
+    """Return the TLS extension of ASGI: the certificate of the client, which is verified."""
+    connection: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
+    certificate = None if connection is None else connection.getpeercert(binary_form=True)
+    if not certificate:
+        return None
+    return {"client_cert_chain": [ssl.DER_cert_to_PEM_cert(certificate)]}
+
+
 class _Server(uvicorn.Server):
     """Stop the application before connections are closed."""
 
@@ -261,8 +273,13 @@ def bind(host: str, port: int) -> socket.socket:
     return listener
 
 
-def tls_context(certificate: Path, private_key: Path | None) -> ssl.SSLContext:
-    """Return the TLS context of a server, or raise InvalidInput. TLS 1.2 is the minimum."""
+def tls_context(
+    certificate: Path, private_key: Path | None, client_authority: Path | None = None
+) -> ssl.SSLContext:
+    """Return the TLS context of a server, or raise InvalidInput. TLS 1.2 is the minimum.
+
+    A client may present a certificate of `client_authority`; other certificates end the connection.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
@@ -272,6 +289,16 @@ def tls_context(certificate: Path, private_key: Path | None) -> ssl.SSLContext:
             f"the certificate {certificate} cannot be used ({error}); it must be a PEM file, and "
             "its private key a PEM file without a password"
         ) from None
+    if client_authority is not None:
+        try:
+            context.load_verify_locations(client_authority)
+        except (OSError, ValueError) as error:
+            raise InvalidInput(
+                f"the CA certificates {client_authority} cannot be used ({error}); it must be a "
+                "PEM file"
+            ) from None
+        # Callers with a token, and readers of the card, need no certificate.
+        context.verify_mode = ssl.CERT_OPTIONAL
     return context
 
 

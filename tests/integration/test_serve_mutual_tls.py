@@ -1,0 +1,103 @@
+"""`acc serve --tls-client-ca` and `--tls-proxy`, called by RemoteAgent with real certificates."""
+
+import ssl
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+from certificates import Authority, Issued
+from server_process import ALICE, Server, tokens_file
+
+from acc import MutualTls, RemoteAgent, Runner
+from acc.bootstrap.a2a_client import make_remote
+from acc.cli import execute as run
+
+MESSAGE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "SendMessage",
+    "params": {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}},
+}
+HEAD = {"A2A-Version": "1.0"}
+
+
+def post(url: str, authority: Authority, issued: Issued | None, **headers: str) -> httpx.Response:
+    context = ssl.create_default_context(cafile=str(authority.file))
+    if issued is not None:
+        context.load_cert_chain(issued.chain, issued.key)
+    with httpx.Client(verify=context, trust_env=False) as client:
+        return client.post(url, json=MESSAGE, headers={**HEAD, **headers})
+
+
+def owner(response: httpx.Response) -> Any:
+    return response.json()["result"]["task"]["id"]
+
+
+async def test_client_certificate_identifies_the_caller(tmp_path: Path) -> None:
+    authority, stranger = Authority(tmp_path), Authority(tmp_path, "Other CA")
+    server = authority.issue("127.0.0.1", address="127.0.0.1", is_client=False)
+    desk = authority.issue(uris=("agent://desk",))
+    options = ["--tls-cert", str(server.chain), "--tls-key", str(server.key)]
+    options += ["--tls-client-ca", str(authority.file), "--tokens", str(tokens_file(tmp_path))]
+    with Server(tmp_path, "-v", *options) as process:
+        url = f"https://127.0.0.1:{process.port}/"
+        remote = RemoteAgent(
+            name="remote",
+            url=url,
+            auth=MutualTls(cert=desk.chain, key=desk.key, ca=authority.file),
+            allow=["127.0.0.1"],
+        )
+        assert (await Runner(remote).run("hello")).status.value == "completed"
+        assert '"agent://desk"' in process.log
+
+        # Certificates of other authorities, expired ones and those of servers end the handshake.
+        rejected = [
+            stranger.issue(uris=("agent://desk",)),
+            authority.issue(uris=("agent://desk",), expired=True),
+            authority.issue(uris=("agent://desk",), is_client=False),
+        ]
+        for issued in rejected:
+            with pytest.raises(httpx.TransportError):
+                post(url, authority, issued)
+
+        assert post(url, authority, None).status_code == 401
+        assert post(url, authority, None, **{"Client-Cert": quote(desk.pem)}).status_code == 401
+        assert post(url, authority, desk, Authorization="Bearer wrong").status_code == 401
+        assert post(url, authority, None, Authorization=f"Bearer {ALICE}").status_code == 200
+        card = await make_remote(remote.endpoint).card()
+        assert card.security_schemes["mtls"] == {"type": "mutualTLS"}
+        assert card.security[-1] == {"mtls": ()}
+
+
+def test_named_proxy_identifies_the_caller(tmp_path: Path) -> None:
+    issued = Authority(tmp_path).issue("billing")
+    header = {"X-Client": quote(issued.pem)}
+    options = ["--tls-proxy-header", "X-Client", "--default-scope", "agent.invoke"]
+    with Server(tmp_path, "--tls-proxy", "127.0.0.1", *options) as process:
+        url = f"http://127.0.0.1:{process.port}/"
+        assert httpx.post(url, json=MESSAGE, headers=HEAD).status_code == 401
+        sent = httpx.post(url, json=MESSAGE, headers={**HEAD, **header})
+        assert sent.status_code == 200, sent.text
+        get = {**MESSAGE, "method": "GetTask", "params": {"id": owner(sent)}}
+        read = httpx.post(url, json=get, headers={**HEAD, **header})
+        assert (read.status_code, "agent.read" in read.text) == (403, True)
+    with Server(tmp_path, "-v", "--tls-proxy", "192.0.2.1", *options) as process:
+        url = f"http://127.0.0.1:{process.port}/"
+        assert httpx.post(url, json=MESSAGE, headers={**HEAD, **header}).status_code == 401
+
+
+def test_contradicting_options_are_rejected(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    server = authority.issue("127.0.0.1", address="127.0.0.1", is_client=False)
+    tls = ["--tls-cert", str(server.chain), "--tls-key", str(server.key)]
+    agent = "tests/integration/sample_agents.py:everything"
+    for options in (
+        ["--tls-client-ca", str(authority.file)],
+        [*tls, "--tls-client-ca", "none.pem"],
+        [*tls, "--tls-client-ca", str(server.key)],
+        ["--tls-proxy", "proxy.example"],
+        ["--tls-proxy", "127.0.0.1", "--oidc", "https://login.example", "--audience", "x"],
+    ):
+        assert run(["serve", agent, "--port", "0", *options]) == 2, options
