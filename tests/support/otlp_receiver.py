@@ -98,7 +98,9 @@ class OtlpReceiver:
                 for group in ExportMetricsServiceRequest.FromString(body).resource_metrics:
                     for metrics in group.scope_metrics:
                         for metric in metrics.metrics:
-                            data = getattr(metric, metric.WhichOneof("data"))
+                            kind = metric.WhichOneof("data")
+                            assert kind is not None
+                            data = getattr(metric, kind)
                             points = [
                                 (_plain(point.attributes), point) for point in data.data_points
                             ]

@@ -128,6 +128,14 @@ class Runner(SessionRunner[AnyDepsT, AnyOutputT]):
             engine=make_engine(engine, store if services is None else None),
         )
 
+    async def aclose(self) -> None:
+        """Close models, embedders, MCP connections, stores and the connection to the engine."""
+        try:
+            if self.engine is not None:
+                await self.engine.aclose()
+        finally:
+            await super().aclose()
+
 
 def check_names(agent: BaseAgent, *, own_models: Container[str] = ()) -> None:
     """Raise InvalidInput if an agent of the tree names an unknown model or memory."""
