@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import msgspec
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
@@ -102,7 +103,8 @@ class TemporalEngine:
                     tls=location.tls,
                 )
                 await client.workflow_service.describe_namespace(
-                    _describe(location.namespace), timeout=_RPC_TIMEOUT
+                    DescribeNamespaceRequest(namespace=location.namespace),
+                    timeout=_RPC_TIMEOUT,
                 )
         except RPCError as error:
             raise self._explain(error) from None
@@ -147,9 +149,3 @@ def to_payload(work: EngineWork) -> dict[str, Any]:
 def from_payload(payload: dict[str, Any]) -> EngineWork:
     """Return the work of `to_payload`; fields of later versions are ignored."""
     return msgspec.convert(payload, EngineWork)
-
-
-def _describe(namespace: str) -> Any:
-    from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
-
-    return DescribeNamespaceRequest(namespace=namespace)

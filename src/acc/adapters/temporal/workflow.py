@@ -71,7 +71,7 @@ class RunWorkflow:
                 return
             if workflow.info().is_continue_as_new_suggested() and self._notifications == seen:
                 workflow.continue_as_new(self._work)
-            await self._wait(seen, outcome["resume_at"])
+            await self._wait(seen, outcome.get("resume_at"))
 
     async def _wait(self, seen: int, resume_at: float | None) -> None:
         """Wait for a notification, or until a request expires."""
