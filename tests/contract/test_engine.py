@@ -1,8 +1,6 @@
 """Contract of engines: a run behaves the same wherever it is executed."""
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,11 +28,6 @@ from acc import (
 )
 from acc.domain.errors import InvalidInput, NothingPending
 from acc.testing import ScriptedModel, call
-
-
-@pytest.fixture(params=["in_process", "temporal"])
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EngineUnderTest]:
-    yield EngineUnderTest(request.param, tmp_path)
 
 
 class Payments:
