@@ -11,7 +11,7 @@ import time
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,10 @@ from durable_agents import STEPS, agent
 from server_process import Server
 from temporal_server import shared_server
 
-from acc import Runner, RunResult, RunStatus
+from acc import Runner, RunResult, RunStatus, open_worker
+from acc.adapters.storage.sqlite_tasks import SqliteTaskStore
+from acc.adapters.system.clock import SystemClock
+from acc.domain.value_objects.task import TaskState
 
 HERE = Path(__file__).parent
 #: A killed worker must be replaced within this time.
@@ -78,8 +81,15 @@ def wait_until_ready(process: "subprocess.Popen[str]") -> None:
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Ledger:
-    return Ledger(tmp_path / "ledger.db")
+def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
+    made = Ledger(tmp_path / "ledger.db")
+    monkeypatch.setenv("LEDGER", str(made.path))
+    return made
+
+
+def local_worker(folder: Path) -> AbstractAsyncContextManager[None]:
+    """Execute runs in this process, which is not killed."""
+    return open_worker(agent, engine=shared_server().url, store=str(folder / "acc.db"), grace=0.0)
 
 
 async def test_killed_worker_is_replaced_and_no_effect_happens_twice(
@@ -87,22 +97,21 @@ async def test_killed_worker_is_replaced_and_no_effect_happens_twice(
 ) -> None:
     runner = Runner(agent, store=str(tmp_path / "acc.db"), engine=shared_server().url)
     runs = 6
-    with ExitStack() as stack:
-        workers = [stack.enter_context(worker(tmp_path, ledger)) for _ in range(2)]
-        for process in workers:
-            wait_until_ready(process)
+    with worker(tmp_path, ledger) as killed:
+        wait_until_ready(killed)
         async with asyncio.TaskGroup() as group:
             turns = [
                 group.create_task(runner.run(f"book {n}", session_id=f"s{n}")) for n in range(runs)
             ]
-            entries = await ledger.until(runs)
-            killed = max(workers, key=lambda one: sum(e[2] == one.pid for e in entries))
+            await ledger.until(runs)
             killed.send_signal(signal.SIGKILL)
             killed_at = time.monotonic()
             lost = await _runs_of(killed, ledger)
             assert lost
-            await _until_continued(lost, killed, ledger)
-            assert time.monotonic() - killed_at < MAX_TAKEOVER_SECONDS
+            async with local_worker(tmp_path):
+                await _until_continued(lost, killed, ledger)
+                assert time.monotonic() - killed_at < MAX_TAKEOVER_SECONDS
+                await asyncio.wait(turns, timeout=60)
     results: list[RunResult] = [turn.result() for turn in turns]
     assert {result.status for result in results} == {RunStatus.COMPLETED}
     assert sorted(result.text for result in results) == [f"booked {n}" for n in range(runs)]
@@ -144,32 +153,28 @@ def _rpc(server: Server, method: str, params: dict[str, Any]) -> Any:
 async def test_task_is_executed_after_its_server_and_worker_were_killed(
     tmp_path: Path, ledger: Ledger
 ) -> None:
-    options = ("--engine", shared_server().url, "--store", str(tmp_path / "acc.db"))
-    extra = {"LEDGER": str(ledger.path)}
-    with ExitStack() as stack:
-        first = stack.enter_context(worker(tmp_path, ledger, STEP_SECONDS="0.5"))
-        second = stack.enter_context(
-            Server(tmp_path, *options, agent="durable_agents:agent", **extra)
-        )
-        with Server(tmp_path, *options, agent="durable_agents:agent", **extra) as server:
-            wait_until_ready(first)
-            message = {"messageId": "m1", "role": "ROLE_USER", "parts": [{"text": "book a"}]}
-            sent = _rpc(
-                server,
-                "SendMessage",
-                {"message": message, "configuration": {"returnImmediately": True}},
-            )
-            params = {"id": sent["task"]["id"]}
-            await ledger.until(1)
-            first.send_signal(signal.SIGKILL)
-            server.kill()
-        other = stack.enter_context(worker(tmp_path, ledger))
-        wait_until_ready(other)
-        async with asyncio.timeout(30):
-            while True:
-                found = await asyncio.to_thread(_rpc, second, "GetTask", params)
-                if found["status"]["state"] == "TASK_STATE_COMPLETED":
-                    break
-                await asyncio.sleep(0.1)
+    store = str(tmp_path / "acc.db")
+    options = ("--engine", shared_server().url, "--store", store)
+    message = {"messageId": "m1", "role": "ROLE_USER", "parts": [{"text": "book a"}]}
+    params = {"message": message, "configuration": {"returnImmediately": True}}
+    with (
+        worker(tmp_path, ledger, STEP_SECONDS="0.5") as first,
+        Server(tmp_path, *options, agent="durable_agents:agent") as server,
+    ):
+        wait_until_ready(first)
+        sent = _rpc(server, "SendMessage", params)
+        await ledger.until(1)
+        first.send_signal(signal.SIGKILL)
+        server.kill()
+    tasks = SqliteTaskStore(store, clock=SystemClock(), app_name=agent.name)
+    async with local_worker(tmp_path), asyncio.timeout(30):
+        while True:
+            task = await tasks.read(sent["task"]["id"])
+            assert task is not None
+            if task.is_terminal:
+                break
+            await asyncio.sleep(0.05)
+    await tasks.aclose()
+    assert task.state is TaskState.COMPLETED
     made = Counter((run, step) for run, step, _ in ledger.entries())
     assert made == {("a", step): 1 for step in range(1, STEPS + 1)}
