@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from engine_factories import EngineUnderTest
+from engine_support import EngineUnderTest
 from session_store_factories import MAKERS, Stores
 
 from acc.ports.outbound.storage_ports import SessionStorePort

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from agent_support import Does, counts, says
-from engine_factories import EngineUnderTest
+from engine_support import EngineUnderTest
 
 from acc import (
     Agent,

@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 from agent_support import Does
-from engine_factories import EngineUnderTest
+from engine_support import EngineUnderTest
 
 from acc import Agent, RequestKind, RunContext, tool
 from acc.application.a2a.requests import GetRequest, SendRequest, TaskRequest

@@ -129,7 +129,7 @@ class RunDispatcher:
         return await self._follow(work, key, recorder, after=recorder.last_seq)
 
     async def cancel(self, key: SessionKey, run_id: str) -> None:
-        """Tell the engine that a run was ended."""
+        """Let the engine end its work for a run that was ended."""
         await self._engine.cancel(EngineWork.of_run(key, run_id))
 
     async def revive(self, key: SessionKey) -> None:

@@ -1,4 +1,4 @@
-"""Engines for the contract suite: runs in this process, and a worker of a Temporal service."""
+"""Engines under test: runs in this process, and a worker of a Temporal service."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,6 +10,7 @@ from temporal_server import shared_server
 from acc import BaseAgent, RunConfig, Runner, open_worker
 from acc.application.use_cases.serve_a2a import ServeA2AUseCase
 from acc.bootstrap.a2a import make_task_store
+from acc.ports.outbound.engine_ports import EnginePort
 
 _names = count(1)
 
@@ -17,10 +18,12 @@ _names = count(1)
 class EngineUnderTest:
     """Creates runners and servers whose runs an engine executes."""
 
-    def __init__(self, kind: str, folder: Path) -> None:
+    def __init__(self, kind: str, folder: Path, *, client: EnginePort | None = None) -> None:
         self.store = str(folder / "acc.db")
         self.url = "in-process" if kind == "in_process" else shared_server().url
         self.is_durable = kind != "in_process"
+        #: What runners and servers use to reach the engine.
+        self.client = client or self.url
 
     @asynccontextmanager
     async def runner(
@@ -28,7 +31,7 @@ class EngineUnderTest:
     ) -> AsyncIterator[Runner]:
         """Return a runner, with a worker if the engine needs one."""
         name = f"app{next(_names)}"
-        runner = Runner(agent, store=self.store, app_name=name, engine=self.url, config=config)
+        runner = Runner(agent, store=self.store, app_name=name, engine=self.client, config=config)
         try:
             if self.is_durable and has_worker:
                 async with self.worker(agent, name):
@@ -52,7 +55,7 @@ class EngineUnderTest:
     ) -> AsyncIterator[ServeA2AUseCase]:
         """Return an open server without HTTP, with a worker if the engine needs one."""
         name = f"app{next(_names)}"
-        runner = Runner(agent, store=self.store, app_name=name, engine=self.url)
+        runner = Runner(agent, store=self.store, app_name=name, engine=self.client)
         services = runner.services
         tasks, storage = make_task_store(self.store, services.sessions, services.clock, name)
         serve = ServeA2AUseCase(runner, tasks=tasks, storage=storage)
