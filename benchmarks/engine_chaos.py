@@ -22,8 +22,8 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT / "tests" / "support"), str(ROOT / "tests" / "integration")]
 
-from durable_agents import STEPS
-from temporal_server import shared_server
+from durable_agents import STEPS  # noqa: E402 - found through the path above
+from temporal_server import shared_server  # noqa: E402 - found through the path above
 
 WORKERS, SERVERS = 3, 2
 KILL_SECONDS = 3.0
@@ -77,7 +77,7 @@ class Fleet:
         deadline = time.monotonic() + 60
         while True:
             port = random.choice(list(self.ports.values()))  # noqa: S311 - no secret
-            request = urllib.request.Request(  # noqa: S310 - a loopback URL
+            request = urllib.request.Request(
                 f"http://127.0.0.1:{port}",
                 json.dumps(body).encode(),
                 {"Content-Type": "application/json", "A2A-Version": "1.0"},

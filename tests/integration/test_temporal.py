@@ -232,6 +232,23 @@ async def test_next_message_revives_the_run_that_nobody_started(store: str, app:
         assert ended == ["first", "second"]
 
 
+async def test_interrupted_run_without_an_engine_does_not_block_the_session(
+    store: str, app: str
+) -> None:
+    code = (
+        "import asyncio, os, sys; from acc import FunctionAgent, Runner\n"
+        "async def die(ctx): os._exit(9)\n"
+        "agent = FunctionAgent(name='root', function=die)\n"
+        "Runner(agent, store=sys.argv[1], app_name=sys.argv[2]).run_sync('first')"
+    )
+    died = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", code, store, app], check=False
+    )
+    assert died.returncode == 9
+    async with durable(says("root"), store, app) as runner, worker(says("root"), store, app):
+        assert (await runner.run("second")).text == "root"
+
+
 async def test_stopped_worker_hands_its_run_over(store: str, app: str) -> None:
     calls: list[str] = []
     started = asyncio.Event()

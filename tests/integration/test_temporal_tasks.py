@@ -9,7 +9,7 @@ from engine_support import EngineUnderTest
 from temporal_server import shared_server
 
 from acc import RunContext, Unavailable
-from acc.adapters.temporal.engine import TemporalEngine
+from acc.adapters.temporal.engine import TemporalEngine, workflow_id
 from acc.adapters.temporal.location import parse_location
 from acc.application.a2a.requests import GetRequest, ListRequest, SendRequest
 from acc.application.use_cases.serve_a2a import ServeA2AUseCase
@@ -95,3 +95,38 @@ async def test_answer_is_used_when_the_engine_is_available_again(
                 await asyncio.sleep(0.02)
         assert task.state is TaskState.COMPLETED
         assert not await dispatcher.recover("unknown")
+
+
+async def test_terminated_workflow_fails_its_task_and_frees_the_context(
+    engine: EngineUnderTest, client: Failing
+) -> None:
+    started = asyncio.Event()
+
+    async def work(ctx: RunContext) -> str:
+        if ctx.message == "hang":
+            started.set()
+            await asyncio.sleep(60)
+        return "done"
+
+    async with engine.server(Does(name="root", do=work)) as serve:
+        message = Message(message_id="m1", role=Role.USER, parts=text_part("hang"))
+        hanging = await serve.send(ANN, SendRequest(message=message, wait=False))
+        assert isinstance(hanging, Task)
+        await started.wait()
+        known = EngineWork(app_name=serve.runner.app_name, run_id=hanging.id)
+        temporal = await client.client()
+        await temporal.get_workflow_handle(workflow_id(known)).terminate()
+        dispatcher = serve._executor.dispatcher
+        assert dispatcher is not None
+        assert not await dispatcher.recover(hanging.id)
+        await serve._executor.interrupt(hanging.id, "interrupted")
+        following = Message(
+            message_id="m2",
+            role=Role.USER,
+            parts=text_part("next"),
+            context_id=hanging.context_id,
+        )
+        async with asyncio.timeout(20):
+            done = await serve.send(ANN, SendRequest(message=following))
+        assert isinstance(done, Task)
+        assert done.state is TaskState.COMPLETED

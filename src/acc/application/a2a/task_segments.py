@@ -75,6 +75,7 @@ class TaskSegments:
             self._runner,
             self._executor,
             self._runs.segment(work.run_id, attempt),
+            tasks=self._tasks,
             task=task,
             options=work.task,
         ).execute()
@@ -125,11 +126,13 @@ class _TaskSegment:
         executor: TaskExecutor,
         segment: Segment,
         *,
+        tasks: TaskStorePort,
         task: Task,
         options: TaskWork,
     ) -> None:
         self._runner = runner
         self._executor = executor
+        self._tasks = tasks
         self._task = task
         self._principal = Principal(
             caller=options.caller,
@@ -213,6 +216,7 @@ class _TaskSegment:
         message, session_id = task.history[0], task.context_id
         call = call_context(task, user, self._principal.permissions, message)
         while True:
+            await self._end_run_of_ended_task(self._runner.session_key(user, session_id))
             try:
                 return await self._runner.run(
                     user_id=user,
@@ -230,6 +234,14 @@ class _TaskSegment:
                     continue
                 # Another task of the context waits for its client, so this one gets a session.
                 session_id = own_session(task.context_id, task.id)
+
+    async def _end_run_of_ended_task(self, key: SessionKey) -> None:
+        """Free a session whose run belongs to a task that was ended without it."""
+        session = await self._runner.services.sessions.read(key)
+        if session is not None and session.status is RunStatus.WORKING:
+            task = await self._tasks.read(session.run_id)
+            if task is not None and task.is_terminal:
+                await self._runner.end_run(key, session.run_id)
 
     async def _answer(self, session: Session, events: Sequence[Event]) -> RunResult | None:
         """Continue a run that waits for input with the answers of the last message, if any."""

@@ -50,7 +50,8 @@ class RunDispatcher:
         self._runner = runner
         self._sessions = runner.services.sessions
         self._engine = engine
-        self._revived_at = 0.0
+        #: When the runs of busy sessions were revived.
+        self._revived_at: dict[SessionKey, float] = {}
 
     async def run(self, request: RunRequest, recorder: EventRecorder) -> RunResult:
         """Store the message of a turn, let the engine execute it, and return its result."""
@@ -138,9 +139,10 @@ class RunDispatcher:
         The process that has stored the message of the run may have died before it started the run.
         """
         now = asyncio.get_running_loop().time()
-        if now < self._revived_at + CHECK_SECONDS:
+        recent = {one: at for one, at in self._revived_at.items() if now < at + CHECK_SECONDS}
+        self._revived_at = {**recent, key: recent.get(key, now)}
+        if key in recent:
             return
-        self._revived_at = now
         session = await self._sessions.read(key)
         if session is None or session.status not in (RunStatus.WORKING, RunStatus.INPUT_REQUIRED):
             return

@@ -16,7 +16,7 @@ from acc.domain.value_objects.approval import InputRequest
 from acc.domain.value_objects.content import text_part
 from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.run import CallContext, RunConfig, RunStatus
-from acc.domain.value_objects.session import Session
+from acc.domain.value_objects.session import Session, SessionKey
 from acc.ports.outbound.storage_ports import SessionStorePort
 
 if TYPE_CHECKING:
@@ -59,6 +59,15 @@ def pending_requests(events: Sequence[Event]) -> tuple[InputRequest, ...]:
     before = {event.request.id for event in events if event.request and event.seq < pause.seq}
     cancelled = before.difference(pause.detail["waiting"])
     return tuple(request for request in open_requests(events) if request.id not in cancelled)
+
+
+async def is_durable_run(sessions: SessionStorePort, key: SessionKey) -> bool:
+    """Return True if an engine continues the last run of a session when its process dies."""
+    session = await sessions.read(key)
+    if session is None:
+        return False
+    events = await sessions.events(key, run_id=session.run_id, limit=1)
+    return bool(events) and OPTIONS in events[0].detail
 
 
 def has_new_answers(events: Sequence[Event]) -> bool:

@@ -35,6 +35,7 @@ from acc.application.runtime.replay import (
     check_answers_used,
     check_started_by,
     check_waiting,
+    is_durable_run,
     pause_detail,
     pending_requests,
     reset_to_recorded,
@@ -379,7 +380,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
 
         An engine can continue a durable run from what is stored.
         """
-        permissions = request.call.permissions
+        waits, permissions = is_durable, request.call.permissions
         detail: dict[str, Any] = {OPTIONS: run_options(request)} if is_durable else {}
         if permissions is not None:
             detail["permissions"] = sorted(permissions)
@@ -394,12 +395,14 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
             )
             try:
                 start = await recorder.begin(
-                    BeginTurn(request.key, message, lease.holder, self.agent.name, is_durable)
+                    BeginTurn(request.key, message, lease.holder, self.agent.name, waits)
                 )
                 break
             except SessionBusy as error:
-                if self._dispatcher is not None:
-                    await self._dispatcher.revive(request.key)
+                if waits:
+                    waits = await is_durable_run(self.services.sessions, request.key)
+                    if waits and self._dispatcher is not None:
+                        await self._dispatcher.revive(request.key)
                 await lease.wait_until_free(error)
             except asyncio.CancelledError:
                 # The store may have started the turn anyway.
