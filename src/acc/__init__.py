@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from acc.bootstrap.models import ProviderModel as ProviderModel
     from acc.bootstrap.tracing import disable_tracing as disable_tracing
     from acc.bootstrap.tracing import enable_tracing as enable_tracing
+    from acc.bootstrap.worker import open_worker as open_worker
     from acc.domain.errors import (
         AccError as AccError,
         AgentFailed as AgentFailed,
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
         StorageFailed as StorageFailed,
         ToolFailed as ToolFailed,
         TransferLoop as TransferLoop,
+        Unavailable as Unavailable,
     )
     from acc.domain.support import (
         SupportFeatures as SupportFeatures,
@@ -170,6 +172,7 @@ _PUBLIC_NAMES = {
     "acc.bootstrap.memory": ("acc_memory", "make_memory"),
     "acc.bootstrap.models": ("ProviderModel",),
     "acc.bootstrap.tracing": ("disable_tracing", "enable_tracing"),
+    "acc.bootstrap.worker": ("open_worker",),
     "acc.domain.errors": (
         "AccError",
         "AgentFailed",
@@ -191,6 +194,7 @@ _PUBLIC_NAMES = {
         "StorageFailed",
         "ToolFailed",
         "TransferLoop",
+        "Unavailable",
     ),
     "acc.domain.support": ("SupportFeatures", "SupportScore", "support_score"),
     "acc.domain.value_objects.approval": (

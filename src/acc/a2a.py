@@ -112,6 +112,7 @@ def create_app(
     cors_origins: Sequence[str] = (),
     deps: AnyDepsT | None = None,
     plugins: Sequence[Plugin[AnyDepsT]] = (),
+    engine: str = "in-process",
 ) -> A2AServer:
     """Return an ASGI application that serves an agent over A2A.
 
@@ -142,6 +143,7 @@ def create_app(
         cors_origins: Web origins whose pages may call the application; "*" allows all.
         deps: Dependencies of all runs, as `ctx.deps`.
         plugins: Callbacks for all agents.
+        engine: "in-process", or the URL of a Temporal service whose workers execute the tasks.
     """
     return make_server(
         agent,
@@ -167,5 +169,6 @@ def create_app(
             cors_origins=cors_origins,
             deps=deps,
             plugins=plugins,
+            engine=engine,
         ),
     )

@@ -3,7 +3,7 @@
 import pytest
 from session_store_factories import KEY, LEASE, Stores, event, state_event, store_events
 
-from acc.domain.errors import SessionBusy
+from acc.domain.errors import SessionBusy, SessionConflict
 from acc.domain.value_objects.content import text_part
 from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.run import RunStatus
@@ -70,6 +70,42 @@ async def test_begin_turn_closes_interrupted_run(stores: Stores) -> None:
     session = await store.read(KEY)
     assert session is not None
     assert (session.run_id, session.status) == ("r2", RunStatus.WORKING)
+
+
+async def test_begin_turn_that_waits_for_runs_does_not_close_interrupted_run(
+    stores: Stores,
+) -> None:
+    store = stores.sessions
+    await begin(store, "dead", "r1")
+    stores.clock.time += LEASE
+    with pytest.raises(SessionBusy):
+        await store.begin_turn(KEY, message(), holder="a", agent="root", waits_for_runs=True)
+    session = await store.read(KEY)
+    assert session is not None
+    assert (session.run_id, session.status) == ("r1", RunStatus.WORKING)
+    await store.open(KEY, holder="r1/2")  # nobody has the lease
+
+
+async def test_begin_turn_that_waits_for_runs_starts_turn_after_ended_run(
+    store: SessionStorePort,
+) -> None:
+    await begin(store, run_id="r1")
+    ended = event(0, EventKind.ENDED, status=RunStatus.COMPLETED)
+    await store.append(KEY, [ended], holder="a", release=True)
+    start = await store.begin_turn(KEY, message(), holder="b", agent="root", waits_for_runs=True)
+    assert [one.run_id for one in start.events] == ["r2"]
+
+
+async def test_open_replaces_holder_of_same_run(store: SessionStorePort) -> None:
+    await begin(store, "r1/1", "r1")
+    with pytest.raises(SessionBusy):
+        await store.open(KEY, holder="r2/1", replaces="r2/")
+    await store.open(KEY, holder="r1/2", replaces="r1/")
+    with pytest.raises(SessionConflict):
+        await store.append(KEY, [event(0)], holder="r1/1")
+    with pytest.raises(SessionConflict):
+        await store.renew(KEY, holder="r1/1")
+    await store.append(KEY, [event(0)], holder="r1/2")
 
 
 async def test_append_numbers_events_of_session(store: SessionStorePort) -> None:

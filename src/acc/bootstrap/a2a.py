@@ -26,9 +26,11 @@ from acc.application.agents.base import BaseAgent
 from acc.application.agents.callbacks import Plugin
 from acc.application.agents.dependencies import check_deps, required_deps
 from acc.application.contracts.node_agents import TreeNode
+from acc.application.runtime.run import Services
 from acc.application.use_cases.diagnose_server import DiagnoseServerUseCase
 from acc.application.use_cases.serve_a2a import ServeA2AUseCase
 from acc.bootstrap.agents import Runner, check_models, make_services, make_stores
+from acc.bootstrap.engine import IN_PROCESS, make_engine
 from acc.bootstrap.memory import version
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.agent_card import AgentCard, CardConfig, CardFinding
@@ -45,6 +47,7 @@ from acc.ports.outbound.auth_ports import (
     NotificationSignerPort,
     TokenVerifierPort,
 )
+from acc.ports.outbound.engine_ports import EnginePort
 from acc.ports.outbound.limit_ports import RateLimiterPort
 from acc.ports.outbound.storage_ports import TaskStorePort, UnitOfWork
 from acc.ports.outbound.system_ports import ClockPort
@@ -72,7 +75,7 @@ class ServeOptions:
     JWK set of the signers. `connections` limits slow clients. With `anonymous_listing` anonymous
     callers may list tasks. Without `deduplicate` a repeated message is a new message. `issuers` are
     the OIDC issuers that the card names. `cors_origins` are the web origins whose pages may call
-    the server.
+    the server. Workers of the `engine` execute the tasks, unless it is "in-process".
     """
 
     public_url: str = ""
@@ -98,6 +101,7 @@ class ServeOptions:
     issuers: Sequence[str] = ()
     limiter: RateLimiterPort | None = None
     cors_origins: Sequence[str] = ()
+    engine: str | EnginePort = IN_PROCESS
 
 
 def make_server(agent: BaseAgent | TreeNode, options: ServeOptions | None = None) -> "A2AServer":
@@ -116,17 +120,7 @@ def make_server(agent: BaseAgent | TreeNode, options: ServeOptions | None = None
     requires_auth = options.verifier is not None or options.certificates is not None
     check_models(agent)
     services = make_services(store=options.store, allow=options.allow)
-    check_deps(required_deps(agent), options.deps)
-    runner = Runner(
-        agent,
-        app_name=agent.name,
-        services=services,
-        config=options.config,
-        deps=options.deps,
-        plugins=options.plugins
-        if options.limiter is None
-        else (ToolLimits(options.limiter), *options.plugins),
-    )
+    runner = _make_runner(agent, options, services)
     tasks, storage = make_task_store(options.store, services.sessions, services.clock, agent.name)
     config = options.card or CardConfig()
     can_push = options.push and config.push_notifications is not False
@@ -204,6 +198,23 @@ def make_server(agent: BaseAgent | TreeNode, options: ServeOptions | None = None
         cors=CorsPolicy(options.cors_origins) if options.cors_origins else None,
         protocol_versions=options.protocol_versions,
         lifespan=lifespan,
+    )
+
+
+def _make_runner(agent: BaseAgent, options: ServeOptions, services: Services) -> Runner:
+    engine = make_engine(options.engine, options.store)
+    if engine is None:  # otherwise the workers have the dependencies
+        check_deps(required_deps(agent), options.deps)
+    return Runner(
+        agent,
+        app_name=agent.name,
+        services=services,
+        config=options.config,
+        deps=options.deps,
+        plugins=options.plugins
+        if options.limiter is None
+        else (ToolLimits(options.limiter), *options.plugins),
+        engine=engine or IN_PROCESS,
     )
 
 
@@ -436,6 +447,15 @@ async def check_store(store: str | Path) -> None:
         await sessions.read(SessionKey(app_name="acc", user_id="acc", session_id="start"))
 
 
+async def check_engine(engine: str | EnginePort, store: str | Path) -> None:
+    """Raise Unavailable or InvalidInput if an engine cannot be used."""
+    made = make_engine(engine, store)
+    if made is not None:
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(made.aclose)
+            await made.connect()
+
+
 def serve_forever(
     agent: BaseAgent,
     make_options: Callable[[str], ServeOptions],
@@ -464,6 +484,7 @@ def serve_forever(
             f"{'http' if tls is None else 'https'}://{name}:{listener.getsockname()[1]}"
         )
         asyncio.run(check_store(options.store))
+        asyncio.run(check_engine(options.engine, options.store))
         server = make_server(agent, options)
         stack.pop_all()
     return run(

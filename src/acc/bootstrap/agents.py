@@ -20,6 +20,7 @@ from acc.application.runtime.agent_memory import MAX_CACHED_MEMORIES, MemoryCach
 from acc.application.runtime.run import Services
 from acc.application.runtime.runner import SessionRunner
 from acc.application.runtime.type_variables import AnyDepsT, AnyOutputT
+from acc.bootstrap.engine import IN_PROCESS, make_engine
 from acc.bootstrap.mcp import LazyMcpConnections
 from acc.bootstrap.memory import RULES, compressor_name, make_memory, token_counter
 from acc.bootstrap.models import (
@@ -38,6 +39,7 @@ from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.endpoint import DownloadLimits, RemoteEndpoint
 from acc.domain.value_objects.run import RunConfig
 from acc.domain.value_objects.session import SessionKey
+from acc.ports.outbound.engine_ports import EnginePort
 from acc.ports.outbound.memory_ports import RecallIndexPort
 from acc.ports.outbound.model_ports import LanguageModelPort
 from acc.ports.outbound.remote_ports import RemoteAgentPort
@@ -79,7 +81,8 @@ class Runner(SessionRunner[AnyDepsT, AnyOutputT]):
     "embedded" and those of providers, such as "openai:gpt-5.2". `max_cached_memories` is the number
     of memories, one for each agent and session, that stay in the process; others are restored from
     the store. `deps` are the dependencies of runs that are started without their own. `plugins`
-    have callbacks for all agents.
+    have callbacks for all agents. `engine` is "in-process", or the URL of a Temporal service, such
+    as "temporal://localhost:7233", whose workers execute the runs (`acc worker`).
     """
 
     if not TYPE_CHECKING:
@@ -101,6 +104,7 @@ class Runner(SessionRunner[AnyDepsT, AnyOutputT]):
         services: Services | None = None,
         deps: AnyDepsT | None = None,
         plugins: Sequence[Plugin[AnyDepsT]] = (),
+        engine: "str | EnginePort" = IN_PROCESS,
     ) -> None:
         if models is not None:
             _check_models(models)
@@ -121,7 +125,16 @@ class Runner(SessionRunner[AnyDepsT, AnyOutputT]):
             config=config,
             deps=deps,
             plugins=plugins,
+            engine=make_engine(engine, store if services is None else None),
         )
+
+    async def aclose(self) -> None:
+        """Close models, embedders, MCP connections, stores and the connection to the engine."""
+        try:
+            if self.engine is not None:
+                await self.engine.aclose()
+        finally:
+            await super().aclose()
 
 
 def check_names(agent: BaseAgent, *, own_models: Container[str] = ()) -> None:

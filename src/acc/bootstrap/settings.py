@@ -29,6 +29,9 @@ PUSH_SECRET = "ACC_PUSH_SECRET"  # noqa: S105 - the name of a variable, not a se
 #: The bearer token for remote agents in an evaluation; `ACC_TOKEN_<NAME>` is for one agent.
 TOKEN = "ACC_TOKEN"  # noqa: S105 - the name of a variable, not a secret
 
+#: The key for a Temporal service that requires one.
+TEMPORAL_API_KEY = "ACC_TEMPORAL_API_KEY"
+
 DEFAULT_AGENT_MODEL = "embedded"
 DEFAULT_COMPRESSOR = "rules"
 
@@ -94,6 +97,11 @@ def model_cache() -> Path | None:
 def push_secret() -> str:
     """Return the secret in `ACC_PUSH_SECRET`, or an empty string."""
     return os.environ.get(PUSH_SECRET, "")
+
+
+def temporal_api_key() -> str:
+    """Return the key in `ACC_TEMPORAL_API_KEY`, or an empty string."""
+    return read_variable(TEMPORAL_API_KEY)
 
 
 def agent_token_variable(agent_name: str) -> str:

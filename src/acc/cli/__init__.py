@@ -30,6 +30,7 @@ from acc.cli.output import print_error
 from acc.cli.proxy import proxy
 from acc.cli.run import run
 from acc.cli.serve import serve
+from acc.cli.worker import worker
 from acc.domain.errors import AccError, EmbeddedModelWarning, InvalidInput, RunMismatch
 
 _USAGE_ERRORS = (InvalidInput, RunMismatch)
@@ -70,6 +71,7 @@ app.command(replay, group=_DEBUG)
 app.command(serve, group=_CONNECT)
 app.command(proxy, group=_CONNECT)
 app.command(mcp, group=_CONNECT)
+app.command(worker, group=_CONNECT)
 app.command(tokens.app)
 app.command(call, group=_CONNECT)
 app.command(card, group=_CONNECT)

@@ -106,6 +106,13 @@ class AddressOptions:
             "several servers of one machine may share, or postgresql://USER@HOST/DATABASE."
         ),
     ] = "memory"
+    engine: Annotated[
+        str,
+        Parameter(
+            help='Where tasks are executed: "in-process", or temporal://HOST:PORT/NAMESPACE for '
+            "the workers of a Temporal service; see `acc worker`."
+        ),
+    ] = "in-process"
 
 
 @Parameter(name="*", group="Access", show_default=False)
@@ -359,6 +366,7 @@ def serve(
         store=limits.rate_limit_store,
         on_failure=limits.rate_limit_failure,
     )
+    _check_engine(address.engine, limits)
     signing = _select_signing(access)
     sign_card = None if access.sign_card is None else card_signer(access.sign_card)
     check_allow(access.allow)
@@ -417,6 +425,7 @@ def serve(
             deduplicate=not no_deduplication,
             anonymous_listing=access.anonymous_listing or is_local,
             cors_origins=access.cors_origin,
+            engine=address.engine,
         )
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
@@ -455,6 +464,17 @@ def _check_host(host: str, *, is_protected: bool) -> None:
         "agent; add --tokens FILE (see `acc token`), --oidc ISSUER or --tls-client-ca FILE, or "
         "--unprotected to allow it"
     )
+
+
+def _check_engine(engine: str, limits: LimitOptions) -> None:
+    """Raise InvalidInput for limits that only this process could enforce."""
+    if engine != "in-process" and (
+        limits.tool_limit or limits.token_quota is not None or limits.cost_quota is not None
+    ):
+        raise InvalidInput(
+            "--tool-limit, --token-quota and --cost-quota are not supported with --engine, because "
+            "the workers do not count; remove them, or run the tasks in this process"
+        )
 
 
 def _check_oidc(access: AccessOptions, public_url: str, *, has_certificates: bool) -> None:

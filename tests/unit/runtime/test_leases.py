@@ -41,8 +41,8 @@ class GatedStore(InMemorySessionStore):
         finally:
             self.renewed.release()
 
-    async def open(self, key: SessionKey, *, holder: str) -> Session:
-        session = await super().open(key, holder=holder)
+    async def open(self, key: SessionKey, *, holder: str, replaces: str = "") -> Session:
+        session = await super().open(key, holder=holder, replaces=replaces)
         await self.gate.wait()
         return session
 

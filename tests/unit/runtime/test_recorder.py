@@ -65,10 +65,18 @@ class FailingStore(InMemorySessionStore):
         return await super().append(key, events, holder=holder, release=release)
 
     async def begin_turn(
-        self, key: SessionKey, message: Event, *, holder: str, agent: str
+        self,
+        key: SessionKey,
+        message: Event,
+        *,
+        holder: str,
+        agent: str,
+        waits_for_runs: bool = False,
     ) -> TurnStart:
         await self._count()
-        return await super().begin_turn(key, message, holder=holder, agent=agent)
+        return await super().begin_turn(
+            key, message, holder=holder, agent=agent, waits_for_runs=waits_for_runs
+        )
 
     async def _count(self) -> None:
         await asyncio.sleep(0)

@@ -20,7 +20,7 @@ from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.event import NO_ACTIONS, Event, EventKind
 from acc.domain.value_objects.run import RunStatus
 from acc.domain.value_objects.session import Scope, Session, SessionKey, StoredArtifact, scope_of
-from acc.ports.outbound.storage_ports import SessionList, TaskSummary, TurnStart
+from acc.ports.outbound.storage_ports import BeginTurn, SessionList, TaskSummary, TurnStart
 from acc.ports.outbound.system_ports import ClockPort
 
 
@@ -45,18 +45,27 @@ class InMemorySessionStore:
         self._app_state: dict[str, dict[str, Any]] = {}
         self._user_state: dict[tuple[str, str], dict[str, Any]] = {}
 
-    async def open(self, key: SessionKey, *, holder: str) -> Session:
+    async def open(self, key: SessionKey, *, holder: str, replaces: str = "") -> Session:
         """Acquire the lease of a session and return it, created if it does not exist."""
-        return self._acquire(key, holder, self._clock.now()).session(key)
+        return self._acquire(key, holder, self._clock.now(), replaces).session(key)
 
     async def begin_turn(
-        self, key: SessionKey, message: Event, *, holder: str, agent: str
+        self,
+        key: SessionKey,
+        message: Event,
+        *,
+        holder: str,
+        agent: str,
+        waits_for_runs: bool = False,
     ) -> TurnStart:
         """Open a session and store the message that starts a run."""
         now = self._clock.now()
+        record, turn = self._records.get(key), BeginTurn(key, message, holder, agent)
+        if waits_for_runs and record is not None and record.status is RunStatus.WORKING:
+            raise session_busy(key, record.run_id)
         record = self._acquire(key, holder, now)
         session = record.session(key)
-        events = opening_events(session, message, agent)
+        events = opening_events(session, turn)
         if events:
             _check_storable(events)
             record.add(events, now)
@@ -226,11 +235,18 @@ class InMemorySessionStore:
             Scope.SESSION: state,
         }
 
-    def _acquire(self, key: SessionKey, holder: str, now: float) -> "_SessionRecord":
+    def _acquire(
+        self, key: SessionKey, holder: str, now: float, replaces: str = ""
+    ) -> "_SessionRecord":
         record = self._records.get(key)
         if record is None:
             record = self._records[key] = _SessionRecord(self._scopes(key, {}), now)
-        elif record.holder != holder and record.is_leased(now):
+        elif (
+            record.holder is not None
+            and record.holder != holder
+            and record.is_leased(now)
+            and not (replaces and record.holder.startswith(replaces))
+        ):
             raise session_busy(key, record.holder)
         record.holder = holder
         record.lease_until = now + self._lease

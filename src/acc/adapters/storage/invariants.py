@@ -34,6 +34,7 @@ from acc.domain.value_objects.task import (
     Update,
     is_valid_transition,
 )
+from acc.ports.outbound.storage_ports import BeginTurn
 
 _USER = "user"
 _ENCODER = msgspec.json.Encoder()
@@ -51,20 +52,24 @@ def starts_run(event: Event) -> bool:
     return event.kind is EventKind.MESSAGE and event.author == _USER
 
 
-def opening_events(session: Session, message: Event, agent: str) -> tuple[Event, ...]:
+def opening_events(session: Session, turn: BeginTurn) -> tuple[Event, ...]:
     """Return the numbered events that start a turn, none if the session waits for input.
 
-    If the process of the last run died, its run is closed as failed first.
+    If the process of the last run died, its run is closed as failed first. With `waits_for_runs`
+    SessionBusy is raised instead, because an engine continues the run.
     """
+    message = turn.message
     if session.status is RunStatus.INPUT_REQUIRED:
         return ()
     seq, detail = session.seq + 1, {**message.detail, "turn": session.turns + 1}
     if session.status is not RunStatus.WORKING:
         return (replace(message, seq=seq, detail=detail),)
+    if turn.waits_for_runs:
+        raise session_busy(session.key, session.run_id)
     ended = Event(
         kind=EventKind.ENDED,
         run_id=session.run_id,
-        author=agent,
+        author=turn.agent,
         seq=seq,
         at=message.at,
         request_id=message.request_id,

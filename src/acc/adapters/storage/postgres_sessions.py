@@ -155,17 +155,25 @@ class PostgresSessionStore:
         self._lease = lease
         self._leases: dict[tuple[SessionKey, str], _Lease] = {}
 
-    async def open(self, key: SessionKey, *, holder: str) -> Session:
+    async def open(self, key: SessionKey, *, holder: str, replaces: str = "") -> Session:
         """Acquire the lease of a session and return it, created if it does not exist."""
         now = self._clock.now()
-        start = await self.database.write(lambda c: self._acquire(c, key, holder, now, None))
+        start = await self.database.write(
+            lambda c: self._acquire(c, key, holder, now, None, replaces)
+        )
         return start.session
 
     async def begin_turn(
-        self, key: SessionKey, message: Event, *, holder: str, agent: str
+        self,
+        key: SessionKey,
+        message: Event,
+        *,
+        holder: str,
+        agent: str,
+        waits_for_runs: bool = False,
     ) -> TurnStart:
         """Open a session and store the message that starts a run, in one transaction."""
-        turn = BeginTurn(key, message, holder, agent)
+        turn = BeginTurn(key, message, holder, agent, waits_for_runs)
         return await self.database.write(self.begin_operation(turn))
 
     def begin_operation(self, turn: BeginTurn) -> Operation[TurnStart]:
@@ -372,6 +380,7 @@ class PostgresSessionStore:
         holder: str,
         now: float,
         turn: BeginTurn | None,
+        replaces: str = "",
     ) -> TurnStart:
         """Acquire the lease of a session, and store the events that start a turn, if any."""
         process = self._process
@@ -379,11 +388,13 @@ class PostgresSessionStore:
             row = await _read(connection, key)
             lease_now = self._lease_clock()
             is_new = row["id"] is None
-            if not is_new and is_leased_by_other(row, holder, process, lease_now):
+            if not is_new and is_leased_by_other(
+                row, holder, process, lease_now, replaces=replaces
+            ):
                 raise session_busy(key, row[5])
             current = (0, 0, "", RunStatus.COMPLETED.value, now) if is_new else row[:5]
             session = session_of(key, current, _state_of(row))
-            events = () if turn is None else opening_events(session, turn.message, turn.agent)
+            events = () if turn is None else opening_events(session, turn)
             encoded = _EncodedEvents(key, events)
             values = (
                 *(holder, process.host, process.pid, process.started, lease_now + self._lease),

@@ -100,10 +100,15 @@ def artifact_scope(name: str) -> Scope:
     return Scope.USER if name.startswith(Scope.USER) else Scope.SESSION
 
 
-def is_leased_by_other(row: Sequence[Any], holder: str, process: Process, now: float) -> bool:
-    """Return True if another run has the lease of a session; a run of a dead process has not."""
+def is_leased_by_other(
+    row: Sequence[Any], holder: str, process: Process, now: float, *, replaces: str = ""
+) -> bool:
+    """Return True if another run has the lease of a session.
+
+    A run of a dead process has not, and one whose holder begins with `replaces` loses it.
+    """
     leased_by, host, pid, started, lease_until = row[5:10]
-    if leased_by is None or lease_until <= now:
+    if leased_by is None or lease_until <= now or (replaces and leased_by.startswith(replaces)):
         return False
     other = Process(host, pid, started)
     return not (leased_by == holder and other == process) and not other.is_dead(process)

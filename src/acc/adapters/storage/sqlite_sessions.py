@@ -104,18 +104,24 @@ class SqliteSessionStore:
         #: Row id and last event of the sessions leased here: a hint, checked by the fence.
         self._positions: dict[tuple[SessionKey, str], tuple[int, int]] = {}
 
-    async def open(self, key: SessionKey, *, holder: str) -> Session:
+    async def open(self, key: SessionKey, *, holder: str, replaces: str = "") -> Session:
         """Acquire the lease of a session and return it, created if it does not exist."""
         now = self._clock.now()
         return await self.database.write(
-            lambda connection: self._acquire(connection, key, holder, now, None).session
+            lambda connection: self._acquire(connection, key, holder, now, None, replaces).session
         )
 
     async def begin_turn(
-        self, key: SessionKey, message: Event, *, holder: str, agent: str
+        self,
+        key: SessionKey,
+        message: Event,
+        *,
+        holder: str,
+        agent: str,
+        waits_for_runs: bool = False,
     ) -> TurnStart:
         """Open a session and store the message that starts a run, in one transaction."""
-        turn = BeginTurn(key, message, holder, agent)
+        turn = BeginTurn(key, message, holder, agent, waits_for_runs)
         return await self.database.write(self.begin_operation(turn))
 
     def begin_operation(self, turn: BeginTurn) -> Operation[TurnStart]:
@@ -334,15 +340,16 @@ class SqliteSessionStore:
         holder: str,
         now: float,
         turn: BeginTurn | None,
+        replaces: str = "",
     ) -> TurnStart:
         """Acquire the lease of a session, and store the events that start a turn, if any."""
         process = self._process
         row = connection.execute(_READ, key).fetchone()
-        if row is not None and is_leased_by_other(row, holder, process, now):
+        if row is not None and is_leased_by_other(row, holder, process, now, replaces=replaces):
             raise session_busy(key, row[5])
         current = row or (0, 0, "", RunStatus.COMPLETED.value, now)
         session = session_of(key, current, _state(connection, key))
-        events = () if turn is None else opening_events(session, turn.message, turn.agent)
+        events = () if turn is None else opening_events(session, turn)
         encoded = _EncodedEvents(key, events)
         lease = (holder, process.host, process.pid, process.started, now + self._lease)
         lease = (*lease, *encoded.progress.apply_to(current, len(events), now))

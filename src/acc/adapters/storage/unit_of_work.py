@@ -35,7 +35,11 @@ class SequentialUnitOfWork:
                     refusal = error
             elif isinstance(write, BeginTurn):
                 session, events = await self._sessions.begin_turn(
-                    write.key, write.message, holder=write.holder, agent=write.agent
+                    write.key,
+                    write.message,
+                    holder=write.holder,
+                    agent=write.agent,
+                    waits_for_runs=write.waits_for_runs,
                 )
                 if not events:
                     break

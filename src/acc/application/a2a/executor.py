@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from acc.application.a2a.projection import ProjectionOptions, TaskProjection, is_saved_file
 from acc.application.a2a.subscriptions import TaskBroker
+from acc.application.a2a.task_dispatch import TaskDispatcher
 from acc.application.contracts.claims import effective_permissions
 from acc.application.runtime.result import RunResult
 from acc.application.runtime.run import EventRecorder, Services
@@ -236,7 +237,10 @@ class TaskExecutor:
         storage: UnitOfWork,
         broker: TaskBroker,
         limiter: RateLimiterPort | None = None,
+        dispatcher: TaskDispatcher | None = None,
     ) -> None:
+        #: Executes the tasks elsewhere, if there is an engine.
+        self.dispatcher = dispatcher
         self._runner = runner
         self._limiter = limiter
         self._tasks = tasks
@@ -316,18 +320,22 @@ class TaskExecutor:
         self._runs[task.id] = run
         services = self._runner.services
         projection = TaskProjection(task, options, clock=services.clock, ids=services.ids)
-        recorder = TaskRecorder(
-            run,
-            projection,
-            services=services,
-            storage=self._storage,
-            broker=self._broker,
-            limiter=self._limiter,
-        )
+        recorder = self.recorder(run, projection)
         run.start(self._group, self._execute(run, recorder, projection, message, answers))
         # Not at the end of the coroutine, which may be cancelled before it starts.
         run.handle.add_done_callback(lambda _: self._on_done(run))
         return run
+
+    def recorder(self, run: TaskRun, projection: TaskProjection) -> TaskRecorder:
+        """Return the recorder of a task run."""
+        return TaskRecorder(
+            run,
+            projection,
+            services=self._runner.services,
+            storage=self._storage,
+            broker=self._broker,
+            limiter=self._limiter,
+        )
 
     def start_detached(
         self, task_id: str, principal: Principal, message: Message, *, options: ProjectionOptions
@@ -345,7 +353,7 @@ class TaskExecutor:
             if self.start(task, principal, message, options=options) is None:
                 await self.refuse(task)
 
-        if self._group is not None:
+        if self._group is not None and self.dispatcher is None:
             self._group.create_task(start())
 
     async def refuse(self, task: Task) -> None:
@@ -483,7 +491,7 @@ class TaskExecutor:
                 recorder=recorder,
             )
         except SessionWaiting:
-            if await self._has_interrupted(principal.owner, task.context_id):
+            if await self.has_interrupted(principal.owner, task.context_id):
                 # Another task of the context waits for its client, so this one gets a session.
                 session_id = own_session(task.context_id, task.id)
             else:
@@ -497,7 +505,7 @@ class TaskExecutor:
             recorder=recorder,
         )
 
-    async def _has_interrupted(self, owner: Owner, context_id: str) -> bool:
+    async def has_interrupted(self, owner: Owner, context_id: str) -> bool:
         """Return True if a task of a context waits for its client."""
         for state in INTERRUPTED:
             query = TaskQuery(context_id=context_id, state=state, page_size=1)

@@ -173,6 +173,8 @@ class MessageIntake:
         if sender.any_tenant:
             self._reserve(sender.account)
         try:
+            if self._executor.dispatcher is not None:
+                await self._executor.dispatcher.start(task.id, sender, options)
             result = await self._tasks.create(
                 task,
                 owner=owner,
@@ -214,6 +216,11 @@ class MessageIntake:
         options: ProjectionOptions,
         answers: Sequence[InputAnswer] | None = None,
     ) -> None:
+        dispatcher = self._executor.dispatcher
+        if dispatcher is not None:
+            if answers is not None:
+                await dispatcher.notify(task.id, sender, options)
+            return
         run = self._executor.start(task, sender, message, answers=answers, options=options)
         if run is None:
             await self._executor.refuse(task)

@@ -74,7 +74,10 @@ class TaskMaintenance:
         """Fail tasks whose process is dead, so that no client waits for them forever."""
         running = self._executor.running
         orphans = [name for name in await self._tasks.claim_orphans() if name not in running]
+        dispatcher = self._executor.dispatcher
         for task_id in orphans:
+            if dispatcher is not None and await dispatcher.recover(task_id):
+                continue  # a worker executes it, or will
             await self._executor.interrupt(task_id, INTERRUPTED_TASK)
         return len(orphans)
 

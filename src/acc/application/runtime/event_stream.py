@@ -1,10 +1,23 @@
 """The events of a run as an iterator."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine
-from typing import Any, TypeVar
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from contextlib import aclosing
+from typing import Any, Generic, TypeVar
 
+from acc.application.agents.base import BaseAgent
+from acc.application.agents.output import OutputAssembler, PartialOutput
+from acc.application.runtime.background_loop import run_in_background
+from acc.application.runtime.call_guards import explains_options, explains_wrong_iteration
+from acc.application.runtime.inputs import Message
+from acc.application.runtime.result import RunResult
+from acc.application.runtime.session_reader import SessionReader
+from acc.application.runtime.type_variables import AnyDepsT, AnyOutputT, GenericDefaults
+from acc.domain.value_objects.approval import InputAnswer
 from acc.domain.value_objects.event import Event
+from acc.domain.value_objects.run import CallContext, RunConfig
+from acc.domain.value_objects.session import DEFAULT_SESSION_ID, DEFAULT_USER_ID
 
 ResultT = TypeVar("ResultT")
 _QUEUE_SIZE = 256
@@ -90,3 +103,84 @@ async def _cancel_and_wait(task: "asyncio.Task[Any]") -> None:
             cancelled = error  # raised after the task has ended, because we own it
     if cancelled is not None:
         raise cancelled
+
+
+class RunStreams(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
+    """Turns and resumed runs as iterators."""
+
+    agent: BaseAgent[AnyDepsT, AnyOutputT]
+
+    @explains_wrong_iteration
+    async def stream(
+        self,
+        message: Message | None = None,
+        *,
+        user_id: str = DEFAULT_USER_ID,
+        session_id: str = DEFAULT_SESSION_ID,
+        answers: InputAnswer | Iterable[InputAnswer] = (),
+        config: RunConfig | None = None,
+        context: CallContext | None = None,
+        deps: AnyDepsT | None = None,
+    ) -> AsyncGenerator[Event, None]:
+        """Yield the events of a turn, or of a resumed run, as they happen.
+
+        Every event that is not partial is stored before it is yielded. Closing the iterator cancels
+        the run.
+        """
+        who = {"user_id": user_id, "session_id": session_id}
+        start = self._start(message, answers, **who, config=config, context=context, deps=deps)
+        async with aclosing(stream_run(start)) as stream:
+            async for item in stream:
+                if isinstance(item, Event):
+                    yield item
+
+    @explains_wrong_iteration
+    async def stream_output(
+        self,
+        message: Message | None = None,
+        *,
+        user_id: str = DEFAULT_USER_ID,
+        session_id: str = DEFAULT_SESSION_ID,
+        answers: InputAnswer | Iterable[InputAnswer] = (),
+        config: RunConfig | None = None,
+        context: CallContext | None = None,
+        deps: AnyDepsT | None = None,
+    ) -> AsyncGenerator[PartialOutput[AnyOutputT], None]:
+        """Yield the output of a turn, or of a resumed run, while it is generated.
+
+        The last partial output has the result of the run. Those before it may still be rejected;
+        `attempt` increases if the model has to answer again. Closing the iterator cancels the run.
+        """
+        who = {"user_id": user_id, "session_id": session_id}
+        start = self._start(message, answers, **who, config=config, context=context, deps=deps)
+        assembler = OutputAssembler[AnyOutputT](self.agent)
+        async with aclosing(stream_run(start)) as stream:
+            async for item in stream:
+                update = assembler.update(item)
+                if update is not None:
+                    yield update
+
+    @explains_options
+    def resume_sync(
+        self,
+        answers: InputAnswer | Iterable[InputAnswer] = (),
+        *,
+        user_id: str = DEFAULT_USER_ID,
+        session_id: str = DEFAULT_SESSION_ID,
+        config: RunConfig | None = None,
+        context: CallContext | None = None,
+        deps: AnyDepsT | None = None,
+    ) -> RunResult[AnyOutputT]:
+        """Continue a run as `resume` does, without `await`."""
+        who = {"user_id": user_id, "session_id": session_id}
+        start = self._start(None, answers, **who, config=config, context=context, deps=deps)
+        return run_in_background(start(), instead="await runner.resume(...)")
+
+    @abstractmethod
+    def _start(
+        self,
+        message: Message | None,
+        answers: InputAnswer | Iterable[InputAnswer],
+        **options: Any,
+    ) -> Callable[..., Coroutine[Any, Any, RunResult[AnyOutputT]]]:
+        """Return the method that starts a turn, or that resumes a run without a message."""

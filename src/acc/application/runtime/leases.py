@@ -31,9 +31,14 @@ class SessionLeases:
         #: Runs of this process that wait for a session, None if nobody waits.
         self._queues: dict[SessionKey, deque[asyncio.Future[None]] | None] = {}
 
-    def acquire(self, key: SessionKey, holder: str, recorder: "ReleasesSession") -> "SessionLease":
-        """Return a context manager that waits for the session and releases it at the end."""
-        return SessionLease(self, key, holder, recorder)
+    def acquire(
+        self, key: SessionKey, holder: str, recorder: "ReleasesSession", *, replaces: str = ""
+    ) -> "SessionLease":
+        """Return a context manager that waits for the session and releases it at the end.
+
+        A holder whose name begins with `replaces` loses the lease.
+        """
+        return SessionLease(self, key, holder, recorder, replaces=replaces)
 
     def try_turn(self, key: SessionKey) -> bool:
         """Return True if no other run of this process has the session; `pass_turn` must follow."""
@@ -87,11 +92,18 @@ class SessionLease:
     and calls `start_renewal`.
     """
 
-    __slots__ = ("_deadline", "_is_renewed", "_leases", "_recorder", "holder", "key")
+    __slots__ = ("_deadline", "_is_renewed", "_leases", "_recorder", "_replaces", "holder", "key")
 
     def __init__(
-        self, leases: SessionLeases, key: SessionKey, holder: str, recorder: ReleasesSession
+        self,
+        leases: SessionLeases,
+        key: SessionKey,
+        holder: str,
+        recorder: ReleasesSession,
+        *,
+        replaces: str = "",
     ) -> None:
+        self._replaces = replaces
         self._leases = leases
         self._recorder = recorder
         self._deadline: float | None = None
@@ -108,7 +120,9 @@ class SessionLease:
         """Open the session in the store as soon as it is free, and renew the lease."""
         while True:
             try:
-                session = await self._leases.sessions.open(self.key, holder=self.holder)
+                session = await self._leases.sessions.open(
+                    self.key, holder=self.holder, replaces=self._replaces
+                )
                 break
             except SessionBusy as error:
                 await self.wait_until_free(error)

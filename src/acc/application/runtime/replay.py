@@ -16,11 +16,15 @@ from acc.domain.value_objects.approval import InputRequest
 from acc.domain.value_objects.content import text_part
 from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.run import CallContext, RunConfig, RunStatus
-from acc.domain.value_objects.session import Session
+from acc.domain.value_objects.session import Session, SessionKey
 from acc.ports.outbound.storage_ports import SessionStorePort
 
 if TYPE_CHECKING:
     from acc.application.agents.base import BaseAgent
+
+
+#: Detail of the events that start or continue a run of an engine: its caller and config.
+OPTIONS = "options"
 
 
 def reset_to_recorded(run: Run, state: State) -> None:
@@ -55,6 +59,23 @@ def pending_requests(events: Sequence[Event]) -> tuple[InputRequest, ...]:
     before = {event.request.id for event in events if event.request and event.seq < pause.seq}
     cancelled = before.difference(pause.detail["waiting"])
     return tuple(request for request in open_requests(events) if request.id not in cancelled)
+
+
+async def is_durable_run(sessions: SessionStorePort, key: SessionKey) -> bool:
+    """Return True if an engine continues the last run of a session when its process dies."""
+    session = await sessions.read(key)
+    if session is None:
+        return False
+    events = await sessions.events(key, run_id=session.run_id, limit=1)
+    return bool(events) and OPTIONS in events[0].detail
+
+
+def has_new_answers(events: Sequence[Event]) -> bool:
+    """Return True if a paused run has got an answer since it paused."""
+    pause = last_pause(events)
+    return pause is not None and any(
+        event.answer is not None and event.seq > pause.seq for event in events
+    )
 
 
 def check_started_by(events: Sequence[Event], session_id: str, agent: str) -> None:
@@ -97,7 +118,6 @@ def _unused_answers(run: Run) -> list[Event]:
 def pause_detail(run: Run, state: State, requests: Sequence[InputRequest]) -> dict[str, Any]:
     """Return what a pause records: the state before the run, its options, and its requests."""
     undo, undo_removed = state.undo()
-    call, config = run.request.call, run.request.config
     return {
         "undo": undo,
         "undo_removed": list(undo_removed),
@@ -107,6 +127,14 @@ def pause_detail(run: Run, state: State, requests: Sequence[InputRequest]) -> di
             *(request.id for request in requests),
             *(event.request.id for event in _unused_answers(run) if event.request is not None),
         ],
+        **run_options(run.request),
+    }
+
+
+def run_options(request: RunRequest) -> dict[str, Any]:
+    """Return caller and config of a run as they are recorded."""
+    call, config = request.call, request.config
+    return {
         "call": {
             "request_id": call.request_id,
             "trace_id": call.trace_id,
@@ -171,9 +199,12 @@ async def resumed_request(
     pause, first = last_pause(events), events[0]
     if pause is None:  # the process died during the run
         state = await state_before_interruption(sessions, session, events)
-        detail = interrupted_detail(first, default)
+        detail = dict(first.detail.get(OPTIONS) or interrupted_detail(first, default))
     else:
         state, detail = state_before(session.state, events, pause), dict(pause.detail)
+        for event in events:
+            if event.seq > pause.seq:  # options that an engine has stored with an answer
+                detail |= event.detail.get(OPTIONS, {})
     request = RunRequest(
         run_id=session.run_id,
         key=session.key,

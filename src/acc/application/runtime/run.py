@@ -417,7 +417,11 @@ class EventRecorder:
 
     async def _begin(self, turn: BeginTurn) -> TurnStart:
         return await self._sessions.begin_turn(
-            turn.key, turn.message, holder=turn.holder, agent=turn.agent
+            turn.key,
+            turn.message,
+            holder=turn.holder,
+            agent=turn.agent,
+            waits_for_runs=turn.waits_for_runs,
         )
 
     async def _append(self, events: Sequence[Event], *, release: bool) -> tuple[Event, ...]:

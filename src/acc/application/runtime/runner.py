@@ -2,8 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Generic
 
@@ -11,7 +10,7 @@ from acc.application.agents.base import BaseAgent, check_is_agent
 from acc.application.agents.callbacks import Plugin, plugin_callbacks
 from acc.application.agents.dependencies import check_deps, required_deps
 from acc.application.agents.llm import can_keep_conversation
-from acc.application.agents.output import OutputAssembler, PartialOutput, output_of
+from acc.application.agents.output import output_of
 from acc.application.agents.remote import cancel_waiting
 from acc.application.contracts.intents import admit_message, find_call
 from acc.application.runtime.agent_memory import commit_memories
@@ -19,10 +18,10 @@ from acc.application.runtime.background_loop import run_in_background
 from acc.application.runtime.call_guards import (
     explains_missing_await,
     explains_options,
-    explains_wrong_iteration,
 )
 from acc.application.runtime.context import UNSET, RunContext
-from acc.application.runtime.event_stream import stream_run
+from acc.application.runtime.dispatch import RunDispatcher, error_detail
+from acc.application.runtime.event_stream import RunStreams
 from acc.application.runtime.inputs import (
     Message,
     as_answers,
@@ -32,13 +31,16 @@ from acc.application.runtime.inputs import (
 from acc.application.runtime.interrupts import REJECTIONS, RunPaused, rejection_reason
 from acc.application.runtime.leases import SessionLease, SessionLeases
 from acc.application.runtime.replay import (
+    OPTIONS,
     check_answers_used,
     check_started_by,
     check_waiting,
+    is_durable_run,
     pause_detail,
     pending_requests,
     reset_to_recorded,
     resumed_request,
+    run_options,
     with_unknown_outcomes,
 )
 from acc.application.runtime.result import RunResult
@@ -52,14 +54,10 @@ from acc.application.runtime.run import (
     Services,
     check_run_options,
 )
-from acc.application.runtime.session_reader import SessionReader
+from acc.application.runtime.segments import REPEATED_ERRORS, Segment, holder_prefix
 from acc.application.runtime.sessions import Sessions
 from acc.application.runtime.state import State
-from acc.application.runtime.type_variables import (
-    AnyDepsT,
-    AnyOutputT,
-    GenericDefaults,
-)
+from acc.application.runtime.type_variables import AnyDepsT, AnyOutputT
 from acc.application.tracing.spans import (
     TRACE_PARENT,
     describe_first_agent,
@@ -88,7 +86,9 @@ from acc.domain.value_objects.session import (
     DEFAULT_SESSION_ID,
     DEFAULT_USER_ID,
     Session,
+    SessionKey,
 )
+from acc.ports.outbound.engine_ports import EnginePort
 from acc.ports.outbound.storage_ports import BeginTurn, TurnStart
 from acc.ports.outbound.tracing_ports import SpanPort
 
@@ -97,7 +97,7 @@ log = logging.getLogger("acc.run")
 ACTIVE_AGENT = "_active_agent"
 
 
-class SessionRunner(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
+class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutputT]):
     """Runs one agent tree in the sessions of one application; see `Runner` for the options."""
 
     def __init__(
@@ -110,6 +110,7 @@ class SessionRunner(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT
         busy_timeout: float = 300.0,
         deps: AnyDepsT | None = None,
         plugins: Sequence[Plugin[AnyDepsT]] = (),
+        engine: EnginePort | None = None,
     ) -> None:
         check_is_agent(agent)
         if agent.parent is not None:
@@ -122,10 +123,13 @@ class SessionRunner(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT
         self.agent = agent
         self.config = config or RunConfig()
         self._deps = deps
-        self._required_deps = required_deps(agent)
+        # With an engine the workers have the dependencies.
+        self._required_deps = () if engine is not None else required_deps(agent)
         self._plugins = plugin_callbacks(plugins)
         self.leases = SessionLeases(services.sessions, busy_timeout=busy_timeout)
         self.sessions = Sessions(self)
+        self.engine = engine
+        self._dispatcher = None if engine is None else RunDispatcher(self, engine)
 
     @explains_missing_await
     async def run(
@@ -139,18 +143,20 @@ class SessionRunner(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT
         deps: AnyDepsT | None = None,
         observer: RunObserver | None = None,
         recorder: EventRecorder | None = None,
+        segment: Segment | None = None,
     ) -> RunResult[AnyOutputT]:
         """Run one turn and return its result; a failure is raised after it is recorded.
 
         A turn without ids continues the default session of the default user.
         A run that waits for input returns with the status input_required and its requests. `deps`
         are available to tools, callbacks and instructions, and are never stored. The `observer`
-        receives the events. A `recorder` stores them in place of the default one.
+        receives the events. A `recorder` stores them in place of the default one. A `segment` is
+        what a worker executes for an engine.
         """
         if config is not None or context is not None:
             check_run_options(self.agent, config, context)
         deps = self._check_deps(deps)
-        run_id = self.services.ids.new()
+        run_id = self.services.ids.new() if segment is None else segment.run_id
         request = RunRequest(
             run_id=run_id,
             key=self.session_key(user_id, session_id),
@@ -160,18 +166,23 @@ class SessionRunner(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT
             message=admit_message(self.agent, message_parts(message), self.services.schemas),
         )
         recorder = recorder or EventRecorder(self.services.sessions, observer)
+        if self._dispatcher is not None:
+            return await self._dispatcher.run(request, recorder)
         tracer = self.services.tracer
         with trace_run(tracer, self.agent, parent=parent_of(context)) as span:
             if span is not None:
                 request = describe_run(span, request, has_context=context is not None)
-            async with self.leases.acquire(request.key, run_id, recorder) as lease:
-                start = await self._begin_turn(request, recorder, lease, span)
+            holder = run_id if segment is None else segment.holder
+            async with self.leases.acquire(request.key, holder, recorder) as lease:
+                start = await self.begin_turn(
+                    request, recorder, lease, span=span, is_durable=segment is not None
+                )
                 request = replace(
                     request, turn_id=start.session.turns + 1, first_seq=start.events[-1].seq
                 )
                 run = self._new_run(request, recorder, deps, None, span)
                 opening = await with_unknown_outcomes(request, self.services, start.events)
-                return await self._execute(run, State(start.session.state), opening)
+                return await self._execute(run, State(start.session.state), opening, segment)
 
     @explains_options
     def run_sync(
@@ -207,22 +218,28 @@ class SessionRunner(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT
         deps: AnyDepsT | None = None,
         observer: RunObserver | None = None,
         recorder: EventRecorder | None = None,
+        segment: Segment | None = None,
     ) -> RunResult[AnyOutputT]:
         """Continue a run that waits for input or whose process died, in any process.
 
         Resume is replay: recorded model responses and tool results are reused, not repeated. A tool
         call that was started and has no recorded result is repeated only if the tool is idempotent;
         otherwise the model is told that its outcome is unknown. Pass the `deps` again; they are not
-        stored.
+        stored. A `segment` is what a worker executes for an engine.
         """
         if config is not None or context is not None:
             check_run_options(self.agent, config, context)
         deps = self._check_deps(deps)
         key, new_answers = self.session_key(user_id, session_id), as_answers(answers)
-        holder = self.services.ids.new()
         recorder = recorder or EventRecorder(self.services.sessions, observer)
-        async with self.leases.acquire(key, holder, recorder) as lease:
-            session = await self._open(recorder, lease)
+        if self._dispatcher is not None:
+            return await self._dispatcher.resume(
+                key, new_answers, recorder, config=config, context=context
+            )
+        holder = self.services.ids.new() if segment is None else segment.holder
+        replaces = "" if segment is None else segment.replaces
+        async with self.leases.acquire(key, holder, recorder, replaces=replaces) as lease:
+            session = await self.open_session(recorder, lease)
             if session.status is not RunStatus.WORKING:
                 check_waiting(session)
             events = await self.services.sessions.events(key, run_id=session.run_id)
@@ -235,7 +252,7 @@ class SessionRunner(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT
                 default=self.config,
                 context=context,
             )
-            check_started_by(events, session_id, self._first_agent(state, request.message).name)
+            check_started_by(events, session_id, self.first_agent(state, request.message).name)
             now, schemas = self.services.clock.now(), self.services.schemas
             given = collect_answers(
                 self.agent, pending_requests(events), new_answers, now=now, schemas=schemas
@@ -257,79 +274,7 @@ class SessionRunner(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT
                 except asyncio.CancelledError:
                     await self._end(run, RunStatus.CANCELED, "canceled")
                     raise
-                return await self._execute(run, state)
-
-    @explains_options
-    def resume_sync(
-        self,
-        answers: InputAnswer | Iterable[InputAnswer] = (),
-        *,
-        user_id: str = DEFAULT_USER_ID,
-        session_id: str = DEFAULT_SESSION_ID,
-        config: RunConfig | None = None,
-        context: CallContext | None = None,
-        deps: AnyDepsT | None = None,
-    ) -> RunResult[AnyOutputT]:
-        """Continue a run as `resume` does, without `await`."""
-        turn = self.resume(
-            answers,
-            user_id=user_id,
-            session_id=session_id,
-            config=config,
-            context=context,
-            deps=deps,
-        )
-        return run_in_background(turn, instead="await runner.resume(...)")
-
-    @explains_wrong_iteration
-    async def stream(
-        self,
-        message: Message | None = None,
-        *,
-        user_id: str = DEFAULT_USER_ID,
-        session_id: str = DEFAULT_SESSION_ID,
-        answers: InputAnswer | Iterable[InputAnswer] = (),
-        config: RunConfig | None = None,
-        context: CallContext | None = None,
-        deps: AnyDepsT | None = None,
-    ) -> AsyncGenerator[Event, None]:
-        """Yield the events of a turn, or of a resumed run, as they happen.
-
-        Every event that is not partial is stored before it is yielded. Closing the iterator cancels
-        the run.
-        """
-        who = {"user_id": user_id, "session_id": session_id}
-        start = self._start(message, answers, **who, config=config, context=context, deps=deps)
-        async with aclosing(stream_run(start)) as stream:
-            async for item in stream:
-                if isinstance(item, Event):
-                    yield item
-
-    @explains_wrong_iteration
-    async def stream_output(
-        self,
-        message: Message | None = None,
-        *,
-        user_id: str = DEFAULT_USER_ID,
-        session_id: str = DEFAULT_SESSION_ID,
-        answers: InputAnswer | Iterable[InputAnswer] = (),
-        config: RunConfig | None = None,
-        context: CallContext | None = None,
-        deps: AnyDepsT | None = None,
-    ) -> AsyncGenerator[PartialOutput[AnyOutputT], None]:
-        """Yield the output of a turn, or of a resumed run, while it is generated.
-
-        The last partial output has the result of the run. Those before it may still be rejected;
-        `attempt` increases if the model has to answer again. Closing the iterator cancels the run.
-        """
-        who = {"user_id": user_id, "session_id": session_id}
-        start = self._start(message, answers, **who, config=config, context=context, deps=deps)
-        assembler = OutputAssembler[AnyOutputT](self.agent)
-        async with aclosing(stream_run(start)) as stream:
-            async for item in stream:
-                update = assembler.update(item)
-                if update is not None:
-                    yield update
+                return await self._execute(run, state, segment=segment)
 
     def _start(
         self,
@@ -357,13 +302,32 @@ class SessionRunner(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT
             raise NothingPending(f"session {session_id!r} does not exist")
         recorder = EventRecorder(self.services.sessions)
         async with self.leases.acquire(request.key, request.run_id, recorder) as lease:
-            session = await self._open(recorder, lease)
+            session = await self.open_session(recorder, lease)
             check_waiting(session)
-            for agent in self.agent.walk():  # their memories contain the abandoned run
-                self.services.memory_cache.evict(request.key, agent.name)
-            request = replace(request, run_id=session.run_id)
-            run = Run(request, services=self.services, recorder=recorder)
-            await self._end(run, RunStatus.CANCELED, reason or "abandoned")
+            await self._end_open_run(request, session, recorder, reason or "abandoned")
+        if self._dispatcher is not None:
+            await self._dispatcher.cancel(request.key, session.run_id)
+
+    async def end_run(self, key: SessionKey, run_id: str) -> None:
+        """Cancel a run of an engine that is not being executed, unless it has ended."""
+        request = self._request(key.user_id, key.session_id)
+        recorder = EventRecorder(self.services.sessions)
+        prefix = holder_prefix(run_id)
+        holder = f"{prefix}{request.run_id}"
+        async with self.leases.acquire(key, holder, recorder, replaces=prefix) as lease:
+            session = await self.open_session(recorder, lease)
+            is_open = session.status in (RunStatus.WORKING, RunStatus.INPUT_REQUIRED)
+            if is_open and session.run_id == run_id:
+                await self._end_open_run(request, session, recorder, "canceled")
+
+    async def _end_open_run(
+        self, request: RunRequest, session: Session, recorder: EventRecorder, reason: str
+    ) -> None:
+        for agent in self.agent.walk():  # their memories contain the run
+            self.services.memory_cache.evict(request.key, agent.name)
+        request = replace(request, run_id=session.run_id)
+        run = Run(request, services=self.services, recorder=recorder)
+        await self._end(run, RunStatus.CANCELED, reason)
 
     async def update_state(
         self,
@@ -378,7 +342,7 @@ class SessionRunner(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT
         request = self._request(user_id, session_id)
         recorder = EventRecorder(self.services.sessions)
         async with self.leases.acquire(request.key, request.run_id, recorder) as lease:
-            state = State((await self._open(recorder, lease)).state)
+            state = State((await self.open_session(recorder, lease)).state)
             state.update(values)
             delta, removed = state.flush()
             actions = EventActions(state_delta=delta, state_removed=removed)
@@ -386,7 +350,8 @@ class SessionRunner(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT
                 request.event(EventKind.STATE, at=self.services.clock.now(), actions=actions)
             )
 
-    async def _open(self, recorder: EventRecorder, lease: SessionLease) -> Session:
+    async def open_session(self, recorder: EventRecorder, lease: SessionLease) -> Session:
+        """Open the session of a lease for a recorder."""
         session = await lease.open()
         recorder.attach(session, holder=lease.holder)
         return session
@@ -402,16 +367,21 @@ class SessionRunner(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT
             call=_user_call_context(run_id, user_id),
         )
 
-    async def _begin_turn(
+    async def begin_turn(
         self,
         request: RunRequest,
         recorder: EventRecorder,
         lease: SessionLease,
-        span: SpanPort | None,
+        *,
+        span: SpanPort | None = None,
+        is_durable: bool = True,
     ) -> TurnStart:
-        """Open the session of a request and store its message."""
-        permissions = request.call.permissions
-        detail: dict[str, Any] = {}
+        """Open the session of a request and store its message.
+
+        An engine can continue a durable run from what is stored.
+        """
+        waits, permissions = is_durable, request.call.permissions
+        detail: dict[str, Any] = {OPTIONS: run_options(request)} if is_durable else {}
         if permissions is not None:
             detail["permissions"] = sorted(permissions)
         if span is not None:
@@ -425,10 +395,14 @@ class SessionRunner(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT
             )
             try:
                 start = await recorder.begin(
-                    BeginTurn(request.key, message, lease.holder, self.agent.name)
+                    BeginTurn(request.key, message, lease.holder, self.agent.name, waits)
                 )
                 break
             except SessionBusy as error:
+                if waits:
+                    waits = await is_durable_run(self.services.sessions, request.key)
+                    if waits and self._dispatcher is not None:
+                        await self._dispatcher.revive(request.key)
                 await lease.wait_until_free(error)
             except asyncio.CancelledError:
                 # The store may have started the turn anyway.
@@ -471,13 +445,21 @@ class SessionRunner(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT
         return deps
 
     async def _execute(
-        self, run: Run, state: State, opening: Sequence[Event] = ()
+        self,
+        run: Run,
+        state: State,
+        opening: Sequence[Event] = (),
+        segment: Segment | None = None,
     ) -> RunResult[AnyOutputT]:
-        """Run the tree to its end and record how it ended."""
+        """Run the tree to its end and record how it ended.
+
+        Nothing is recorded if a segment is handed over to another worker.
+        """
         output: object = UNSET
         status, text = RunStatus.FAILED, "the process was interrupted"
         requests: tuple[InputRequest, ...] = ()
         detail: Mapping[str, Any] = {}
+        is_handed_over = False
         try:
             try:
                 if opening:
@@ -493,22 +475,18 @@ class SessionRunner(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT
                 reset_to_recorded(run, state)
             except asyncio.CancelledError:
                 status, text = RunStatus.CANCELED, "canceled"
+                is_handed_over = segment is not None and segment.attempt.is_handed_over
                 run.recorder.detach_observer()  # it might no longer accept events
                 raise
             except AccError as error:
-                text, detail = str(error), {"code": error.code}
+                is_handed_over = segment is not None and isinstance(error, REPEATED_ERRORS)
+                text, detail = str(error), error_detail(error) if segment else {"code": error.code}
                 raise
         finally:
             if status is not RunStatus.INPUT_REQUIRED and status is not RunStatus.COMPLETED:
                 self._evict_memories(run)
-            try:
-                await self._end(run, status, text, detail, state)
-            except AccError as error:
-                # If the store rejects the answer, the run fails.
-                if status is RunStatus.COMPLETED and not run.recorder.is_released:
-                    self._evict_memories(run)
-                    await self._end(run, RunStatus.FAILED, str(error), {"code": error.code})
-                raise
+            if not is_handed_over:
+                await self._end_or_fail(run, status, text, detail, state, segment)
         if status is RunStatus.COMPLETED:
             await commit_memories(run)
         return RunResult(
@@ -522,9 +500,29 @@ class SessionRunner(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT
             output_or_error=output,
         )
 
+    async def _end_or_fail(
+        self,
+        run: Run,
+        status: RunStatus,
+        text: str,
+        detail: Mapping[str, Any],
+        state: State,
+        segment: Segment | None,
+    ) -> None:
+        """Record the end of a run; if the store rejects the answer, the run fails."""
+        try:
+            await self._end(run, status, text, detail, state)
+        except AccError as error:
+            is_repeated = segment is not None and isinstance(error, REPEATED_ERRORS)
+            if status is RunStatus.COMPLETED and not run.recorder.is_released:
+                self._evict_memories(run)
+                if not is_repeated:
+                    await self._end(run, RunStatus.FAILED, str(error), {"code": error.code})
+            raise
+
     async def _run_tree(self, run: Run, state: State) -> tuple[str, object]:
         """Run the agent that has the conversation; return its answer as text and as output."""
-        first = self._first_agent(state, run.request.message)
+        first = self.first_agent(state, run.request.message)
         if run.span is not None:
             run.span_path = f"/{first.name}"
             describe_first_agent(run, first)
@@ -555,7 +553,7 @@ class SessionRunner(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT
                 state.pop(ACTIVE_AGENT, None)
         return last.text, output_of(self.agent, last)
 
-    def _first_agent(self, state: State, message: Sequence[Part]) -> BaseAgent:
+    def first_agent(self, state: State, message: Sequence[Part]) -> BaseAgent:
         """Return the agent of the intent, the one that has the conversation, or the root."""
         name = state.get(ACTIVE_AGENT)
         agent = self.agent.find(name) if isinstance(name, str) else None

@@ -23,6 +23,7 @@ from acc.application.a2a.requests import (
     own_task,
 )
 from acc.application.a2a.subscriptions import Subscriptions, TaskBroker, TaskStream
+from acc.application.a2a.task_dispatch import TaskDispatcher
 from acc.application.a2a.webhook_retries import PushDelivery
 from acc.application.contracts.claims import check_caller
 from acc.application.contracts.idempotency import IntentOutputs, request_key
@@ -90,8 +91,14 @@ class ServeA2AUseCase:
         self._anonymous_listing = anonymous_listing
         self._broker = TaskBroker()
         self._replays = ReplayGuard(self.limits.replay_window)
+        engine = runner.engine
         self._executor = TaskExecutor(
-            runner=runner, tasks=tasks, storage=storage, broker=self._broker, limiter=limiter
+            runner=runner,
+            tasks=tasks,
+            storage=storage,
+            broker=self._broker,
+            limiter=limiter,
+            dispatcher=None if engine is None else TaskDispatcher(engine, app_name=runner.app_name),
         )
         stored = StoredContent(
             max_tasks=self.limits.stored_tasks, max_bytes=self.limits.stored_bytes
@@ -333,6 +340,8 @@ class ServeA2AUseCase:
             run.stop()
         elif task.state in INTERRUPTED:
             await self._executor.abandon(caller, task)
+        if self._executor.dispatcher is not None:
+            await self._executor.dispatcher.cancel(task.id)
 
     # Push configurations
 

@@ -23,13 +23,15 @@ from acc.domain.value_objects.task import (
 class BeginTurn(NamedTuple):
     """Write that opens a session and stores the message that starts a run.
 
-    `agent` is the author of the ENDED event that closes a run whose process died.
+    `agent` is the author of the ENDED event that closes a run whose process died. With
+    `waits_for_runs` such a run is not closed: SessionBusy until an engine has continued it.
     """
 
     key: SessionKey
     message: Event
     holder: str
     agent: str
+    waits_for_runs: bool = False
 
 
 class AppendEvents(NamedTuple):
@@ -94,22 +96,30 @@ class SessionStorePort(Protocol):
     that the disk rejects raises StorageFailed.
     """
 
-    async def open(self, key: SessionKey, *, holder: str) -> Session:
+    async def open(self, key: SessionKey, *, holder: str, replaces: str = "") -> Session:
         """Acquire the lease of a session and return it, created if it does not exist.
 
         SessionBusy if another run holds the lease. A lease expires when it is not renewed, or when
-        its process is known to be dead. Events are not read.
+        its process is known to be dead. A holder whose name begins with `replaces` loses the lease:
+        its later writes raise SessionConflict. Events are not read.
         """
         ...
 
     async def begin_turn(
-        self, key: SessionKey, message: Event, *, holder: str, agent: str
+        self,
+        key: SessionKey,
+        message: Event,
+        *,
+        holder: str,
+        agent: str,
+        waits_for_runs: bool = False,
     ) -> TurnStart:
         """Open a session and store the message that starts a run, in one transaction.
 
         The store sets the number of the event and `turn` in its detail. An interrupted run is
-        closed first, with an ENDED event of the author `agent`. If the session waits for input,
-        nothing is stored. In both cases the lease is acquired, as in `open`.
+        closed first, with an ENDED event of the author `agent`; with `waits_for_runs`, SessionBusy
+        is raised instead. If the session waits for input, nothing is stored. If nothing is raised,
+        the lease is acquired, as in `open`.
         """
         ...
 

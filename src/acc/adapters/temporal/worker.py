@@ -1,0 +1,99 @@
+"""A worker: polls a Temporal service and executes the segments of runs."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+
+from acc.adapters.temporal.engine import TemporalEngine, from_payload, task_queue
+from acc.adapters.temporal.workflow import CANCEL, EXECUTE, RunWorkflow
+from acc.domain.errors import AccError
+from acc.ports.outbound.engine_ports import SegmentExecutorPort, SegmentOutcome
+
+log = logging.getLogger("acc.worker")
+#: Below the heartbeat timeout of the workflow. A cancellation arrives with a heartbeat.
+HEARTBEAT_SECONDS = 0.5
+#: Otherwise a workflow whose worker died would wait for 10 seconds.
+_STICKY_TIMEOUT = timedelta(seconds=1)
+
+
+class _Attempt:
+    """The running activity."""
+
+    @property
+    def is_handed_over(self) -> bool:
+        details = activity.cancellation_details()
+        return details is None or not details.cancel_requested
+
+
+class _Activities:
+    def __init__(self, segments: SegmentExecutorPort) -> None:
+        self._segments = segments
+
+    @activity.defn(name=EXECUTE)
+    async def execute(self, payload: dict[str, Any]) -> Any:
+        """Execute a segment while heartbeats are sent."""
+        work = from_payload(payload)
+        outcome: SegmentOutcome | None = None
+        code = ""
+        async with asyncio.TaskGroup() as group:
+            beats = group.create_task(_send_heartbeats())
+            try:
+                outcome = await self._segments.execute(work, _Attempt())
+            except Exception as error:  # the engine repeats the segment
+                code = error.code if isinstance(error, AccError) else "internal"
+                log.exception("segment failed, it will be repeated", extra={"run_id": work.run_id})
+            finally:
+                beats.cancel()
+        if outcome is None:
+            # Histories contain no text of errors, which may quote messages.
+            raise ApplicationError(f"the segment failed ({code}); see the log of the worker")
+        return msgspec.to_builtins(outcome)
+
+    @activity.defn(name=CANCEL)
+    async def cancel(self, payload: dict[str, Any]) -> None:
+        """Record that a run is canceled."""
+        await self._segments.cancel(from_payload(payload))
+
+
+async def _send_heartbeats() -> None:
+    while True:
+        activity.heartbeat()
+        await asyncio.sleep(HEARTBEAT_SECONDS)
+
+
+@asynccontextmanager
+async def run_worker(
+    engine: TemporalEngine,
+    segments: SegmentExecutorPort,
+    *,
+    app_name: str,
+    concurrency: int = 100,
+    grace: float = 10.0,
+    workflow: type = RunWorkflow,
+) -> AsyncIterator[Worker]:
+    """Execute segments while the context is open.
+
+    At the end, segments get the grace time to finish; other workers continue the rest.
+    """
+    activities = _Activities(segments)
+    worker = Worker(
+        await engine.client(),
+        task_queue=task_queue(app_name),
+        workflows=[workflow],
+        activities=[activities.execute, activities.cancel],
+        workflow_runner=UnsandboxedWorkflowRunner(),
+        max_concurrent_activities=concurrency,
+        max_heartbeat_throttle_interval=timedelta(seconds=HEARTBEAT_SECONDS),
+        sticky_queue_schedule_to_start_timeout=_STICKY_TIMEOUT,
+        graceful_shutdown_timeout=timedelta(seconds=grace),
+    )
+    async with worker:
+        yield worker
