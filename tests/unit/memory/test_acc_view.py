@@ -5,8 +5,9 @@ import logging
 import pytest
 
 from acc.adapters.memory.model_reader import ModelReader
-from acc.application.memory.acc import SUPERSEDED_MARKER, AccMemory
+from acc.application.memory.acc import AccMemory
 from acc.application.memory.baselines import RetrievalMemory
+from acc.application.memory.passages import SUPERSEDED_MARKER
 from acc.bootstrap.memory import new_recall_index, token_counter
 from acc.domain.errors import ModelFailed
 from acc.domain.value_objects.content import (

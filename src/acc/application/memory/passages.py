@@ -1,6 +1,6 @@
 """Messages of a turn as passages of the recall index, and back."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -12,10 +12,13 @@ from acc.application.memory.messages import (
     part_text,
     shorten_message,
 )
+from acc.domain.language import normalize_text
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import ChatMessage, Part, ToolCall, ToolResult, text_part
-from acc.domain.value_objects.memory import ConversationTurn, Passage, Source
+from acc.domain.value_objects.memory import ConversationTurn, Passage, SentencePlace, Source
 
+#: Takes the place of a superseded sentence in a recalled message.
+SUPERSEDED_MARKER = "[superseded]"
 _SOURCES = {"user": Source.USER, "assistant": Source.AGENT, "tool": Source.TOOL}
 _MAX_LENGTH = 8_000
 #: The index contains files up to this size. Of larger ones it has the name.
@@ -122,6 +125,25 @@ def without_files(passage: Passage) -> Passage:
     messages = (shorten_message(message, _MAX_LENGTH) for message in passage_messages(passage))
     parts = tuple(part for message in messages for part in message.parts)
     return replace(passage, parts=parts, tokens=0)
+
+
+def without_sentences(passage: Passage, places: Iterable[SentencePlace]) -> Passage:
+    """Return a passage without the sentences at these places, empty if no other remains.
+
+    A marker takes the place of a sentence. Everything else stays as it was written.
+    """
+    # Sentences are found in the normalised text; most texts are equal to it or as long.
+    normal = normalize_text(passage.text)
+    text = passage.text if len(passage.text) == len(normal) else normal
+    rest = text
+    for _, start, end in sorted(places, reverse=True):
+        text = text[:start] + SUPERSEDED_MARKER + text[end:]
+        rest = rest[:start] + rest[end:]
+    if not any(map(str.isalnum, rest)):
+        return replace(passage, text="")
+    others = tuple(part for part in passage.parts if part.text is None)
+    parts = (*text_part(text), *others) if others else ()
+    return replace(passage, text=text, parts=parts, tokens=0)
 
 
 def _tool_parts(passage: Passage) -> tuple[Part, ...]:

@@ -1,6 +1,7 @@
 """Input, evidence and trace of one turn of the ACC loop."""
 
 from enum import StrEnum
+from typing import NamedTuple
 
 from acc.domain.value_objects.base import Value
 from acc.domain.value_objects.ccs import CompressedCognitiveState
@@ -103,24 +104,39 @@ class Match(Value, frozen=True, kw_only=True):
 class Note(Value, frozen=True, kw_only=True):
     """A reference to a sentence of a user, and what the reader made of it.
 
-    `start` and `end` delimit the sentence in the normalised text of its passage. `score` is the
-    probability that the sentence matters later. `tokens` is the size of the sentence as an item of
-    the state, 0 if unknown. `replaced` is the id of the sentence that it corrects.
+    `id` names the passage and the place of the sentence in it, see `sentence_id`. `score` is the
+    probability that the sentence matters later, and `words` is `Reading.words`. `tokens` is the
+    size of the sentence as an item of the state, 0 if unknown. `replaced` is the id of the sentence
+    that it corrects.
     """
 
-    passage_id: str
+    id: str
     turn_id: int
-    start: int
-    end: int
     act: Act
     score: float
+    words: tuple[int, ...] = ()
     tokens: int = 0
     replaced: str = ""
 
-    @property
-    def id(self) -> str:
-        """Return an id that is unique in the conversation."""
-        return f"{self.passage_id}#{self.start}"
+
+def sentence_id(passage_id: str, start: int, end: int) -> str:
+    """Return the id of a sentence: the passage and a range of its normalised text."""
+    return f"{passage_id}#{start}-{end}"
+
+
+class SentencePlace(NamedTuple):
+    """What the id of a sentence names."""
+
+    passage_id: str
+    start: int
+    end: int
+
+
+def parse_sentence_id(text: str) -> SentencePlace:
+    """Return the parts of the id of a sentence."""
+    passage_id, _, place = text.rpartition("#")
+    start, _, end = place.partition("-")
+    return SentencePlace(passage_id, int(start), int(end))
 
 
 class RejectionReason(StrEnum):
