@@ -271,8 +271,8 @@ class AccMemory:
         """
         passage = passage_id(turn_id, 0)
         recorded = {sentence_id(passage, s.start, s.end): s.text for s in split_message(text)}
-        kept = [n for n in self._notes if n.turn_id != turn_id or n.id in recorded]
-        self._set_notes(kept, {**self._texts, **recorded})
+        checked = [n for n in self._notes if n.turn_id != turn_id or n.id in recorded]
+        self._set_notes(checked, {**self._texts, **recorded})
 
     def _supersede(self, ids: Iterable[str]) -> None:
         """Add superseded sentences; the oldest are forgotten if there are too many."""
