@@ -123,3 +123,25 @@ async def test_fallback_of_the_model_reader_is_logged_once(
             assert "QUINCE_API_KEY" in reader.drain_usage()[1]
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "QUINCE_API_KEY" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("rule", "facts"),
+    [
+        ("Never restart db-1.", ("Bo leads the project.", "Ann has the keys.")),
+        ("必ず敬語で答えてください。", ("佐伯さんが担当です。", "予算は40万円です。")),
+    ],
+)
+async def test_rules_come_first_so_that_new_facts_do_not_change_the_start_of_the_prompt(
+    rule: str, facts: tuple[str, str]
+) -> None:
+    reader = ScriptedReader({rule: Act.SET, **dict.fromkeys(facts, Act.STATE)})
+    memory = AccMemory(reader=reader, index=new_recall_index(), tokens=token_counter())
+    views: list[str] = []
+    for turn_id, text in enumerate((rule, *facts, "Hello."), start=1):
+        views.append((await memory.view(TurnSignal(turn_id=turn_id, text=text))).text)
+        await memory.record(ConversationTurn.of(turn_id, text, "Noted."))
+    assert views[1] == f"constraints: {rule}"
+    assert facts[0] in views[2]
+    assert facts[1] in views[3]
+    assert all(view.startswith(views[1]) for view in views[1:])

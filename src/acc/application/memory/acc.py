@@ -25,6 +25,7 @@ from acc.domain.ccs import (
     MIN_BUDGET_TOKENS,
     fit_to_budget,
     parse_state,
+    render_prompt,
     render_state,
     to_payload,
     validate_state,
@@ -253,16 +254,14 @@ class AccMemory:
 
     def _set_notes(self, notes: Sequence[Note], texts: Mapping[str, str]) -> None:
         """Replace the notes; the size of each is counted once."""
-        self._notes = tuple(
-            [
-                note
-                if note.tokens or note.id not in texts
-                else replace(note, tokens=self._count(_fact(note, texts)) + 2)
-                for note in notes
-            ]
-        )
+        self._notes = tuple([n if n.tokens else self._counted(n, texts) for n in notes])
         ids = [note.id for note in notes] + [note.replaced for note in notes]
         self._texts = {i: texts[i] for i in ids if i in texts}
+
+    def _counted(self, note: Note, texts: Mapping[str, str]) -> Note:
+        if note.id not in texts:
+            return note
+        return replace(note, tokens=self._count(_fact(note, texts)) + 2)
 
     def _check_notes(self, turn_id: int, text: str) -> None:
         """Drop notes of a turn whose recorded message has no such sentence.
@@ -431,7 +430,7 @@ class AccMemory:
             fallback=fallback,
         )
         return MemoryView(
-            text=render_state(shown),
+            text=render_prompt(shown),
             messages=(*evidence, *exchange),
             tokens=trace.tokens,
             trace=trace,
@@ -475,7 +474,7 @@ class AccMemory:
                 break
         items = tuple(dict.fromkeys([_fact(notes[number], texts) for number in sorted(chosen)]))
         with_facts = replace_state(shown, relational_map=items)
-        return with_facts, self._count(render_state(with_facts))
+        return with_facts, self._count(render_prompt(with_facts))
 
     def _last_exchange(self, available: int) -> tuple[tuple[ChatMessage, ...], int]:
         """Return the last exchange and its size; evidence gets at least a share of its own."""
