@@ -11,10 +11,18 @@ from acc.application.memory.messages import (
     count_tokens,
     part_text,
     shorten_message,
+    unknown_outcome,
 )
 from acc.domain.language import normalize_text
 from acc.domain.value_objects.base import replace
-from acc.domain.value_objects.content import ChatMessage, Part, ToolCall, ToolResult, text_part
+from acc.domain.value_objects.content import (
+    RUNTIME_AUTHOR,
+    ChatMessage,
+    Part,
+    ToolCall,
+    ToolResult,
+    text_part,
+)
 from acc.domain.value_objects.memory import ConversationTurn, Passage, SentencePlace, Source
 
 #: Takes the place of a superseded sentence in a recalled message.
@@ -34,6 +42,7 @@ def turn_passages(turn: ConversationTurn, count: CountTokens) -> list[Passage]:
     """Return the messages of a turn that can be recalled, with their size in tokens."""
     passages: list[Passage] = []
     calls: dict[str, ToolCall] = {}
+    unknown = _unknown_calls(turn)
     for message in turn.messages:
         calls |= {call.id: call for call in message.calls}
         text = _passage_text(message, calls)
@@ -46,12 +55,20 @@ def turn_passages(turn: ConversationTurn, count: CountTokens) -> list[Passage]:
                 author=message.author,
                 source=_SOURCES[message.role],
                 at=turn.at,
+                unknown_calls=() if message.role == "tool" else unknown,
             )
             passage = replace(passage, parts=tuple(_native_parts(message, passage.id, calls)))
             shown = passage_messages(passage)
             tokens = sum(count_tokens(shown_message, count) for shown_message in shown)
             passages.append(replace(passage, tokens=tokens))
     return passages
+
+
+def _unknown_calls(turn: ConversationTurn) -> tuple[str, ...]:
+    """Return the names of the tools that were started and whose outcome is unknown."""
+    errors = [r for m in turn.messages if m.role == "tool" for r in m.results if r.is_error]
+    names = [r.name for r in errors if r.content == {"error": unknown_outcome(r.name)}]
+    return tuple(dict.fromkeys(names))
 
 
 def _passage_text(message: ChatMessage, calls: Mapping[str, ToolCall]) -> str:
@@ -115,9 +132,13 @@ def passage_messages(passage: Passage, max_length: int = _MAX_LENGTH) -> tuple[C
         for part in passage.parts or _tool_parts(passage):
             role, author = ("tool", passage.author) if part.call is None else ("assistant",) * 2
             messages.append(ChatMessage(role=role, author=author, parts=(part,)))
-    if len(passage.text) <= max_length:
-        return tuple(messages)
-    return tuple(shorten_message(message, max_length) for message in messages)
+    if len(passage.text) > max_length:
+        messages = [shorten_message(message, max_length) for message in messages]
+    # The result of the call may not be recalled, but whoever sees the request must know of it.
+    for name in passage.unknown_calls:
+        parts = text_part(f"[In this turn, {unknown_outcome(name)}.]")
+        messages.append(ChatMessage(role="user", author=RUNTIME_AUTHOR, parts=parts))
+    return tuple(messages)
 
 
 def without_files(passage: Passage) -> Passage:

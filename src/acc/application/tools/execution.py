@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from acc.application.agents.callbacks import callbacks_of, first_result, maybe_await
+from acc.application.memory.messages import unknown_outcome, unknown_result
 from acc.application.runtime.context import RunContext
-from acc.application.runtime.conversation import unknown_outcome, unknown_result
 from acc.application.runtime.inputs import INVALID_ARGUMENTS
 from acc.application.runtime.interrupts import (
     RUN_LEVEL_ERRORS,
@@ -279,7 +279,7 @@ class ToolExecutor:
             scope.run.budget.check_tool_calls(1, scope.path)
         scope.run.budget.add_tool_call()
         if not tool.replayable and await self._was_started(scope, ready):
-            await scope.emit(EventKind.PROGRESS, parts=text_part(unknown_outcome(call)))
+            await scope.emit(EventKind.PROGRESS, parts=text_part(unknown_outcome(call.name)))
             return ToolOutcome(result=unknown_result(call), executed=True)
         tool_context = ToolContext(
             scope, call.id, tool_name=tool.name, retry_count=self._retries[tool.name]

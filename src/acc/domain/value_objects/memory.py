@@ -71,7 +71,8 @@ class Passage(Value, frozen=True, kw_only=True):
     `id` is unique within a memory. `at` is the Unix time of the message, 0 if unknown, and `order`
     its place in the conversation. `tokens` is the size of the messages that show it in full, 0 if
     unknown. `parts` are those of a message that is not only text, and the call and result of a
-    tool, as they were.
+    tool, as they were. `unknown_calls` are the names of tools that were started in the same turn
+    and whose outcome is unknown, because the process ended.
     """
 
     id: str
@@ -83,6 +84,7 @@ class Passage(Value, frozen=True, kw_only=True):
     order: int = 0
     tokens: int = 0
     parts: tuple[Part, ...] = ()
+    unknown_calls: tuple[str, ...] = ()
 
 
 class Match(Value, frozen=True, kw_only=True):
