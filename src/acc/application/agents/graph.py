@@ -20,6 +20,7 @@ from acc.application.runtime.type_variables import (
     AnyDepsT,
     AnyOutputT,
 )
+from acc.domain.call_options import explains_call
 from acc.domain.errors import (
     AccError,
     BranchFailed,
@@ -37,6 +38,9 @@ Condition: TypeAlias = Callable[[Mapping[str, JsonData]], object]
 StepResult = tuple[Mapping[str, RunContext], AccError | None]
 
 
+@explains_call(
+    {"from": "source", "from_": "source", "start": "source", "to": "target", "end": "target"}
+)
 @dataclass(frozen=True, slots=True)
 class Edge:
     """An edge from one node to another, taken if `when(state)` is true.

@@ -30,6 +30,7 @@ from acc.application.tools.results import (
 from acc.application.tools.stubs import stub_of
 from acc.application.tools.tool import BaseTool, ToolContext
 from acc.application.tracing.spans import count_invalid_call, trace_tool
+from acc.domain.call_options import check_awaitable
 from acc.domain.errors import AccError, ModelRetry, ToolFailed
 from acc.domain.text import replace_surrogates
 from acc.domain.value_objects.approval import (
@@ -404,7 +405,8 @@ async def _invoke_with_timeout(
     limit = tool.timeout if tool.timeout is not None else scope.config.tool_timeout
     try:
         async with asyncio.timeout(None if limit == math.inf else limit) as deadline:
-            content = await tool.invoke(arguments, tool_context)
+            pending = tool.invoke(arguments, tool_context)
+            content = await check_awaitable(pending, tool, "invoke(self, arguments, ctx)")
         # Reached if the tool suppressed its cancellation; Python 3.11 does not trace this frame.
         if deadline.expired():  # pragma: no cover
             return _timeout_result(call, tool, limit)

@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import NamedTuple
 
-from acc.domain.value_objects.base import Value
+from acc.domain.value_objects.base import ExplainedMeta, Value
 from acc.domain.value_objects.ccs import CompressedCognitiveState
 from acc.domain.value_objects.content import (
     NO_USAGE,
@@ -27,7 +27,7 @@ class Source(StrEnum):
     TOOL = "tool"
 
 
-class TurnSignal(Value, frozen=True, kw_only=True):
+class TurnSignal(Value, frozen=True, kw_only=True, metaclass=ExplainedMeta):
     """Input of one step of a turn; `author` is the name of the speaker.
 
     Step 0 of a turn is the user's message; further steps are the results of tools.
@@ -45,7 +45,7 @@ class TurnSignal(Value, frozen=True, kw_only=True):
         return f"t{self.turn_id}.s{self.step}" if self.step else f"t{self.turn_id}"
 
 
-class ConversationTurn(Value, frozen=True, kw_only=True):
+class ConversationTurn(Value, frozen=True, kw_only=True, metaclass=ExplainedMeta):
     """A finished turn: the user's message, tool calls with their results, and the answer.
 
     If the turn failed, its last message says so. `at` is the time of the user's message.
