@@ -94,7 +94,7 @@ async def test_model_with_sync_complete_names_the_signature() -> None:
         await Agent(name="a", model=Model()).run("hi")
 
 
-async def test_agent_that_returns_a_coroutine_is_told_to_await() -> None:
+async def test_error_of_an_agent_that_returns_a_coroutine_names_await() -> None:
     async def later() -> str:
         return "x"
 

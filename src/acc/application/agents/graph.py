@@ -26,6 +26,7 @@ from acc.domain.errors import (
     BranchFailed,
     BudgetExceeded,
     GraphStuck,
+    InvalidInput,
     InvalidTree,
     ReplayMismatch,
 )
@@ -104,7 +105,7 @@ class GraphAgent(StandardAgent[AnyDepsT, AnyOutputT]):
     def _parse_edge(self, value: Edge | tuple[Any, ...]) -> Edge:
         try:
             edge = value if isinstance(value, Edge) else Edge(*value)
-        except TypeError:
+        except (InvalidInput, TypeError):
             edge = None
         if edge is None or isinstance(value, str):
             raise InvalidTree(

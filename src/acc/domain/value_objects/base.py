@@ -4,6 +4,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from acc.domain.call_options import check_call
+
 #: JSON data. `Any`, because the application knows the type of each key and the library does not:
 #: with `object`, every read would need a cast.
 JsonData: TypeAlias = Any
@@ -26,9 +28,6 @@ class ExplainedMeta(type(msgspec.Struct)):  # type: ignore[misc] # msgspec does 
         try:
             return super().__call__(*arguments, **options)
         except TypeError:
-            # Imported on use: it imports the errors, which are values of this kind.
-            from acc.domain.call_options import check_call
-
             check_call(cls, arguments, options, hints=_HINTS)
             raise
 
