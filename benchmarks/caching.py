@@ -12,11 +12,22 @@ import random
 import re
 from collections.abc import Sequence
 from os.path import commonprefix
-from typing import Literal
 
 import msgspec
 
-from acc import Agent, FunctionTool, ModelRequest, ModelResponse, Runner, ToolCall, tool
+from acc import (
+    Agent,
+    ChatMessage,
+    FunctionTool,
+    ModelRequest,
+    ModelResponse,
+    Part,
+    Runner,
+    ToolCall,
+    acc_memory,
+    tool,
+)
+from acc.application.runtime.agent_memory import MemoryChoice
 from acc.bootstrap.memory import token_counter
 
 TURNS = 40
@@ -57,10 +68,14 @@ def make_search(records: int) -> FunctionTool:
 
 
 class Agenda:
-    """A model that calls the tool twice in each turn and then answers; it keeps the requests."""
+    """A model that calls the tool twice in each turn and then answers.
+
+    It keeps the requests, and the answers by the number of their request.
+    """
 
     def __init__(self) -> None:
         self.requests: list[ModelRequest] = []
+        self.answers: dict[int, str] = {}
         self._rng = seeded(7)
 
     async def complete(self, prompt: ModelRequest) -> ModelResponse:
@@ -71,14 +86,20 @@ class Agenda:
             arguments = {"query": sentence(self._rng, 5)}
             call = ToolCall(id=f"call-{number}", name="search", arguments=arguments)
             return ModelResponse(calls=(call,))
-        return ModelResponse(text=sentence(self._rng, 60))
+        answer = sentence(self._rng, 60)
+        self.answers[len(self.requests) - 1] = answer
+        return ModelResponse(text=answer)
+
+
+def render_message(message: ChatMessage) -> str:
+    return msgspec.json.encode((message.role, message.parts)).decode()
 
 
 def render(request: ModelRequest) -> str:
     """Return a request in the order in which providers cache it."""
     tools = [[spec.name, spec.description, spec.parameters] for spec in request.tools]
     lines = [json.dumps(tools), request.instruction, request.memory]
-    lines += [msgspec.json.encode((m.role, m.parts)).decode() for m in request.messages]
+    lines += [render_message(message) for message in request.messages]
     return "\n".join(lines)
 
 
@@ -94,7 +115,7 @@ def cost(texts: Sequence[str]) -> tuple[float, float]:
     return total - cached * (1 - CACHED_PRICE), cached / total
 
 
-async def converse(memory: Literal["transcript", "acc"], records: int) -> list[ModelRequest]:
+async def converse(memory: MemoryChoice, records: int) -> Agenda:
     model = Agenda()
     instruction = " ".join(sentence(seeded(n), 25) for n in range(12))
     agent = Agent(
@@ -109,33 +130,34 @@ async def converse(memory: Literal["transcript", "acc"], records: int) -> list[M
     for _ in range(TURNS):
         await runner.run(user_id="u", session_id="s", message=sentence(rng, 40))
     await runner.aclose()
-    return model.requests
+    return model
 
 
-def full_history(requests: Sequence[ModelRequest]) -> list[str]:
-    """Return the same requests with every earlier message instead of a memory."""
+def full_history(model: Agenda) -> list[str]:
+    """Return the requests of a model with every earlier message instead of a memory."""
+    requests = model.requests
     texts: list[str] = []
     history: list[str] = []
     head = render(msgspec.structs.replace(requests[0], memory="", messages=()))
     for index, request in enumerate(requests):
-        own = [
-            msgspec.json.encode((m.role, m.parts)).decode()
-            for m in request.messages[request.query_index :]
-        ]
+        own = [render_message(m) for m in request.messages[request.query_index :]]
         texts.append("\n".join([head, *history, *own]))
-        is_last = index + 1 == len(requests) or not requests[index + 1].following
-        if is_last:
-            history += own
+        if index in model.answers:
+            parts = (Part(text=model.answers[index]),)
+            reply = ChatMessage(role="assistant", author="clerk", parts=parts)
+            history += [*own, render_message(reply)]
     return texts
 
 
 async def measure(records: int) -> tuple[dict[str, tuple[float, float]], list[str]]:
     """Return cost and cached share of each memory, and the limits that are exceeded."""
     transcript, acc = await converse("transcript", records), await converse("acc", records)
+    small = await converse(lambda: acc_memory(budget=512), records)
     rows = {
         "full history": cost(full_history(transcript)),
-        "transcript": cost([render(request) for request in transcript]),
-        "acc": cost([render(request) for request in acc]),
+        "transcript": cost([render(request) for request in transcript.requests]),
+        "acc": cost([render(request) for request in acc.requests]),
+        "acc, budget 512": cost([render(request) for request in small.requests]),
     }
     full = rows["full history"][0]
     failures = [
@@ -157,9 +179,9 @@ async def main(as_json: bool) -> int:
         return 1 if failures else 0
     for records, (rows, _) in results.items():
         full = rows["full history"][0]
-        print(f"{f'{records} rows':14}{'units':>10}{'of full':>9}{'cached':>8}")
+        print(f"{f'{records} rows':16}{'units':>10}{'of full':>9}{'cached':>8}")
         for name, (units, share) in rows.items():
-            print(f"{name:14}{units:10,.0f}{units / full:9.2f}{share:8.0%}")
+            print(f"{name:16}{units:10,.0f}{units / full:9.2f}{share:8.0%}")
     for failure in failures:
         print(f"limit exceeded: {failure}")
     return 1 if failures else 0

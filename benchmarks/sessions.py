@@ -1,8 +1,9 @@
 """Cost of many sessions with ACC memory: late turns, cache misses, process memory and opening.
 
-1,000 sessions take their turns in rotation, so what a process remembers of one session is not in
-its caches when the next turn of that session begins. Turns 96 to 105 say what turns 6 to 15 say,
-with other names and numbers, so that only the session before them differs. The model is scripted.
+1,000 young and 1,000 old sessions take their turns in rotation, so what a process remembers of one
+session is not in its caches when the next turn of that session begins. Turns 96 to 105 say what
+turns 6 to 15 say, with other names and numbers, so that only the session before them differs. The
+model is scripted.
 Run: python benchmarks/sessions.py [--sessions 100]
 """
 
@@ -58,19 +59,32 @@ def message(session: int, turn: int) -> str:
 
 
 async def turn_costs(sessions: int, *, cached: int) -> tuple[float, float]:
-    """Return the milliseconds of CPU of an early and of a late turn."""
+    """Return the milliseconds of CPU of an early and of a late turn.
+
+    Old sessions have had all turns before the late ones. Then young and old sessions alternate, so
+    that a change of the load of the machine affects both.
+    """
     model = ScriptedModel("Noted.", repeat=True)
     runner = Runner(Agent(name="a", model=model, memory="acc"), max_cached_memories=cached)
-    costs: dict[int, float] = {}
-    for turn in range(1, LATE.stop):
+
+    async def take_turn(group: str, turn: int) -> float:
         texts = [message(session, turn) for session in range(sessions)]
         gc.collect()
         started = time.process_time()
         for session, text in enumerate(texts):
-            await runner.run(user_id="u", session_id=f"s{session}", message=text)
-        costs[turn] = (time.process_time() - started) * 1000 / sessions
+            await runner.run(user_id="u", session_id=f"{group}{session}", message=text)
+        return (time.process_time() - started) * 1000 / sessions
+
+    for turn in range(1, LATE.start):
+        await take_turn("old", turn)
+    for turn in range(1, EARLY.start):
+        await take_turn("young", turn)
+    costs = [
+        (await take_turn("young", early), await take_turn("old", late))
+        for early, late in zip(EARLY, LATE, strict=True)
+    ]
     await runner.aclose()
-    early, late = (statistics.fmean(costs[turn] for turn in turns) for turns in (EARLY, LATE))
+    early, late = (statistics.fmean(values) for values in zip(*costs, strict=True))
     return early, late
 
 
@@ -129,7 +143,7 @@ async def _fill(store: Path, events: int) -> None:
 
 def measure(sessions: int) -> list[Measurement]:
     results: list[Measurement] = []
-    for label, cached in (("all memories cached", sessions), ("no memory cached", 1)):
+    for label, cached in (("all memories cached", 2 * sessions), ("no memory cached", 1)):
         early, late = asyncio.run(turn_costs(sessions, cached=cached))
         name = f"{sessions:,} sessions, {label}: turn"
         results.append(Measurement(f"{name} 10", early, 0, "ms CPU"))

@@ -13,6 +13,8 @@ import pytest
 
 import acc
 import acc.a2a
+from acc import EventKind
+from acc.domain.value_objects.event import TRANSIENT
 
 ROOT = Path(__file__).parent.parent
 
@@ -99,3 +101,11 @@ def test_example_imports_only_public_modules(path: Path) -> None:
 def test_a2a_module_defines_its_public_names() -> None:
     assert all(hasattr(acc.a2a, name) for name in acc.a2a.__all__)
     assert {"create_app", "receive_notifications", "verify_notification"} <= set(acc.a2a.__all__)
+
+
+def test_agents_guide_lists_all_kinds_of_events() -> None:
+    guide = (ROOT / "docs" / "agents.md").read_text()
+    rows = [line for line in guide.splitlines() if line.startswith(("| stored |", "| shown, not"))]
+    listed = [set(re.findall(r"`(\w+)`", row)) for row in rows]
+    transient = {kind.value for kind in TRANSIENT}
+    assert listed == [{kind.value for kind in EventKind} - transient, transient]

@@ -26,6 +26,18 @@ COMMANDS = {
     "file without attribute": ("run fine.py hi", "FILE.py:AGENT"),
     "misspelled attribute": ("run fine:rot hi", "did you mean fine:root?"),
     "misspelled module": ("run fin:root hi", "no module 'fin'.*write fin.py:NAME"),
+    "file as module": (
+        "eval --agents m=python:fine.py:root --dry-run",
+        "'fine.py' is a file; write the name of the module: fine:NAME",
+    ),
+    "repeated stub": (
+        "run fine:root hi --debug --stub t=1 --stub t=2",
+        "--stub t is given 2 times",
+    ),
+    "stub that is not JSON": (
+        "run fine:root hi --debug --stub t={a:1}",
+        "--stub t: the value begins like JSON but is not valid JSON",
+    ),
     "missing file": ("run fin.py:root hi", "file fin.py does not exist"),
     "no agent": ("run fine:number hi", "of type int; expected an agent.*agents in fine: root"),
     "async factory": ("run fine:later hi", "is an async function"),

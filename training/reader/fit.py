@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from scipy.sparse import csr_matrix
 from training.reader.dataset import Example, Line, Writer, act_mask
 
-from acc.adapters.memory.reader_links import FEATURES, PAIR_ACTS, pair_features
+from acc.adapters.memory.reader_links import FEATURES, PAIR_ACTS, Candidates
 from acc.adapters.memory.reader_weights import ACTS, ROWS, LanguageWeights, features
 from acc.domain.value_objects.reading import Act
 
@@ -133,12 +133,8 @@ def situations(
             if vectors is not None and earlier:
                 new = vectors[line.text]
                 cosines = [float((new * vectors[old]).sum()) for old, _ in earlier]
-            rows = pair_features(
-                line.text,
-                count + line.turn,
-                [(old, turn, known[old]) for old, turn in earlier],
-                cosines,
-            )
+            candidates = Candidates([(old, turn, known[old]) for old, turn in earlier])
+            rows = candidates.features(line.text, count + line.turn, cosines)
             result.append(
                 Situation(
                     writer=writer.name,

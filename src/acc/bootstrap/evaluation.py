@@ -24,6 +24,7 @@ from acc.bootstrap.evaluation_models import EvaluationSources, PooledModels
 from acc.bootstrap.memory import make_memory, token_counter, version
 from acc.bootstrap.settings import agent_token_reference, agent_token_variable
 from acc.bootstrap.tracing import start_tracing
+from acc.domain.call_options import explains_call
 from acc.domain.cost import CostCategory
 from acc.domain.value_objects.endpoint import RemoteEndpoint, loopback_allow_entries
 from acc.domain.value_objects.evaluation import ClaimThreshold
@@ -65,6 +66,7 @@ _PRELOADED_MODULE = "acc.preloaded"
 _REMOTE_TIMEOUT_SECONDS = 3600.0
 
 
+@explains_call({"memory": "kind", "type": "kind", "agent": "kind"})
 def make_agent(
     name: str,
     kind: str,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from acc.application.memory.acc import DEFAULT_BUDGET_TOKENS
 from acc.application.memory.registry import compressor_of, create_memory, split_budget
 from acc.bootstrap.settings import compressor_model, read_variable
+from acc.domain.call_options import explains_call
 from acc.domain.errors import InvalidInput
 from acc.ports.outbound.memory_ports import MemoryPort, ReaderPort, RecallIndexPort
 from acc.ports.outbound.model_ports import EmbedderPort, LanguageModelPort, TokenCounterPort
@@ -44,6 +45,9 @@ class LazyTokenCounter:
         return token_counter().count(text)
 
 
+@explains_call(
+    {"max_tokens": "budget", "tokens": "budget", "model": "compressor", "embedder": "embeddings"}
+)
 def acc_memory(
     *,
     budget: int = DEFAULT_BUDGET_TOKENS,
@@ -206,6 +210,7 @@ class _MemoryParts:
         return self.models(self.summarizer)
 
 
+@explains_call()
 def make_memory(
     kind: str,
     *,
@@ -220,6 +225,8 @@ def make_memory(
     `compressor` is the compressor of a plain `acc`; the default is ACC_COMPRESSOR_MODEL.
     `summarizer` is the model of a running summary. `models` returns the model of a name.
     """
+    if not isinstance(kind, str):
+        raise InvalidInput(f'kind must be the name of a memory such as "acc", got {kind!r}')
     parts = _MemoryParts(
         name=kind,
         window=window,

@@ -18,7 +18,7 @@ from acc.application.tracing.circuits import report_circuits
 from acc.bootstrap.circuits import shared_circuits
 from acc.bootstrap.settings import model_cache, read_variable, runtime_directory
 from acc.bootstrap.tracing import current_tracer
-from acc.domain.call_options import check_call
+from acc.domain.call_options import explains_call
 from acc.domain.circuit_breaker import CircuitBreaker
 from acc.domain.cost import FREE, Price
 from acc.domain.errors import InvalidInput
@@ -59,6 +59,7 @@ def make_model(name: str, *, cache: Path | None = None, sample: str = "") -> Lan
     return with_fallback(name, base_models(name), cache, sample)
 
 
+@explains_call(_HINTS)
 class ProviderModel:
     """A provider's model with settings: `ProviderModel("openai-chat:gpt-5.2", seed=7)`.
 
@@ -71,14 +72,6 @@ class ProviderModel:
     can be printed or stored. `cache` is a folder for answers. Client libraries are imported with
     the first request.
     """
-
-    if not TYPE_CHECKING:
-
-        def __new__(cls, *arguments: object, **options: object) -> "ProviderModel":
-            """Raise InvalidInput for settings that the class does not have."""
-            if arguments or options:  # copies are created without them
-                check_call(cls, arguments, options, hints=_HINTS)
-            return super().__new__(cls)
 
     def __init__(
         self,

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from acc.bootstrap.memory import version
 from acc.bootstrap.settings import captures_message_content, exporter_of, has_otlp_endpoint
+from acc.domain.call_options import explains_call
 from acc.domain.errors import InvalidInput
 from acc.ports.outbound.tracing_ports import TracerPort
 
@@ -36,6 +37,7 @@ def current_tracer() -> TracerPort | None:
     return _State.tracer
 
 
+@explains_call()
 def enable_tracing(
     *,
     tracer_provider: "TracerProvider | None" = None,

@@ -290,6 +290,11 @@ def plan(
     """
     pilot = reports.scenario_differences(reports.open_run(directory), agent, versus)
     rows = power_rows(pilot)
+    if not rows:
+        raise InvalidInput(
+            f"{directory} cannot be a pilot: {agent} and {versus} need answers to the same turns "
+            "of at least 2 scenarios; add scenarios with acc eval extend, or start a larger run"
+        )
     if json:
         print_json(msgspec.json.format(msgspec.json.encode(rows), indent=2))
         return 0

@@ -1,6 +1,7 @@
 """`acc run`: run one turn of an agent."""
 
 import asyncio
+import json
 import re
 import sys
 from collections.abc import Sequence
@@ -166,10 +167,26 @@ class DebugOptions:
     def stubs(self) -> dict[str, str]:
         """Return the stubs by name, or raise InvalidInput."""
         pairs = [text.partition("=") for text in self.stub]
-        for text, (name, equals, _) in zip(self.stub, pairs, strict=True):
+        for text, (name, equals, value) in zip(self.stub, pairs, strict=True):
             if not name or not equals:
                 raise InvalidInput(f"--stub must be NAME=VALUE, got {text!r}")
+            if value.lstrip()[:1] in ("{", "[") and not _is_json(value):
+                raise InvalidInput(
+                    f"--stub {name}: the value begins like JSON but is not valid JSON: {value!r}; "
+                    "quote it for the shell, as in --stub 'NAME={\"key\": 1}'"
+                )
+        names = [name for name, _, _ in pairs]
+        if repeated := next((name for name in names if names.count(name) > 1), ""):
+            raise InvalidInput(f"--stub {repeated} is given {names.count(repeated)} times; use one")
         return {name: value for name, _, value in pairs}
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 #: The message may begin with a hyphen, so that - is possible; text like this is a mistyped option.

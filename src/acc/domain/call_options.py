@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import lru_cache, wraps
-from typing import NamedTuple, NoReturn, ParamSpec, TypeVar
+from typing import Any, NamedTuple, NoReturn, ParamSpec, TypeVar
 
 from acc.domain.errors import InvalidInput
 
@@ -25,11 +25,13 @@ def check_call(
     name: str = "",
     hints: Mapping[str, str] | None = None,
     error: type[InvalidInput] = InvalidInput,
+    shows_values: bool = True,
 ) -> None:
     """Raise an error if a class or method cannot be called like this; it names the fix.
 
     `arguments` include the object of a method. A hint is the option that has the meaning of an
-    unknown one, such as `instruction`, or a sentence. `name` is what users call the target.
+    unknown one, such as `instruction`, or a sentence. `name` is what users call the target. Errors
+    about credentials must not show values.
     """
     shape = (target, len(arguments), *options)
     if shape in _valid_shapes:
@@ -55,8 +57,10 @@ def check_call(
         raise error(f"{given} has no option {'; '.join(advice)}")
     if len(arguments) > len(positional):
         first = next(option for option in parameters if option != "self")
+        extra = arguments[len(positional)]
+        given = repr(extra) if shows_values else f"a value of type {type(extra).__name__}"
         raise error(
-            f"{name} got {arguments[len(positional)]!r} without a keyword: its options have names, "
+            f"{name} got {given} without a keyword: its options have names, "
             f"as in {name}({first}=..., ...)"
         )
     missing = sorted(required - {*options, *positional[: len(arguments)]})
@@ -76,6 +80,27 @@ def checked(
     return call
 
 
+def explains_call(
+    hints: Mapping[str, str] | None = None, *, shows_values: bool = True
+) -> Callable[[T], T]:
+    """Let a function or a class raise InvalidInput for calls that it cannot accept."""
+
+    def decorate(target: Any) -> Any:
+        if not isinstance(target, type):
+            return checked(target, hints or {})
+        initialize = target.__init__  # type: ignore[misc] # a class
+
+        @wraps(initialize)
+        def init(self: object, *arguments: object, **options: object) -> None:
+            check_call(target, arguments, options, hints=hints, shows_values=shows_values)
+            initialize(self, *arguments, **options)
+
+        target.__init__ = init  # type: ignore[misc] # a class
+        return target
+
+    return decorate
+
+
 class _Signature(NamedTuple):
     """The parameters of a class or function, and the names of those that matter for a check."""
 
@@ -87,11 +112,14 @@ class _Signature(NamedTuple):
 @lru_cache(maxsize=512)
 def _signature(target: Callable[..., object]) -> _Signature | None:
     """Return the signature, None if the target takes options that are not declared."""
-    # The constructor: a class may have a `__new__` that takes everything.
-    function = target.__init__ if isinstance(target, type) else target  # type: ignore[misc] # a class
-    parameters = dict(inspect.signature(function).parameters)
-    if isinstance(target, type):
-        del parameters[next(iter(parameters))]  # self
+    if hasattr(target, "__struct_fields__"):
+        parameters = dict(inspect.signature(target).parameters)
+    else:
+        # The constructor: a class may have a `__new__` that takes everything.
+        function = target.__init__ if isinstance(target, type) else target  # type: ignore[misc] # a class
+        parameters = dict(inspect.signature(function).parameters)
+        if isinstance(target, type):
+            del parameters[next(iter(parameters))]  # self
     kinds = {parameter.kind for parameter in parameters.values()}
     if kinds & {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}:
         return None
@@ -151,6 +179,14 @@ class _MissingAttribute:
         raise AttributeError(
             f"{owner.__name__!r} object has no attribute {self._name!r}: {self._advice}"
         )
+
+
+def check_awaitable(pending: T, owner: object, method: str) -> T:
+    """Return what an async method returned, or raise TypeError if the method is not async."""
+    if not hasattr(pending, "__await__"):
+        name = f"{type(owner).__name__}.{method.partition('(')[0]}"
+        raise TypeError(f"{name} must be `async def {method}`")
+    return pending
 
 
 def accepts(function: Callable[..., object], count: int) -> bool:

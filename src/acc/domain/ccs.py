@@ -298,6 +298,15 @@ def render_state(state: CompressedCognitiveState) -> str:
     return _join_fields({name: _render_items(state, name) for name in LIMITS})
 
 
+#: Fields in the order of a prompt: what changes rarely comes first, so that providers can cache it.
+_STABLE_FIRST = tuple(dict.fromkeys(["constraints", "goal_orientation", *LIMITS]))
+
+
+def render_prompt(state: CompressedCognitiveState) -> str:
+    """Return the text form of a state for a model, rules and goal first."""
+    return _join_fields({name: _render_items(state, name) for name in _STABLE_FIRST})
+
+
 def parse_text(text: str) -> CompressedCognitiveState:
     """Return the state of a text form, or raise InvalidState."""
     fields: dict[str, object] = {name: "" if name in _TEXT_FIELDS else [] for name in LIMITS}

@@ -193,7 +193,7 @@ def rank(
         position: total / (norm + slope * lengths[position]) for position, total in sums.items()
     }
     spare = min(sum([position in bases for position in retired]), _MAX_RETIRED)
-    seeds = nlargest(max(_MIN_SEEDS, limit) + spare, bases, key=bases.__getitem__)
+    seeds = _largest(max(_MIN_SEEDS, limit) + spare, bases)
     area = _Area(seeds, reader.size)
     for term, first in unread:
         for position in area.positions_of(term.positions):
@@ -202,10 +202,11 @@ def rank(
                 sums[position] = sums.get(position, 0.0) + term.weight
                 bases[position] = sums[position] / (norm + slope * lengths[position])
     windows = _window_scores(weighted, area)
-    neighbours = _neighbour_scores(bases, area.members)
+    neighbours = _neighbour_scores(bases, area)
+    get_base, get_window = bases.get, windows.get
     scores = {
-        position: bases.get(position, 0.0) + neighbours[position] + windows.get(position, 0.0)
-        for position in area.members
+        position: get_base(position, 0.0) + neighbour + get_window(position, 0.0)
+        for position, neighbour in neighbours.items()
     }
     # Two sorts by numbers are several times faster than one sort by pairs.
     best = sorted(scores, reverse=True)
@@ -213,14 +214,23 @@ def rank(
     ranked: list[Ranked] = []
     missing = limit
     for position in best:
-        if missing == 0 or scores[position] <= 0:
+        score = scores[position]
+        if missing == 0 or score <= 0:
             break
         by_words = word_sums.get(position, 0.0) / (norm + slope * lengths[position])
-        by_grams = bases.get(position, 0.0) - by_words
-        parts = (by_words, by_grams, neighbours[position], windows.get(position, 0.0))
-        ranked.append(Ranked(position, scores[position], *parts))
-        missing -= position not in retired
+        by_grams = get_base(position, 0.0) - by_words
+        window = get_window(position, 0.0)
+        ranked.append(Ranked(position, score, by_words, by_grams, neighbours[position], window))
+        if position not in retired:
+            missing -= 1
     return ranked
+
+
+def _largest(count: int, values: Mapping[int, float]) -> list[int]:
+    """Return the keys of the largest values, the largest first."""
+    if len(values) > 8 * count:
+        return nlargest(count, values, key=values.__getitem__)
+    return sorted(values, key=values.__getitem__, reverse=True)[:count]
 
 
 #: Share of a term's weight by the number of messages in the window that contain it.
@@ -293,18 +303,14 @@ class _Area:
     """The best passages with their surroundings."""
 
     def __init__(self, seeds: Sequence[int], size: int) -> None:
-        self.members: set[int] = set()
-        for seed in seeds:
-            first, last = seed - WINDOW_DISTANCE, seed + WINDOW_DISTANCE
-            self.members.update(range(max(first, 0), min(last + 1, size)))
-        #: Ranges of positions that have an influence on the members.
-        self._ranges: list[tuple[int, int]] = []
-        for seed in sorted(seeds):
-            first, last = seed - 2 * WINDOW_DISTANCE, seed + 2 * WINDOW_DISTANCE
-            if self._ranges and first <= self._ranges[-1][1]:
-                self._ranges[-1] = (self._ranges[-1][0], last)
-            else:
-                self._ranges.append((first, last))
+        ordered = sorted(seeds)
+        #: Ranges of the passages in the area, without gaps between them.
+        self.spans = [
+            range(max(first, 0), min(last + 1, size))
+            for first, last in _merge(ordered, WINDOW_DISTANCE)
+        ]
+        #: Ranges of positions that have an influence on them.
+        self._ranges = _merge(ordered, 2 * WINDOW_DISTANCE)
 
     def positions_of(self, positions: Sequence[int]) -> Sequence[int]:
         """Return those of ascending positions that have an influence on the area."""
@@ -320,29 +326,45 @@ class _Area:
         return found
 
 
-def _neighbour_scores(bases: Mapping[int, float], members: Iterable[int]) -> dict[int, float]:
+def _merge(positions: Sequence[int], distance: int) -> list[tuple[int, int]]:
+    """Return the ranges around ascending positions, first and last; those that touch are one."""
+    ranges: list[tuple[int, int]] = []
+    start = end = positions[0]
+    for position in positions:
+        if position - end > 2 * distance:
+            ranges.append((start - distance, end + distance))
+            start = position
+        end = position
+    ranges.append((start - distance, end + distance))
+    return ranges
+
+
+def _neighbour_scores(bases: Mapping[int, float], area: _Area) -> dict[int, float]:
     """Return what passages gain from the best of the two passages before and after them."""
     get = bases.get
     return {
         n: NEIGHBOUR_WEIGHT
         * max(get(n - 2, 0.0), get(n - 1, 0.0), get(n + 1, 0.0), get(n + 2, 0.0))
-        for n in members
+        for span in area.spans
+        for n in span
     }
 
 
 def _window_scores(terms: Iterable[_Weighted], area: _Area) -> dict[int, float]:
-    """Return the BM25 score of the windows of all passages in the area, without length norm."""
+    """Return the BM25 score of the windows of all passages in the area, without length norm.
+
+    Passages beyond the area may have an incomplete score.
+    """
     scores: dict[int, float] = {}
-    members = area.members
+    get = scores.get
     for weight, positions in terms:
         windows = [
             range(position - WINDOW_DISTANCE, position + WINDOW_DISTANCE + 1)
             for position in area.positions_of(positions)
         ]
         shares = [weight * share for share in _WINDOW_SHARES]
-        for member, count in Counter(chain.from_iterable(windows)).items():
-            if member in members:
-                scores[member] = scores.get(member, 0.0) + shares[count]
+        for position, count in Counter(chain.from_iterable(windows)).items():
+            scores[position] = get(position, 0.0) + shares[count]
     return scores
 
 

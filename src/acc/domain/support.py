@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from acc.domain.call_options import explains_call
 from acc.domain.language import (
     MAX_SENTENCE_LENGTH,
     identifiers,
@@ -108,6 +109,7 @@ class SupportScore:
     faults: tuple[str, ...] = ()
 
 
+@explains_call()
 def support_score(claim: str, document: str | Sequence[str]) -> SupportScore:
     """Return how well a document, a text or its sentences, supports a claim."""
     if isinstance(document, str):

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import pytest
 import seed_nodes
@@ -24,11 +24,13 @@ from acc.bootstrap.schemas import LazySchemaValidator
 from acc.contracts import (
     Field,
     FunctionNode,
+    IntentAgent,
     InvalidInputs,
     InvalidOutputs,
     ToolNode,
     ToolSchema,
     intent,
+    run_agent,
 )
 from acc.domain.errors import AgentFailed, InvalidInput, RemoteFailed
 from acc.testing import ScriptedModel, call
@@ -372,3 +374,18 @@ def test_subclass_of_a_node_without_schema_is_named_after_itself() -> None:
     assert LegalRouterNode().contract.name == "legal_router"
     assert LegalRouterNode().contract.description == "Routes legal documents."
     assert Summarizer().contract.name == "summarize_text"
+
+
+class Invoice(TypedDict):
+    invoice_id: str
+
+
+def test_typed_dict_declares_the_input_fields_of_a_node_function() -> None:
+    @intent
+    def fetch(inputs: Invoice) -> dict[str, Any]:
+        """Fetch an invoice."""
+        raise AssertionError("invalid inputs reach the function")
+
+    agent = IntentAgent(name="a", intents=[fetch])
+    with pytest.raises(InvalidInputs, match="'invoice_id'"):
+        run_agent(agent, {"intent": "fetch", "inputs": {}})

@@ -1,8 +1,11 @@
 """The ACC loop: read, recall, commit and record."""
 
+from collections.abc import Sequence
+
 import msgspec
 import pytest
 
+from acc.adapters.memory.reader import EmbeddedReader
 from acc.application.memory.acc import AccMemory
 from acc.bootstrap.memory import new_recall_index, token_counter
 from acc.domain.ccs import parse_state
@@ -15,7 +18,7 @@ from acc.domain.value_objects.memory import (
     Source,
     TurnSignal,
 )
-from acc.domain.value_objects.reading import Act
+from acc.domain.value_objects.reading import Act, EarlierSentence, Reading
 from acc.ports.outbound.memory_ports import MemoryView
 from acc.testing import ScriptedReader
 
@@ -282,6 +285,55 @@ async def test_state_depends_on_snapshot_and_index_only() -> None:
     signal = TurnSignal(turn_id=4, text="Who leads?")
     assert (await first.view(signal)).messages == (await second.view(signal)).messages
     assert first.state == second.state
+
+
+class RecordingReader:
+    """The embedded reader; it keeps the earlier sentences that it got."""
+
+    def __init__(self) -> None:
+        self.earlier: Sequence[EarlierSentence] = ()
+        self._reader = EmbeddedReader()
+
+    async def read(
+        self,
+        sentences: Sequence[str],
+        earlier: Sequence[EarlierSentence],
+        *,
+        dialogue: Sequence[str] = (),
+    ) -> tuple[Reading, ...]:
+        self.earlier = earlier
+        return await self._reader.read(sentences, earlier)
+
+
+@pytest.mark.parametrize(
+    ("rule", "fact"),
+    [
+        ("From now on, always answer in French.", "My brother lives in Osaka."),
+        ("毎回、最後に要約をつけてください。", "弟は大阪に住んでいます。"),
+    ],
+)
+async def test_restored_memory_passes_what_was_read_of_rules_and_notes(
+    rule: str, fact: str
+) -> None:
+    index = new_recall_index()
+    first = AccMemory(reader=RecordingReader(), index=index, tokens=token_counter())
+    await converse(first, rule, fact, "Hello.")
+    reader = RecordingReader()
+    second = AccMemory(reader=reader, index=index, tokens=token_counter())
+    second.restore(msgspec.json.decode(msgspec.json.encode(first.snapshot())))
+    await second.view(TurnSignal(turn_id=4, text="Never mind."))
+    words = {sentence.text: sentence.words for sentence in reader.earlier}
+    (expected,) = await EmbeddedReader().read([rule], ())
+    assert words[rule] == expected.words
+    assert len(words[fact]) == len(Act)
+
+
+async def test_note_of_a_sentence_that_was_not_recorded_is_dropped() -> None:
+    memory = make_memory({"Bo leads the project.": Act.STATE})
+    await memory.view(TurnSignal(turn_id=1, text="Hello there. Bo leads the project."))
+    await memory.record(ConversationTurn.of(1, "[removed]", "Noted."))
+    view = await converse(memory, "Who leads?", first=2)
+    assert "Bo leads" not in shown(view)
 
 
 async def test_snapshot_does_not_grow_with_the_conversation() -> None:

@@ -5,11 +5,14 @@ import logging
 import pytest
 
 from acc.adapters.memory.model_reader import ModelReader
-from acc.application.memory.acc import SUPERSEDED_MARKER, AccMemory
+from acc.application.memory.acc import AccMemory
 from acc.application.memory.baselines import RetrievalMemory
+from acc.application.memory.messages import unknown_result
+from acc.application.memory.passages import SUPERSEDED_MARKER
 from acc.bootstrap.memory import new_recall_index, token_counter
 from acc.domain.errors import ModelFailed
 from acc.domain.value_objects.content import (
+    RUNTIME_AUTHOR,
     ChatMessage,
     Part,
     ToolCall,
@@ -122,3 +125,55 @@ async def test_fallback_of_the_model_reader_is_logged_once(
             assert "QUINCE_API_KEY" in reader.drain_usage()[1]
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "QUINCE_API_KEY" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("rule", "facts"),
+    [
+        ("Never restart db-1.", ("Bo leads the project.", "Ann has the keys.")),
+        ("必ず敬語で答えてください。", ("佐伯さんが担当です。", "予算は40万円です。")),
+    ],
+)
+async def test_rules_come_first_so_that_new_facts_do_not_change_the_start_of_the_prompt(
+    rule: str, facts: tuple[str, str]
+) -> None:
+    reader = ScriptedReader({rule: Act.SET, **dict.fromkeys(facts, Act.STATE)})
+    memory = AccMemory(reader=reader, index=new_recall_index(), tokens=token_counter())
+    views: list[str] = []
+    for turn_id, text in enumerate((rule, *facts, "Hello."), start=1):
+        views.append((await memory.view(TurnSignal(turn_id=turn_id, text=text))).text)
+        await memory.record(ConversationTurn.of(turn_id, text, "Noted."))
+    assert views[1] == f"constraints: {rule}"
+    assert facts[0] in views[2]
+    assert facts[1] in views[3]
+    assert all(view.startswith(views[1]) for view in views[1:])
+
+
+@pytest.mark.parametrize("kind", ["acc", "retrieval"])
+async def test_unknown_outcome_of_a_call_is_shown_while_its_turn_is_recalled(kind: str) -> None:
+    index, tokens = new_recall_index(), token_counter()
+    memory = (
+        AccMemory(reader=ScriptedReader({}), index=index, tokens=tokens)
+        if kind == "acc"
+        else RetrievalMemory(index=index, tokens=tokens)
+    )
+    request = "Please settle the invoice of Fuji Denki."
+    call = ToolCall(id="c1", name="pay", arguments={})
+    interrupted = (
+        user_message(request),
+        ChatMessage(role="assistant", author="a", parts=(Part(call=call),)),
+        ChatMessage(role="tool", author="pay", parts=(Part(result=unknown_result(call)),)),
+        ChatMessage(role="assistant", author=RUNTIME_AUTHOR, parts=text_part("(interrupted)")),
+    )
+    await memory.record(ConversationTurn(turn_id=1, messages=interrupted))
+    for turn_id in range(2, 12):
+        text = f"Is the weather of day {turn_id} fine?"
+        await memory.view(TurnSignal(turn_id=turn_id, text=text))
+        await memory.record(ConversationTurn.of(turn_id, text, f"Day {turn_id} is fine."))
+    question = "What happened to the invoice of Fuji Denki?"
+    view = await memory.view(TurnSignal(turn_id=12, text=question))
+    place = [message.text for message in view.messages].index(request)
+    note = view.messages[place + 1]
+    assert (note.role, note.author) == ("user", RUNTIME_AUTHOR)
+    assert "pay was started and its outcome is unknown" in note.text
+    assert view.tokens <= 1_024

@@ -12,6 +12,7 @@ from acc.adapters.memory.reader_weights import (
     load_weights,
 )
 from acc.domain.errors import ModelFailed
+from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.reading import Act, EarlierSentence
 
 
@@ -127,3 +128,20 @@ def test_damaged_weights_are_rejected(content: bytes) -> None:
 def test_typing_habits_do_not_change_the_features() -> None:
     assert features("Don't use tables.") == features("dont use tables")
     assert features("表は使わないで。") == features("表は使わないで")
+
+
+async def test_earlier_sentence_is_not_read_again_if_its_scores_are_known() -> None:
+    text, rule = "You can stop answering in French.", "From now on, always answer in French."
+    (known,) = await EmbeddedReader().read([rule], ())
+    others = _earlier("I have two kids.", rule)
+    (without,) = await EmbeddedReader().read([text], others)
+    given = [replace(old, words=known.words) if old.text == rule else old for old in others]
+    (with_scores,) = await EmbeddedReader().read([text], given)
+    assert (with_scores.act, with_scores.target) == (without.act, without.target)
+    assert with_scores.confidence == pytest.approx(without.confidence, abs=1e-3)
+    # Scores of another kind of sentence are used as they are given.
+    other = tuple(100_000 if act is Act.OTHER else 0 for act in Act)
+    (changed,) = await EmbeddedReader().read(
+        [text], [replace(old, words=other) if old.text == rule else old for old in others]
+    )
+    assert changed.confidence != pytest.approx(without.confidence, abs=1e-3)

@@ -28,6 +28,7 @@ from acc import (
     exit_loop,
     tool,
 )
+from acc.application.inspection.run_trace import trace_runs
 from acc.domain.value_objects.content import RUNTIME_AUTHOR
 from acc.testing import ScriptedModel, call
 
@@ -424,3 +425,24 @@ async def test_user_is_informed_of_a_started_call_when_the_run_is_resumed(
     done = await crash.harness(agent).answer()
     (notice,) = [event.text for event in done.events if event.kind is EventKind.PROGRESS]
     assert notice == "crashing was started and its outcome is unknown; do not assume that it failed"
+
+
+async def test_trace_of_an_interrupted_run_names_the_call_with_an_unknown_outcome(
+    storage: Storage, crash: Crash
+) -> None:
+    def pay() -> str:
+        """Pay something."""
+        crash.now()
+        return "done"
+
+    agent = remembering(ScriptedModel(call("pay"), "unused", "hello"), pay)
+    await storage.harness(agent).say("go")
+    harness = crash.harness(agent)
+    (run,) = trace_runs(await harness.events())
+    (started,) = run.nodes[0].children
+    assert [step.text for step in started.steps] == ["pay was started and has no recorded result"]
+    await harness.say("are you there?")
+    run, _ = trace_runs(await harness.events())
+    (unknown,) = run.nodes[0].children[0].steps
+    assert (unknown.is_error, unknown.kind) == (True, "tool_result")
+    assert "outcome is unknown" in unknown.text

@@ -118,13 +118,22 @@ async def test_tool_without_parameters_has_an_empty_schema() -> None:
     assert model.requests[0].tools[0].parameters == {"type": "object", "properties": {}}
 
 
-async def test_tool_without_invoke_reports_what_is_missing() -> None:
+def test_tool_without_invoke_is_rejected_when_it_is_built() -> None:
+    class Empty(BaseTool):
+        """Do nothing."""
+
+    with pytest.raises(InvalidTree, match=r"Empty must define `async def invoke\(self, arguments"):
+        Empty(name="x", description="d")
+
+
+async def test_tool_with_sync_invoke_names_the_signature() -> None:
+    class Sync(BaseTool):
+        def invoke(self, arguments: Mapping[str, Any], ctx: ToolContext) -> Any:
+            return 1
+
     model = ScriptedModel(call("x"), "done")
-    result = await turn(Agent(name="a", model=model, tools=[BaseTool(name="x", description="d")]))
-    assert (
-        "BaseTool must define `async def invoke(self, arguments, ctx)`"
-        in results(result)[0]["error"]
-    )
+    result = await turn(Agent(name="a", model=model, tools=[Sync(name="x", description="d")]))
+    assert "Sync.invoke must be `async def invoke(self, arguments, ctx)`" in str(results(result))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from math import log
 
-from acc.adapters.memory.reader_links import FEATURES, PAIR_ACTS, analyse_sentence, pair_features
+from acc.adapters.memory.reader_links import FEATURES, PAIR_ACTS, Candidates, analyse_sentence
 from acc.adapters.memory.reader_weights import ACTS, ReaderWeights, load_weights, softmax
 from acc.domain.errors import AccError, ModelFailed
 from acc.domain.language import one_line
@@ -24,6 +24,8 @@ MAX_EARLIER = 200
 #: Below this probability from the words alone, a sentence is not compared with earlier ones.
 MIN_REFERENCE = 0.005
 _SCORE_DECIMALS = 6
+#: Unit of `Reading.words`.
+_WORDS_UNIT = 100_000
 #: Sentences whose analysis is kept: more than one turn compares.
 _MAX_ANALYSED = 128
 _SMALL = 1e-6
@@ -71,10 +73,21 @@ class EmbeddedReader:
             text for text in sentences if known and self._reference_score(text) >= MIN_REFERENCE
         ]
         vectors, note = await self._vectors(referring, known)
-        return tuple(self._reading(text, known, turn, vectors, note) for text in sentences)
+        candidates: Candidates | None = None
+        if referring:
+            rows = [(old.text, old.turn_id, self._earlier_scores(old)) for old in known]
+            candidates = Candidates(rows, self._analyse)
+        return tuple(
+            self._reading(text, known, candidates, turn, vectors, note) for text in sentences
+        )
 
     def _word_scores(self, text: str) -> tuple[float, ...]:
         return self._weights.of(text).scores(text)
+
+    def _earlier_scores(self, sentence: EarlierSentence) -> Sequence[float]:
+        if len(sentence.words) != len(ACTS):
+            return self._scores(sentence.text)
+        return [score / _WORDS_UNIT for score in sentence.words]
 
     def score(self, text: str) -> dict[Act, float]:
         """Return the probability of each act from the words of a sentence alone."""
@@ -101,11 +114,12 @@ class EmbeddedReader:
         self,
         text: str,
         earlier: Sequence[EarlierSentence],
+        candidates: Candidates | None,
         turn: int,
         vectors: dict[str, Sequence[float]],
         note: str,
     ) -> Reading:
-        scores, links = self._decide(text, earlier, turn, vectors)
+        scores, links = self._decide(text, earlier, candidates, turn, vectors)
         act = self._act(scores)
         target, target_score = "", 0.0
         if act in REFERRING_ACTS:
@@ -121,27 +135,23 @@ class EmbeddedReader:
             target=target,
             target_score=target_score,
             note=note,
+            words=tuple([round(score * _WORDS_UNIT) for score in self._scores(text)]),
         )
 
     def _decide(
         self,
         text: str,
         earlier: Sequence[EarlierSentence],
+        candidates: Candidates | None,
         turn: int,
         vectors: dict[str, Sequence[float]],
     ) -> tuple[dict[Act, float], list[float]]:
         """Return the probability of each act and of each earlier sentence as its target."""
         words, weights = self._scores(text), self._weights.of(text)
-        if not earlier or self._reference_score(text) < MIN_REFERENCE:
+        if candidates is None or self._reference_score(text) < MIN_REFERENCE:
             return _without_references(words, weights.links), []
         cosines = [_dot(vectors[text], vectors[old.text]) for old in earlier] if vectors else []
-        rows = pair_features(
-            text,
-            turn,
-            [(old.text, old.turn_id, self._scores(old.text)) for old in earlier],
-            cosines,
-            self._analyse,
-        )
+        rows = candidates.features(text, turn, cosines)
         parameters = weights.links_with_vectors if vectors else weights.links
         plain, pairs = joint_scores(words, rows, parameters)
         chances = softmax([*plain, *(score for pair in pairs for score in pair)])

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from itertools import chain
+from itertools import chain, repeat
 from math import fsum, log, sqrt
 from typing import NamedTuple
 
@@ -46,10 +46,11 @@ class SentenceAnalysis(NamedTuple):
     """What a sentence is compared by. It is computed once and kept with the sentence.
 
     `plain` is the normalised beginning of the sentence. Its n-grams are not kept: they need much
-    more memory than time.
+    more memory than time. `gram_length` is 2 in Japanese, else 4.
     """
 
     plain: str
+    gram_length: int
     terms: frozenset[str]
     numbers: frozenset[str]
     units: frozenset[str]
@@ -57,17 +58,18 @@ class SentenceAnalysis(NamedTuple):
     quotes: frozenset[str]
 
     def grams(self) -> frozenset[str]:
-        """Return character n-grams of a sentence: pairs in Japanese, else groups of four."""
-        plain = self.plain
-        size = 2 if is_japanese(plain) else 4
+        """Return the n-grams of the characters of a sentence."""
+        plain, size = self.plain, self.gram_length
         return frozenset([plain[i : i + size] for i in range(max(1, len(plain) - size + 1))])
 
 
 def analyse_sentence(text: str) -> SentenceAnalysis:
     """Return what a sentence is compared by."""
     normal = normalize_text(text)
+    plain = " ".join(normalize_text(text[:_MAX_LENGTH]).casefold().split())
     return SentenceAnalysis(
-        plain=" ".join(normalize_text(text[:_MAX_LENGTH]).casefold().split()),
+        plain=plain,
+        gram_length=2 if is_japanese(plain) else 4,
         terms=frozenset(term_list(text[:_MAX_LENGTH])),
         numbers=numbers(text),
         units=frozenset([match[1].casefold() for match in _UNIT.finditer(normal)]),
@@ -83,80 +85,100 @@ def _weights(sets: Sequence[frozenset[str]]) -> dict[str, float]:
     return {item: squares[count] for item, count in counts.items()}
 
 
-def _total(items: frozenset[str], weight: dict[str, float]) -> float:
-    """Return the sum of the squared weights of a new sentence."""
-    unseen = min(log(2.0 + len(weight)) if weight else 1.0, 1.5) ** 2
-    return fsum([weight.get(item, unseen) for item in items])
+class _Similarity:
+    """Cosines of sets of items with those of the candidates, rare items counting more."""
+
+    def __init__(self, sets: Sequence[frozenset[str]]) -> None:
+        self.weight = _weights(sets)
+        self._sets = sets
+        get = self.weight.__getitem__
+        self._totals = [fsum(map(get, items)) for items in sets]
+
+    def cosines(self, new: frozenset[str]) -> list[float]:
+        """Return the similarity of a new set with each candidate."""
+        weight = self.weight
+        unseen = min(log(2.0 + len(weight)) if weight else 1.0, 1.5) ** 2
+        total = fsum(map(weight.get, new, repeat(unseen)))
+        get = weight.__getitem__
+        return [
+            fsum(map(get, common)) / sqrt(total * own) if (common := new & items) else 0.0
+            for items, own in zip(self._sets, self._totals, strict=True)
+        ]
 
 
-def _cosine(
-    new: frozenset[str], old: frozenset[str], weight: dict[str, float], total: float
-) -> float:
-    shared = fsum([weight[item] for item in new & old])
-    return shared / sqrt(total * fsum([weight[item] for item in old])) if shared else 0.0
-
-
-def pair_features(
-    text: str,
-    turn: int,
-    earlier: Sequence[tuple[str, int, Sequence[float]]],
-    cosines: Sequence[float] = (),
-    analyse: Callable[[str], SentenceAnalysis] = analyse_sentence,
-) -> list[list[float]]:
-    """Return one row of FEATURES for each earlier sentence.
+class Candidates:
+    """The earlier sentences that the sentences of a turn may refer to.
 
     An earlier sentence is its text, its turn and the probabilities of its acts in the order of
-    `Act`. `cosines` are the similarities of sentence vectors, if there are any. `analyse` returns
-    the analysis of a sentence, which the caller may keep.
+    `Act`. `analyse` returns the analysis of a sentence, which the caller may keep.
     """
-    new, known = analyse(text), [analyse(old) for old, _, _ in earlier]
-    terms, grams = [old.terms for old in known], [old.grams() for old in known]
-    new_terms, new_grams, new_numbers = new.terms, new.grams(), new.numbers
-    term_weight, gram_weight = _weights(terms), _weights(grams)
-    # The sums of the new sentence are the same for all pairs.
-    term_total = _total(new_terms, term_weight)
-    gram_total = _total(new_grams, gram_weight)
-    rules = [scores[0] + scores[1] for _, _, scores in earlier]
-    facts = [scores[5] + scores[3] for _, _, scores in earlier]
-    newest_rule = max((i for i, p in enumerate(rules) if p > 0.4), default=-1)
-    newest_fact = max((i for i, p in enumerate(facts) if p > 0.4), default=-1)
-    vague = 1.0 / (1.0 + len(new_terms & set(term_weight)))
-    similarities = _relative(cosines) if cosines else [0.0] * len(earlier)
-    ranks = _ranks(cosines) if cosines else [0.0] * len(earlier)
-    rows: list[list[float]] = []
-    for i, (old, old_turn, scores) in enumerate(earlier):
-        overlap = _cosine(new_terms, terms[i], term_weight, term_total)
-        similar = _cosine(new_grams, grams[i], gram_weight, gram_total)
-        old_numbers = known[i].numbers
-        distance = log(1.0 + max(0, turn - old_turn))
-        shared = len(new_terms & terms[i])
-        rows.append(
-            [
+
+    def __init__(
+        self,
+        earlier: Sequence[tuple[str, int, Sequence[float]]],
+        analyse: Callable[[str], SentenceAnalysis] = analyse_sentence,
+    ) -> None:
+        self._earlier = earlier
+        self._analyse = analyse
+        self._known = [analyse(old) for old, _, _ in earlier]
+        self._terms = _Similarity([old.terms for old in self._known])
+        self._grams = _Similarity([old.grams() for old in self._known])
+        rules = [scores[0] + scores[1] for _, _, scores in earlier]
+        facts = [scores[5] + scores[3] for _, _, scores in earlier]
+        self._newest_rule = max((i for i, p in enumerate(rules) if p > 0.4), default=-1)
+        self._newest_fact = max((i for i, p in enumerate(facts) if p > 0.4), default=-1)
+        self._acts = [
+            (
                 1.0,
                 log(rules[i] + _SMALL),
                 log(facts[i] + _SMALL),
                 log(scores[6] + _SMALL),
                 log(scores[4] + _SMALL),
-                sqrt(overlap),
-                sqrt(similar),
-                shared / (1.0 + len(terms[i])),
-                float(not shared),
-                float(bool(new_numbers & old_numbers)),
-                float(bool(new_numbers and old_numbers and not new_numbers & old_numbers)),
-                float(bool(new.units & known[i].units)),
-                float(bool((new.values - new_numbers) & known[i].values)),
-                float(bool(new.quotes & known[i].quotes) or any(q in old for q in new.quotes)),
-                distance,
-                float(old_turn == turn),
-                float(i == newest_rule),
-                float(i == newest_fact),
-                vague * distance,
-                log(len(earlier)),
-                similarities[i],
-                ranks[i],
-            ]
-        )
-    return rows
+            )
+            for i, (_, _, scores) in enumerate(earlier)
+        ]
+
+    def features(self, text: str, turn: int, cosines: Sequence[float] = ()) -> list[list[float]]:
+        """Return one row of FEATURES for each earlier sentence.
+
+        `cosines` are the similarities of sentence vectors, if there are any.
+        """
+        new, count = self._analyse(text), len(self._earlier)
+        overlaps, similar = self._terms.cosines(new.terms), self._grams.cosines(new.grams())
+        vague = 1.0 / (1.0 + len(new.terms & self._terms.weight.keys()))
+        similarities = _relative(cosines) if cosines else [0.0] * count
+        ranks = _ranks(cosines) if cosines else [0.0] * count
+        candidates = log(max(count, 1))
+        new_names = new.values - new.numbers
+        rows: list[list[float]] = []
+        for i, (old_text, old_turn, _) in enumerate(self._earlier):
+            old = self._known[i]
+            same_number = bool(new.numbers & old.numbers)
+            distance = log(1.0 + max(0, turn - old_turn))
+            shared = len(new.terms & old.terms)
+            rows.append(
+                [
+                    *self._acts[i],
+                    sqrt(overlaps[i]),
+                    sqrt(similar[i]),
+                    shared / (1.0 + len(old.terms)),
+                    float(not shared),
+                    float(same_number),
+                    float(bool(new.numbers and old.numbers) and not same_number),
+                    float(bool(new.units & old.units)),
+                    float(bool(new_names & old.values)),
+                    float(bool(new.quotes & old.quotes) or any(q in old_text for q in new.quotes)),
+                    distance,
+                    float(old_turn == turn),
+                    float(i == self._newest_rule),
+                    float(i == self._newest_fact),
+                    vague * distance,
+                    candidates,
+                    similarities[i],
+                    ranks[i],
+                ]
+            )
+        return rows
 
 
 def _relative(cosines: Sequence[float]) -> list[float]:

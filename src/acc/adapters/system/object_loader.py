@@ -41,9 +41,17 @@ def load_object(reference: str) -> Any:
     return getattr(module, name)
 
 
+def _module(file: str) -> str:
+    """Return the name of the module of a file in the working directory."""
+    return file.removesuffix(".py").removeprefix("./").replace("/", ".")
+
+
 def _describe_load_error(module_name: str, error: BaseException) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name is not None:
         if f"{module_name}.".startswith(f"{error.name}."):
+            if module_name.endswith(".py"):
+                name = _module(module_name)
+                return f"{module_name!r} is a file; write the name of the module: {name}:NAME"
             return (
                 f"there is no module {module_name!r} in {Path.cwd()} or among the installed "
                 f"packages; for a file write {module_name.replace('.', '/')}.py:NAME"

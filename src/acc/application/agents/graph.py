@@ -20,11 +20,13 @@ from acc.application.runtime.type_variables import (
     AnyDepsT,
     AnyOutputT,
 )
+from acc.domain.call_options import explains_call
 from acc.domain.errors import (
     AccError,
     BranchFailed,
     BudgetExceeded,
     GraphStuck,
+    InvalidInput,
     InvalidTree,
     ReplayMismatch,
 )
@@ -37,6 +39,9 @@ Condition: TypeAlias = Callable[[Mapping[str, JsonData]], object]
 StepResult = tuple[Mapping[str, RunContext], AccError | None]
 
 
+@explains_call(
+    {"from": "source", "from_": "source", "start": "source", "to": "target", "end": "target"}
+)
 @dataclass(frozen=True, slots=True)
 class Edge:
     """An edge from one node to another, taken if `when(state)` is true.
@@ -100,7 +105,7 @@ class GraphAgent(StandardAgent[AnyDepsT, AnyOutputT]):
     def _parse_edge(self, value: Edge | tuple[Any, ...]) -> Edge:
         try:
             edge = value if isinstance(value, Edge) else Edge(*value)
-        except TypeError:
+        except (InvalidInput, TypeError):
             edge = None
         if edge is None or isinstance(value, str):
             raise InvalidTree(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias, get_args
 import msgspec
 
 from acc.application.tools.tool import BaseTool, ToolContext
-from acc.domain.call_options import check_call
+from acc.domain.call_options import check_call, explains_call
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.base import JsonData
 from acc.domain.value_objects.content import ChatMessage
@@ -55,6 +55,7 @@ class PlanFirst:
         return _INSTRUCTION
 
 
+@explains_call()
 @dataclass(frozen=True, slots=True)
 class NativeThinking:
     """Lets the provider's model think before it answers: `NativeThinking("high")`.

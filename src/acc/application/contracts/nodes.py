@@ -222,12 +222,15 @@ def function_node(
     """Return a node of class `base` that executes a function.
 
     A function with the parameters `inputs`, `memory` and `context`, of which the last two are
-    optional, is called like the `run` method of a node. The parameters of another function are its
-    input fields.
+    optional, is called like the `run` method of a node. If `inputs` is a TypedDict, its keys are
+    the input fields, else there are none. The parameters of another function are its input fields.
     """
     parameters = tuple(inspect.signature(function).parameters)
     is_node_function = parameters == _PARAMETERS[: len(parameters)] and bool(parameters)
+    hints = typing.get_type_hints(function)
     if is_node_function:
+        if inputs is None and typing.is_typeddict(hints.get("inputs")):
+            inputs = hints["inputs"]
         contract = IntentContract(
             name=name or function.__name__, description=description or description_of(function)
         )
@@ -243,7 +246,7 @@ def function_node(
         permissions=tuple(permissions),
         idempotent=idempotent,
     )
-    returned = typing.get_type_hints(function).get("return", Any)
+    returned = hints.get("return", Any)
     is_wrapped = not is_node_function and outputs is None and has_result_field(returned)
 
     def run(self: IntentNode, inputs: dict[str, Any], memory: Any, context: dict[str, Any]) -> Any:

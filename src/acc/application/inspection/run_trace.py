@@ -2,9 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 
+from acc.application.memory.messages import unknown_outcome
+from acc.application.runtime.conversation import TURN_EVENTS, interrupted_calls
 from acc.domain.value_objects.base import JsonData, Value
 from acc.domain.value_objects.content import NO_USAGE, Usage
 from acc.domain.value_objects.event import Event, EventKind
+from acc.domain.value_objects.run import RunStatus
 
 _MODEL_RESPONSES = frozenset(
     {EventKind.MESSAGE, EventKind.DRAFT, EventKind.TOOL_CALLS, EventKind.FAULT}
@@ -83,6 +86,7 @@ def _trace_run(run_id: str, events: Sequence[Event], requests: bool) -> RunTrace
     answers = [e for e in events if e.kind is EventKind.MESSAGE and e.author != "user"]
     steps = _steps(events, requests)
     placed = [(_path(event, events), step) for event, step in steps]
+    placed += _unfinished_calls(events)
     turn = first.detail.get("turn", 0)
     usage = (
         ended.usage
@@ -118,6 +122,33 @@ def _path(event: Event, events: Sequence[Event]) -> str:
         following = next(later, None)
         return "" if following is None else following.step.partition("#")[0]
     return ""
+
+
+def _unfinished_calls(events: Sequence[Event]) -> list[tuple[str, TraceStep]]:
+    """Return steps for the tool calls that were started and have no recorded result."""
+    last = events[-1]
+    if last.status is RunStatus.INPUT_REQUIRED:
+        return []
+    turn = [event for event in events if event.kind in TURN_EVENTS]
+    unfinished = interrupted_calls(turn) if turn else []
+    found: list[tuple[str, TraceStep]] = []
+    for event in turn:
+        for call in event.calls:
+            if call not in unfinished:
+                continue
+            text = unknown_outcome(call.name)
+            if last.kind is not EventKind.ENDED:
+                text = f"{call.name} was started and has no recorded result"
+            step = TraceStep(
+                seq=event.seq,
+                kind=EventKind.TOOL_RESULT.value,
+                text=text,
+                seconds=0.0,
+                at=last.at,
+                is_error=True,
+            )
+            found.append((f"{event.step.partition('#')[0]}/{call.name}", step))
+    return found
 
 
 def _steps(events: Sequence[Event], requests: bool) -> list[tuple[Event, TraceStep]]:

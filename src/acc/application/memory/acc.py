@@ -1,6 +1,6 @@
 """The ACC loop: recall, read, qualify, commit and record one bounded state."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace as replace_state
 from datetime import UTC, datetime
 
@@ -12,6 +12,7 @@ from acc.application.memory.passages import (
     passage_messages,
     turn_passages,
     without_files,
+    without_sentences,
 )
 from acc.application.memory.state_update import (
     RULE_PREFIX,
@@ -24,6 +25,7 @@ from acc.domain.ccs import (
     MIN_BUDGET_TOKENS,
     fit_to_budget,
     parse_state,
+    render_prompt,
     render_state,
     to_payload,
     validate_state,
@@ -55,9 +57,12 @@ from acc.domain.value_objects.memory import (
     Passage,
     Rejection,
     RejectionReason,
+    SentencePlace,
     Source,
     TurnSignal,
     TurnTrace,
+    parse_sentence_id,
+    sentence_id,
 )
 from acc.domain.value_objects.reading import RULE_ACTS, Act, EarlierSentence, Reading
 from acc.ports.outbound.memory_ports import (
@@ -112,11 +117,17 @@ class AccMemory:
         self._budget = budget
         self.owned_resources = tuple(owned_resources)
         self._state = CompressedCognitiveState()
+        #: `Reading.words` of the rules by text, empty if unknown.
+        self._rule_words: dict[str, tuple[int, ...]] = {}
         self._notes: tuple[Note, ...] = ()
-        #: Sentences of the notes by id. Those that are missing are read from the index.
-        self._note_texts: dict[str, str] = {}
+        #: Sentences of the notes and of those that they replaced. Others are read from the index.
+        self._texts: dict[str, str] = {}
+        self._stored_notes: dict[str, object] = {}
         #: Ids of superseded sentences, which are never shown again.
         self._superseded: tuple[str, ...] = ()
+        #: The same by passage, and passages without them.
+        self._places: dict[str, list[SentencePlace]] = {}
+        self._reduced: dict[str, Passage] = {}
         #: Those of them whose replacement is not recorded yet.
         self._retired: tuple[str, ...] = ()
         self._last_turn: ConversationTurn | None = None
@@ -137,18 +148,32 @@ class AccMemory:
         """Return the committed state and the notes as JSON data."""
         return {
             "ccs": to_payload(self._state),
-            "notes": msgspec.to_builtins(list(self._notes)),
+            "rule_words": [list(self._rule_words[rule.text]) for rule in self._state.constraints],
+            "notes": self._note_data(),
             "superseded": list(self._superseded),
             "retired": list(self._retired),
         }
 
+    def _note_data(self) -> list[object]:
+        """Return the notes as JSON data; that of a note is created once."""
+        known = self._stored_notes
+        self._stored_notes = {
+            note.id: known[note.id] if note.id in known else msgspec.to_builtins(note)
+            for note in self._notes
+        }
+        return list(self._stored_notes.values())
+
     def restore(self, snapshot: Mapping[str, object]) -> None:
         """Replace the state by one that `snapshot` returned."""
         self._state = parse_state(snapshot["ccs"])
+        words = msgspec.convert(snapshot["rule_words"], list[tuple[int, ...]])
+        texts = [rule.text for rule in self._state.constraints]
+        self._rule_words = dict(zip(texts, words, strict=True))
         self._notes = msgspec.convert(snapshot["notes"], tuple[Note, ...])
-        self._superseded = msgspec.convert(snapshot["superseded"], tuple[str, ...])
         self._retired = msgspec.convert(snapshot["retired"], tuple[str, ...])
-        self._note_texts = {}
+        self._superseded, self._places = (), {}
+        self._supersede(msgspec.convert(snapshot["superseded"], tuple[str, ...]))
+        self._texts, self._stored_notes = {}, {}
 
     async def has_turn(self, turn_id: int) -> bool:
         """Return True if the index contains a turn."""
@@ -163,10 +188,10 @@ class AccMemory:
         questions = [s.text for s in direct if s.text.rstrip().endswith(("?", "？", "か。"))]
         self._cue = (" ".join(questions) or signal.text)[:MAX_CUE_LENGTH]
         recalled = await self._index.search(self._cue, limit=_RECALL_LIMIT)
-        texts = await self._read_notes()
-        earlier = self._earlier(texts, recalled)
+        await self._read_notes()
+        earlier = self._earlier(recalled)
         readings = await self._reader.read([s.text for s in direct], earlier)
-        known = {**texts, **{sentence.id: sentence.text for sentence in earlier}}
+        known = {**self._texts, **{sentence.id: sentence.text for sentence in earlier}}
         update = StateUpdate(
             signal, constraints=self._state.constraints, notes=self._notes, texts=known
         )
@@ -175,32 +200,31 @@ class AccMemory:
         quoted = [s.text for s in sentences if s.origin is Origin.QUOTED][:_MAX_QUOTED_SENTENCES]
         await self._question_quoted_rules(quoted, update)
         update.finish()
-        texts |= {f"{passage_id(signal.turn_id, 0)}#{s.start}": s.text for s in direct}
-        texts = known | texts
-        self._notes = tuple(self._counted(note, texts) for note in update.notes)
-        used = {i for note in self._notes for i in (note.id, note.replaced)}
-        self._note_texts = {i: text for i, text in texts.items() if i in used}
+        passage = passage_id(signal.turn_id, 0)
+        known |= {sentence_id(passage, s.start, s.end): s.text for s in direct}
+        self._set_notes(update.notes, known)
+        words = {**{reading.text: reading.words for reading in readings}, **self._rule_words}
+        self._rule_words = {rule.text: words.get(rule.text, ()) for rule in update.constraints}
         self._retired = tuple(update.retired)
-        superseded = dict.fromkeys((*self._superseded, *update.retired))
-        self._superseded = tuple(superseded)[-_MAX_SUPERSEDED:]
+        if update.retired:
+            self._supersede(update.retired)
         base = self._describe(signal, direct, readings, update)
-        return self._commit(signal, base, recalled, texts, tuple(readings), update)
+        return self._commit(signal, base, recalled, tuple(readings), update)
 
     async def _view_of_results(self, signal: TurnSignal) -> MemoryView:
         """Commit within a long turn, when tool results are no longer shown in full."""
         recalled = await self._index.search(self._cue, limit=_RECALL_LIMIT)
-        texts = await self._read_notes()
+        await self._read_notes()
         note = f"turn {signal.turn_id}: tool results are shown shortened"
         base = replace_state(self._state, episodic_trace=(note,), relational_map=())
-        return self._commit(signal, base, recalled, texts, (), None)
+        return self._commit(signal, base, recalled, (), None)
 
     async def record(self, turn: ConversationTurn) -> None:
         """Store the turn for later recall; the state does not change."""
-        await self._index.add(turn_passages(turn, self._count))
-        # The recorded message may differ from the signal; the recorded one is used.
-        for note in self._notes:
-            if note.turn_id == turn.turn_id:
-                self._note_texts.pop(note.id, None)
+        passages = turn_passages(turn, self._count)
+        await self._index.add(passages)
+        if self._notes and self._notes[-1].turn_id == turn.turn_id:
+            self._check_notes(turn.turn_id, passages[0].text if passages else "")
         await self._retire(passage_id(turn.turn_id, 0))
         self._last_turn = turn
 
@@ -213,49 +237,75 @@ class AccMemory:
 
     # Reading
 
-    async def _read_notes(self) -> dict[str, str]:
-        """Return the sentences of the notes, and of those that they replaced, by id."""
-        known = self._note_texts
-        ids = [i for note in self._notes for i in (note.id, note.replaced) if i]
-        missing = [sentence_id for sentence_id in ids if sentence_id not in known]
-        if missing:
-            found = await self._index.get(list(dict.fromkeys(map(_passage_of, missing))))
-            for passage in found:
-                known |= {
-                    sentence_id: sentence.text
-                    for sentence in split_message(passage.text)
-                    if (sentence_id := f"{passage.id}#{sentence.start}") in missing
-                }
-        return {sentence_id: known[sentence_id] for sentence_id in ids if sentence_id in known}
+    async def _read_notes(self) -> None:
+        """Read sentences of the notes that are not known from the index."""
+        known = self._texts
+        ids = [note.id for note in self._notes] + [n.replaced for n in self._notes if n.replaced]
+        missing = [i for i in ids if i not in known]
+        if not missing:
+            return
+        places = {i: parse_sentence_id(i) for i in missing}
+        wanted = list(dict.fromkeys([place.passage_id for place in places.values()]))
+        found = {p.id: normalize_text(p.text) for p in await self._index.get(wanted)}
+        for i, place in places.items():
+            if place.passage_id in found:
+                text = found[place.passage_id][place.start : place.end]
+                known[i] = " ".join(text.split())
+
+    def _set_notes(self, notes: Sequence[Note], texts: Mapping[str, str]) -> None:
+        """Replace the notes; the size of each is counted once."""
+        self._notes = tuple([n if n.tokens else self._counted(n, texts) for n in notes])
+        ids = [note.id for note in notes] + [note.replaced for note in notes]
+        self._texts = {i: texts[i] for i in ids if i in texts}
 
     def _counted(self, note: Note, texts: Mapping[str, str]) -> Note:
-        """Return a note with its size, which is counted once."""
-        if note.tokens or note.id not in texts:
+        if note.id not in texts:
             return note
         return replace(note, tokens=self._count(_fact(note, texts)) + 2)
 
-    def _earlier(self, texts: dict[str, str], recalled: Sequence[Match]) -> list[EarlierSentence]:
+    def _check_notes(self, turn_id: int, text: str) -> None:
+        """Drop notes of a turn whose recorded message has no such sentence.
+
+        The recorded message may differ from the signal; the recorded one is used.
+        """
+        passage = passage_id(turn_id, 0)
+        recorded = {sentence_id(passage, s.start, s.end): s.text for s in split_message(text)}
+        checked = [n for n in self._notes if n.turn_id != turn_id or n.id in recorded]
+        self._set_notes(checked, {**self._texts, **recorded})
+
+    def _supersede(self, ids: Iterable[str]) -> None:
+        """Add superseded sentences; the oldest are forgotten if there are too many."""
+        merged = tuple(dict.fromkeys((*self._superseded, *ids)))[-_MAX_SUPERSEDED:]
+        self._superseded = merged
+        self._places = {}
+        for i in merged:
+            place = parse_sentence_id(i)
+            self._places.setdefault(place.passage_id, []).append(place)
+        self._reduced = {}
+
+    def _earlier(self, recalled: Sequence[Match]) -> list[EarlierSentence]:
         """Return the sentences that a new one may refer to: rules, notes and recalled ones."""
-        notes = {note.id: note for note in self._notes}
+        texts = self._texts
+        noted = [(texts[note.id], note) for note in self._notes if note.id in texts]
         found: dict[str, EarlierSentence] = {}
         for number, rule in enumerate(self._state.constraints):
-            rule_id = f"{RULE_PREFIX}{number}"
             found[rule.text] = EarlierSentence(
-                id=rule_id, text=rule.text, act=Act.SET, confidence=1.0
+                id=f"{RULE_PREFIX}{number}",
+                text=rule.text,
+                act=Act.SET,
+                confidence=1.0,
+                words=self._rule_words[rule.text],
             )
-        noted = [(i, text) for i, text in texts.items() if i in notes]
-        for note_id, text in noted[: -_MAX_EARLIER_NOTES - 1 : -1]:
-            note = notes[note_id]
-            found.setdefault(
-                text,
-                EarlierSentence(
-                    id=note_id,
+        for text, note in noted[: -_MAX_EARLIER_NOTES - 1 : -1]:
+            if text not in found:
+                found[text] = EarlierSentence(
+                    id=note.id,
                     text=text,
                     act=note.act,
                     turn_id=note.turn_id,
                     confidence=note.score,
-                ),
-            )
+                    words=note.words,
+                )
         passages = [m.passage for m in recalled if m.passage.source is Source.USER]
         for passage in passages[:_MAX_EARLIER_PASSAGES]:
             for sentence in split_message(passage.text):
@@ -263,7 +313,7 @@ class AccMemory:
                     found.setdefault(
                         sentence.text,
                         EarlierSentence(
-                            id=f"{passage.id}#{sentence.start}",
+                            id=sentence_id(passage.id, sentence.start, sentence.end),
                             text=sentence.text,
                             turn_id=passage.turn_id,
                         ),
@@ -281,14 +331,11 @@ class AccMemory:
 
     async def _retire(self, replacement: str) -> None:
         """Hide superseded passages from recall, if the sentence is most of the passage."""
-        for sentence_id in self._retired:
-            old, _, start = sentence_id.partition("#")
+        for old, start, end in map(parse_sentence_id, self._retired):
             found = await self._index.get([old, replacement])
             if old == replacement or len(found) < 2:
                 continue
-            text = normalize_text(found[0].text)
-            spans = [s for s in split_message(found[0].text) if str(s.start) == start]
-            if spans and (spans[0].end - spans[0].start) * 5 >= 4 * len(text):
+            if (end - start) * 5 >= 4 * len(normalize_text(found[0].text)):
                 await self._index.retire([old], replaced_by=replacement)
         self._retired = ()
 
@@ -343,12 +390,11 @@ class AccMemory:
         signal: TurnSignal,
         base: CompressedCognitiveState,
         recalled: tuple[Match, ...],
-        texts: Mapping[str, str],
         readings: tuple[Reading, ...],
         update: StateUpdate | None,
     ) -> MemoryView:
         shown, tokens, dropped = self._fit_rules(base)
-        shown, tokens = self._add_facts(shown, tokens, texts, signal.turn_id)
+        shown, tokens = self._add_facts(shown, tokens, signal.turn_id)
         available = self._budget - tokens
         exchange, exchange_tokens = self._last_exchange(available)
         evidence, qualified, rejected, evidence_tokens = self._evidence(
@@ -384,7 +430,7 @@ class AccMemory:
             fallback=fallback,
         )
         return MemoryView(
-            text=render_state(shown),
+            text=render_prompt(shown),
             messages=(*evidence, *exchange),
             tokens=trace.tokens,
             trace=trace,
@@ -410,25 +456,25 @@ class AccMemory:
         return fitted, tokens, dropped
 
     def _add_facts(
-        self, shown: CompressedCognitiveState, tokens: int, texts: Mapping[str, str], turn_id: int
+        self, shown: CompressedCognitiveState, tokens: int, turn_id: int
     ) -> tuple[CompressedCognitiveState, int]:
         """Add the most important notes until their share of the budget is used."""
         limit = max(int(self._budget * _STATE_SHARE), tokens)
         rules = {rule.text for rule in shown.constraints}
-        chosen: list[tuple[Note, str]] = []
-        for note in by_importance(self._notes):
-            text = texts.get(note.id, "")
-            if not text or one_line(text) in rules or note.turn_id == turn_id:
+        texts, notes = self._texts, self._notes
+        chosen: list[int] = []
+        for number in by_importance(notes):
+            note = notes[number]
+            text = texts.get(note.id)
+            if not text or text in rules or note.turn_id == turn_id or tokens + note.tokens > limit:
                 continue
-            size = self._counted(note, texts).tokens
-            if tokens + size > limit or len(chosen) == LIMITS["relational_map"].items:
-                continue
-            tokens += size
-            chosen.append((note, _fact(note, texts)))
-        chosen.sort(key=lambda entry: (entry[0].turn_id, entry[0].start))
-        items = tuple(dict.fromkeys(item for _, item in chosen))
+            tokens += note.tokens
+            chosen.append(number)
+            if len(chosen) == LIMITS["relational_map"].items:
+                break
+        items = tuple(dict.fromkeys([_fact(notes[number], texts) for number in sorted(chosen)]))
         with_facts = replace_state(shown, relational_map=items)
-        return with_facts, self._count(render_state(with_facts))
+        return with_facts, self._count(render_prompt(with_facts))
 
     def _last_exchange(self, available: int) -> tuple[tuple[ChatMessage, ...], int]:
         """Return the last exchange and its size; evidence gets at least a share of its own."""
@@ -452,23 +498,19 @@ class AccMemory:
         shown: list[tuple[Passage, tuple[ChatMessage, ...]]] = []
         rejected: list[Rejection] = []
         tokens = 0
-        dates: set[str] = set()
+        dates: set[int] = set()
         length = max(int(available * _PASSAGE_SHARE) * 4, 80)
-        superseded: dict[str, set[int]] = {}
-        for sentence_id in self._superseded:
-            passage_of, _, start = sentence_id.partition("#")
-            superseded.setdefault(passage_of, set()).add(int(start))
         for match in recalled:
             passage = match.passage
-            if passage.id in superseded:
-                passage = _without_sentences(passage, superseded[passage.id])
+            if passage.id in self._places:
+                passage = self._without_superseded(passage)
             if not passage.text:
                 rejected.append(_rejection(match.passage, RejectionReason.SUPERSEDED))
                 continue
             if passage.turn_id == last:
                 rejected.append(_rejection(passage, RejectionReason.DUPLICATE))
                 continue
-            date = _date(passage.at)
+            date = _day(passage.at)
             heading = 0 if date in dates else self._count(_heading(passage.at)) + 4
             size = self._passage_size(passage, length)
             if tokens + size + heading > available and _has_file_parts(passage.parts):
@@ -483,14 +525,24 @@ class AccMemory:
             shown.append((passage, passage_messages(passage, length)))
         shown.sort(key=lambda entry: (entry[0].turn_id, entry[0].order, entry[0].id))
         result: list[ChatMessage] = []
-        shown_date: str | None = None
+        shown_date = -1
         for passage, messages in shown:
-            if _date(passage.at) != shown_date:
-                shown_date = _date(passage.at)
+            if _day(passage.at) != shown_date:
+                shown_date = _day(passage.at)
                 parts = text_part(_heading(passage.at))
                 result.append(ChatMessage(role="user", author=RUNTIME_AUTHOR, parts=parts))
             result += messages
         return result, [passage for passage, _ in shown], rejected, tokens
+
+    def _without_superseded(self, passage: Passage) -> Passage:
+        """Return a passage without superseded sentences, with its size."""
+        reduced = self._reduced.get(passage.id)
+        if reduced is None:
+            reduced = without_sentences(passage, self._places[passage.id])
+            if reduced.text and not reduced.tokens:
+                reduced = replace(reduced, tokens=self._passage_size(reduced, len(reduced.text)))
+            self._reduced[passage.id] = reduced
+        return reduced
 
     def _passage_size(self, passage: Passage, max_length: int) -> int:
         if passage.tokens and len(passage.text) <= max_length:
@@ -510,27 +562,6 @@ def _rejection(passage: Passage, reason: RejectionReason, explanation: str = "")
     return Rejection(passage=passage, reason=reason, explanation=text)
 
 
-def _without_sentences(passage: Passage, starts: set[int]) -> Passage:
-    """Return a passage without the sentences at these places, empty if no other remains.
-
-    A marker takes the place of a sentence. Everything else stays as it was written.
-    """
-    # Sentences are found in the normalised text; most texts are equal to it or as long.
-    normal = normalize_text(passage.text)
-    text = passage.text if len(passage.text) == len(normal) else normal
-    sentences = split_message(passage.text)
-    removed = [sentence for sentence in sentences if sentence.start in starts]
-    if not removed:
-        return passage
-    if len(removed) == len(sentences):
-        return replace(passage, text="")
-    for sentence in reversed(removed):
-        text = text[: sentence.start] + SUPERSEDED_MARKER + text[sentence.end :]
-    others = tuple(part for part in passage.parts if part.text is None)
-    parts = (*text_part(text), *others) if others else ()
-    return replace(passage, text=text, parts=parts, tokens=0)
-
-
 def _has_files(message: ChatMessage) -> bool:
     return _has_file_parts(message.parts)
 
@@ -541,8 +572,6 @@ def _has_file_parts(parts: Sequence[Part]) -> bool:
     )
 
 
-#: Takes the place of a superseded sentence in a recalled message.
-SUPERSEDED_MARKER = "[superseded]"
 _KINDS = {Act.STATE: "fact", Act.CORRECT: "fact", Act.SET: "wish", Act.ONCE: "task"}
 
 
@@ -560,13 +589,11 @@ def _clip(text: str, field: str, reserved: int = 0) -> str:
     return line if len(line) <= limit else line[: limit - 3].rstrip() + "..."
 
 
-def _passage_of(sentence_id: str) -> str:
-    return sentence_id.partition("#")[0]
-
-
-def _date(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).date().isoformat() if at else ""
+def _day(at: float) -> int:
+    return int(at // 86_400)
 
 
 def _heading(at: float) -> str:
-    return f"[Earlier, {_date(at)}]" if at else "[Earlier]"
+    if not at:
+        return "[Earlier]"
+    return f"[Earlier, {datetime.fromtimestamp(at, UTC).date().isoformat()}]"

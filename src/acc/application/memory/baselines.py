@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from acc.application.memory.messages import count_tokens, fit_messages
 from acc.application.memory.passages import passage_id, passage_messages, turn_passages
+from acc.domain.call_options import explains_call
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.content import ChatMessage
 from acc.domain.value_objects.memory import (
@@ -35,6 +36,7 @@ class _Turn(NamedTuple):
     size: int
 
 
+@explains_call()
 class TranscriptMemory:
     """Replays the conversation; the oldest turns are dropped when the window is full."""
 
@@ -152,6 +154,7 @@ class LastMessagesMemory:
                 return
 
 
+@explains_call()
 class RetrievalMemory:
     """Stores every turn and returns the most similar messages.
 
@@ -205,6 +208,7 @@ class RetrievalMemory:
         await self._index.add(turn_passages(turn, self._tokens.count))
 
 
+@explains_call()
 class OracleMemory:
     """Reads the judge's canonical memory; the upper bound for other memories."""
 

@@ -5,7 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from acc.domain.value_objects.base import replace
-from acc.domain.value_objects.content import RUNTIME_AUTHOR, ChatMessage, Part, ToolResult
+from acc.domain.value_objects.content import (
+    RUNTIME_AUTHOR,
+    ChatMessage,
+    Part,
+    ToolCall,
+    ToolResult,
+)
 
 #: Tokens of a file that a model receives, such as an image. Providers count them differently.
 FILE_TOKENS = 256
@@ -27,6 +33,17 @@ ABOUT_MEMORY = (
 )
 
 CountTokens = Callable[[str], int]
+
+
+def unknown_result(call: ToolCall) -> ToolResult:
+    """Return the result of a call that was started and has no recorded result."""
+    content = {"error": unknown_outcome(call.name)}
+    return ToolResult(call_id=call.id, name=call.name, content=content, is_error=True)
+
+
+def unknown_outcome(tool_name: str) -> str:
+    """Return what models and users are told about a call whose process died."""
+    return f"{tool_name} was started and its outcome is unknown; do not assume that it failed"
 
 
 def memory_block(text: str) -> str:

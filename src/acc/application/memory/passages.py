@@ -1,6 +1,6 @@
 """Messages of a turn as passages of the recall index, and back."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -11,11 +11,22 @@ from acc.application.memory.messages import (
     count_tokens,
     part_text,
     shorten_message,
+    unknown_outcome,
 )
+from acc.domain.language import normalize_text
 from acc.domain.value_objects.base import replace
-from acc.domain.value_objects.content import ChatMessage, Part, ToolCall, ToolResult, text_part
-from acc.domain.value_objects.memory import ConversationTurn, Passage, Source
+from acc.domain.value_objects.content import (
+    RUNTIME_AUTHOR,
+    ChatMessage,
+    Part,
+    ToolCall,
+    ToolResult,
+    text_part,
+)
+from acc.domain.value_objects.memory import ConversationTurn, Passage, SentencePlace, Source
 
+#: Takes the place of a superseded sentence in a recalled message.
+SUPERSEDED_MARKER = "[superseded]"
 _SOURCES = {"user": Source.USER, "assistant": Source.AGENT, "tool": Source.TOOL}
 _MAX_LENGTH = 8_000
 #: The index contains files up to this size. Of larger ones it has the name.
@@ -31,6 +42,7 @@ def turn_passages(turn: ConversationTurn, count: CountTokens) -> list[Passage]:
     """Return the messages of a turn that can be recalled, with their size in tokens."""
     passages: list[Passage] = []
     calls: dict[str, ToolCall] = {}
+    unknown = _unknown_calls(turn)
     for message in turn.messages:
         calls |= {call.id: call for call in message.calls}
         text = _passage_text(message, calls)
@@ -43,12 +55,20 @@ def turn_passages(turn: ConversationTurn, count: CountTokens) -> list[Passage]:
                 author=message.author,
                 source=_SOURCES[message.role],
                 at=turn.at,
+                unknown_calls=() if message.role == "tool" else unknown,
             )
             passage = replace(passage, parts=tuple(_native_parts(message, passage.id, calls)))
             shown = passage_messages(passage)
             tokens = sum(count_tokens(shown_message, count) for shown_message in shown)
             passages.append(replace(passage, tokens=tokens))
     return passages
+
+
+def _unknown_calls(turn: ConversationTurn) -> tuple[str, ...]:
+    """Return the names of the tools that were started and whose outcome is unknown."""
+    errors = [r for m in turn.messages if m.role == "tool" for r in m.results if r.is_error]
+    names = [r.name for r in errors if r.content == {"error": unknown_outcome(r.name)}]
+    return tuple(dict.fromkeys(names))
 
 
 def _passage_text(message: ChatMessage, calls: Mapping[str, ToolCall]) -> str:
@@ -112,9 +132,13 @@ def passage_messages(passage: Passage, max_length: int = _MAX_LENGTH) -> tuple[C
         for part in passage.parts or _tool_parts(passage):
             role, author = ("tool", passage.author) if part.call is None else ("assistant",) * 2
             messages.append(ChatMessage(role=role, author=author, parts=(part,)))
-    if len(passage.text) <= max_length:
-        return tuple(messages)
-    return tuple(shorten_message(message, max_length) for message in messages)
+    if len(passage.text) > max_length:
+        messages = [shorten_message(message, max_length) for message in messages]
+    # The result of the call may not be recalled, but whoever sees the request must know of it.
+    for name in passage.unknown_calls:
+        parts = text_part(f"[In this turn, {unknown_outcome(name)}.]")
+        messages.append(ChatMessage(role="user", author=RUNTIME_AUTHOR, parts=parts))
+    return tuple(messages)
 
 
 def without_files(passage: Passage) -> Passage:
@@ -122,6 +146,25 @@ def without_files(passage: Passage) -> Passage:
     messages = (shorten_message(message, _MAX_LENGTH) for message in passage_messages(passage))
     parts = tuple(part for message in messages for part in message.parts)
     return replace(passage, parts=parts, tokens=0)
+
+
+def without_sentences(passage: Passage, places: Iterable[SentencePlace]) -> Passage:
+    """Return a passage without the sentences at these places, empty if no other remains.
+
+    A marker takes the place of a sentence. Everything else stays as it was written.
+    """
+    # Sentences are found in the normalised text; most texts are equal to it or as long.
+    normal = normalize_text(passage.text)
+    text = passage.text if len(passage.text) == len(normal) else normal
+    rest = text
+    for _, start, end in sorted(places, reverse=True):
+        text = text[:start] + SUPERSEDED_MARKER + text[end:]
+        rest = rest[:start] + rest[end:]
+    if not any(map(str.isalnum, rest)):
+        return replace(passage, text="")
+    others = tuple(part for part in passage.parts if part.text is None)
+    parts = (*text_part(text), *others) if others else ()
+    return replace(passage, text=text, parts=parts, tokens=0)
 
 
 def _tool_parts(passage: Passage) -> tuple[Part, ...]:

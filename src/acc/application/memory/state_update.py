@@ -8,7 +8,7 @@ from acc.domain.language import one_line, terms
 from acc.domain.segmentation import Sentence
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.ccs import StandingConstraint
-from acc.domain.value_objects.memory import Note, TurnSignal
+from acc.domain.value_objects.memory import Note, TurnSignal, sentence_id
 from acc.domain.value_objects.reading import Act, Reading
 
 MAX_NOTES = 64
@@ -54,12 +54,11 @@ class StateUpdate:
         """Apply one sentence."""
         signal = self._signal
         note = Note(
-            passage_id=passage_id(signal.turn_id, 0),
+            id=sentence_id(passage_id(signal.turn_id, 0), sentence.start, sentence.end),
             turn_id=signal.turn_id,
-            start=sentence.start,
-            end=sentence.end,
             act=_lasting_act(reading),
             score=_score(reading),
+            words=reading.words,
         )
         match reading.act:
             case Act.SET:
@@ -84,8 +83,10 @@ class StateUpdate:
 
     def finish(self) -> None:
         """Keep the notes that matter most, in the order of the conversation."""
-        best = sorted(self.notes, key=lambda note: (note.score, note.turn_id))[-MAX_NOTES:]
-        self.notes = sorted(best, key=lambda note: (note.turn_id, note.start))
+        if len(self.notes) > MAX_NOTES:
+            best = sorted(self.notes, key=lambda note: (note.score, note.turn_id))[-MAX_NOTES:]
+            chosen = {note.id for note in best}
+            self.notes = [note for note in self.notes if note.id in chosen]
         limit = LIMITS["constraints"].items
         self.dropped += [f"constraints: {rule.text}" for rule in self.constraints[:-limit]]
         self.constraints = self.constraints[-limit:]
@@ -138,9 +139,10 @@ def _stands_alone(correction: str, earlier: str) -> bool:
     return shared >= 1 and 3 * shared >= len(old)
 
 
-def by_importance(notes: Iterable[Note]) -> list[Note]:
-    """Return notes from the most to the least important; newer ones first if they are equal."""
-    return sorted(notes, key=lambda note: (note.score, note.turn_id), reverse=True)
+def by_importance(notes: Sequence[Note]) -> list[int]:
+    """Return the places of notes, the most important first; newer ones first if they are equal."""
+    order = [(note.score, note.turn_id, -place) for place, note in enumerate(notes)]
+    return [-place for _, _, place in sorted(order, reverse=True)]
 
 
 def _lasting_act(reading: Reading) -> Act:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from acc.application.memory.messages import unknown_result
 from acc.application.tools.tool import TRANSFER_TOOL_NAME
 from acc.domain.value_objects.approval import InputRequest, RequestKind
 from acc.domain.value_objects.content import (
@@ -46,17 +47,6 @@ def conversation_turn(events: Sequence[Event]) -> ConversationTurn:
         messages=tuple(_messages(events)),
         at=events[0].at,
     )
-
-
-def unknown_result(call: ToolCall) -> ToolResult:
-    """Return the result of a call that was started and has no recorded result."""
-    content = {"error": unknown_outcome(call)}
-    return ToolResult(call_id=call.id, name=call.name, content=content, is_error=True)
-
-
-def unknown_outcome(call: ToolCall) -> str:
-    """Return what models and users are told about a call whose process died."""
-    return f"{call.name} was started and its outcome is unknown; do not assume that it failed"
 
 
 def interrupted_calls(events: Sequence[Event]) -> list[ToolCall]:

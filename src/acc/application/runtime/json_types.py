@@ -76,7 +76,8 @@ def to_builtins(value: Any) -> Any:
 def encode_model(value: Any) -> Any:
     """Return a pydantic model, or one with the same methods, as JSON data (msgspec enc_hook)."""
     if not is_model_type(type(value)):
-        raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
+        advice = ": write await before the call" if hasattr(value, "__await__") else ""
+        raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported{advice}")
     return value.model_dump(mode="json", by_alias=True)
 
 

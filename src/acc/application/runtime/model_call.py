@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from acc.application.memory.messages import part_text
 from acc.application.runtime.context import RunContext
 from acc.application.tracing.spans import ChatSpan, error_type
+from acc.domain.call_options import check_awaitable
 from acc.domain.errors import AccError, ContentTypeNotSupported, ModelFailed, ModelOutputInvalid
 from acc.domain.text import replace_surrogates
 from acc.domain.value_objects.content import NO_USAGE, Part, ToolCall, ToolResult, Usage, text_part
@@ -64,7 +65,9 @@ async def call_model(
         if streams and isinstance(model, StreamingModelPort):
             response = await _stream(ctx, model, prompt, deltas, span)
         else:
-            response = await model.complete(prompt)
+            response = await check_awaitable(
+                model.complete(prompt), model, "complete(self, prompt)"
+            )
         answer = _validate(ctx, response)
         usage = _usage(ctx, prompt, answer, memory_tokens)
     except AccError as error:

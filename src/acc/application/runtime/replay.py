@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from acc.application.memory.messages import unknown_outcome
 from acc.application.runtime.conversation import (
     TURN_EVENTS,
     interrupted_calls,
-    unknown_outcome,
 )
 from acc.application.runtime.run import Branch, Run, RunRequest, Services
 from acc.application.runtime.state import MISSING, State
@@ -275,7 +275,7 @@ async def with_unknown_outcomes(
         request.event(
             EventKind.PROGRESS,
             at=services.clock.now(),
-            parts=text_part(unknown_outcome(call)),
+            parts=text_part(unknown_outcome(call.name)),
             detail={"code": "interrupted", "tool": call.name, "call_id": call.id},
         )
         for call in interrupted_calls(events)

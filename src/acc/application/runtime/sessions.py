@@ -61,7 +61,7 @@ class Sessions:
         session_id: str = DEFAULT_SESSION_ID,
         *,
         turn: int | None = None,
-        new_session_id: str = "",
+        new_session_id: str | None = None,
         user_id: str = DEFAULT_USER_ID,
     ) -> Session:
         """Copy a session up to the end of a turn, by default the last one, to a new session.
@@ -69,6 +69,10 @@ class Sessions:
         The new session gets a random id unless one is given. A turn that waits for input or still
         runs continues in the source only; in the copy it is canceled. So an approval counts once.
         """
+        if new_session_id == "":
+            raise InvalidInput(
+                "new_session_id must not be empty; leave it out for a session with a random id"
+            )
         session = await self._existing(user_id, session_id)
         new_key = self._runner.session_key(
             user_id, new_session_id or self._runner.services.ids.new()

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from acc.application.agents.callbacks import callbacks_of, first_result, maybe_await
+from acc.application.memory.messages import unknown_outcome, unknown_result
 from acc.application.runtime.context import RunContext
-from acc.application.runtime.conversation import unknown_outcome, unknown_result
 from acc.application.runtime.inputs import INVALID_ARGUMENTS
 from acc.application.runtime.interrupts import (
     RUN_LEVEL_ERRORS,
@@ -30,6 +30,7 @@ from acc.application.tools.results import (
 from acc.application.tools.stubs import stub_of
 from acc.application.tools.tool import BaseTool, ToolContext
 from acc.application.tracing.spans import count_invalid_call, trace_tool
+from acc.domain.call_options import check_awaitable
 from acc.domain.errors import AccError, ModelRetry, ToolFailed
 from acc.domain.text import replace_surrogates
 from acc.domain.value_objects.approval import (
@@ -279,7 +280,7 @@ class ToolExecutor:
             scope.run.budget.check_tool_calls(1, scope.path)
         scope.run.budget.add_tool_call()
         if not tool.replayable and await self._was_started(scope, ready):
-            await scope.emit(EventKind.PROGRESS, parts=text_part(unknown_outcome(call)))
+            await scope.emit(EventKind.PROGRESS, parts=text_part(unknown_outcome(call.name)))
             return ToolOutcome(result=unknown_result(call), executed=True)
         tool_context = ToolContext(
             scope, call.id, tool_name=tool.name, retry_count=self._retries[tool.name]
@@ -404,7 +405,8 @@ async def _invoke_with_timeout(
     limit = tool.timeout if tool.timeout is not None else scope.config.tool_timeout
     try:
         async with asyncio.timeout(None if limit == math.inf else limit) as deadline:
-            content = await tool.invoke(arguments, tool_context)
+            pending = tool.invoke(arguments, tool_context)
+            content = await check_awaitable(pending, tool, "invoke(self, arguments, ctx)")
         # Reached if the tool suppressed its cancellation; Python 3.11 does not trace this frame.
         if deadline.expired():  # pragma: no cover
             return _timeout_result(call, tool, limit)

@@ -25,7 +25,7 @@ from acc.application.runtime.type_variables import (
     ResultT,
 )
 from acc.application.tools.tool import AgentTool, BaseTool, ToolContext, check_tool_options
-from acc.domain.call_options import checked
+from acc.domain.call_options import checked, explains_call
 from acc.domain.errors import InvalidTree
 from acc.domain.value_objects.base import JsonData
 from acc.domain.value_objects.flow import Effect, ToolLabels
@@ -54,6 +54,7 @@ _ARGUMENT_LINE = re.compile(r"^\s+\*{0,2}(\w+)\s*(?:[(（][^)）]*[)）])?\s*[:�
 _PARAM_FIELD = re.compile(r"^\s*:param\s+(?:[\w\[\], |.]+\s)?(\w+)\s*:\s*(.+)$")
 
 
+@explains_call({"function": "func", "fn": "func", "callable": "func"})
 @dataclass(eq=False)
 class FunctionTool(BaseTool, Generic[ParametersP, ResultT]):
     """A function as a tool. It can still be called like the function, with its types.

@@ -330,6 +330,11 @@ def check_tool_options(tool: BaseTool) -> None:
         raise InvalidTree(
             f"tool {tool.name!r}: labels must be ToolLabels(...), got {tool.labels!r}"
         )
+    if type(tool).invoke is BaseTool.invoke:
+        raise InvalidTree(
+            f"tool {tool.name!r}: {type(tool).__name__} must define "
+            "`async def invoke(self, arguments, ctx)`"
+        )
 
 
 class _AgentToolArguments(msgspec.Struct, forbid_unknown_fields=True):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from acc.domain.call_options import checked
+from acc.domain.call_options import checked, explains_call
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.base import JsonData
 
@@ -62,6 +62,7 @@ class ApprovalDecision(StrEnum):
     EXPIRED = "expired"
 
 
+@explains_call()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputAnswer:
     """The answer to a request. `arguments` replace those of the call; `value` is free input.

@@ -4,6 +4,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from acc.domain.call_options import check_call
+
 #: JSON data. `Any`, because the application knows the type of each key and the library does not:
 #: with `object`, every read would need a cast.
 JsonData: TypeAlias = Any
@@ -16,6 +18,40 @@ class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
     Fields with their default value are omitted in JSON.
     """
+
+
+class ExplainedMeta(type(msgspec.Struct)):  # type: ignore[misc] # msgspec does not export its type
+    """Explains wrong calls of values that users create. A call takes half a microsecond more."""
+
+    def __call__(cls, *arguments: object, **options: object) -> object:
+        """Create a value, or raise InvalidInput that explains what is wrong with the call."""
+        try:
+            return super().__call__(*arguments, **options)
+        except TypeError:
+            check_call(cls, arguments, options, hints=_HINTS)
+            raise
+
+
+#: Fields under the names of other libraries.
+_HINTS = {
+    "content": "text|parts",
+    "body": "text|parts",
+    "value": "text|data",
+    "json": "data",
+    "bytes": "raw",
+    "image": "raw",
+    "file": "raw",
+    "file_uri": "url",
+    "uri": "url",
+    "mime_type": "media_type",
+    "content_type": "media_type",
+    "name": "filename|author",
+    "tool_calls": "calls",
+    "user_id": "caller",
+    "user": "caller",
+    "scopes": "permissions",
+    "turn": "turn_id",
+}
 
 
 def set_field(value: Value, name: str, content: object) -> None:

@@ -5,7 +5,7 @@ from typing import Literal
 
 from acc.domain.errors import InvalidInput
 from acc.domain.text import replace_surrogates
-from acc.domain.value_objects.base import JsonData, Value
+from acc.domain.value_objects.base import ExplainedMeta, JsonData, Value
 
 
 class ToolCall(Value, frozen=True, kw_only=True):
@@ -40,7 +40,7 @@ class _Text(Value, frozen=True, kw_only=False):
     text: str | None = None
 
 
-class Part(_Text, frozen=True, kw_only=True):
+class Part(_Text, frozen=True, kw_only=True, metaclass=ExplainedMeta):
     """A piece of content: exactly one of text, data, raw bytes, URL, call or result.
 
     `is_null` marks data that is JSON null.
@@ -99,7 +99,7 @@ RUNTIME_AUTHOR = "runtime"
 CORRECTION_AUTHOR = "correction"
 
 
-class ChatMessage(Value, frozen=True, kw_only=True):
+class ChatMessage(Value, frozen=True, kw_only=True, metaclass=ExplainedMeta):
     """A message of a conversation, as a model receives it.
 
     `author` is the name of the user, agent or tool. Messages of the role `tool` have results of the

@@ -4,9 +4,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from acc.domain.call_options import explains_call
 from acc.domain.errors import InvalidInput
 
+#: Options under other names.
+_HINTS = {
+    "key": "value",
+    "api_key": "value",
+    "token": "value",
+    "username": "user",
+    "secret": "client_secret",
+}
 
+
+@explains_call(_HINTS, shows_values=False)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKey:
     """An API key, or "env:NAME"; the card names the header, else it is `header`."""
@@ -20,6 +31,7 @@ class ApiKey:
             raise InvalidInput(f"header must be the name of a header, got {self.header!r}")
 
 
+@explains_call(_HINTS, shows_values=False)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BasicAuth:
     """User and password of HTTP Basic; the password may be "env:NAME"."""
@@ -33,6 +45,7 @@ class BasicAuth:
             raise InvalidInput("user must be printable, not empty and without a colon")
 
 
+@explains_call(_HINTS, shows_values=False)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientCredentials:
     """OAuth2 client credentials; the secret may be "env:NAME".
@@ -56,6 +69,7 @@ class ClientCredentials:
         object.__setattr__(self, "scopes", tuple(self.scopes))
 
 
+@explains_call(_HINTS, shows_values=False)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedJwt:
     """A JWT that the agent signs for each request, with its own id (`jti`).

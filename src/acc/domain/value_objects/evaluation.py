@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from acc.domain.call_options import explains_call
+
 OUTCOME_NAMES = ("relevance", "answer_quality", "instruction_following", "coherence")
 
 
@@ -16,6 +18,7 @@ class TurnStatus(StrEnum):
     UNSCORED = "unscored"
 
 
+@explains_call()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeScores:
     """Four scores from 0 to 10."""
@@ -76,6 +79,7 @@ class ClaimThreshold:
             raise ValueError(f"low, value and high must be ordered within 0 and 1: {self!r}")
 
 
+@explains_call()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HallucinationAudit:
     """Numbers of supported and unsupported claims, and the claims if the judge lists them.
@@ -123,6 +127,7 @@ class ConstraintFinding:
     turn: int = 0
 
 
+@explains_call()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftAudit:
     """Numbers of active, violated and omitted constraints.

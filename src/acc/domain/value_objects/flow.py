@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
+from acc.domain.call_options import explains_call
 from acc.domain.errors import InvalidTree
 from acc.domain.value_objects.base import JsonData
 
@@ -19,6 +20,7 @@ TRUSTED_METADATA = "acc.trusted"
 MAX_TRUSTED_FRAGMENTS = 100
 
 
+@explains_call()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolLabels:
     """What a tool does with data, for the information-flow policy of an agent.

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from acc.domain.call_options import explains_call
 from acc.domain.value_objects.evaluation import (
     AgentEvaluationSummary,
     AgentTurnEvaluationRecord,
@@ -16,6 +17,7 @@ from acc.domain.value_objects.evaluation import (
 TIMEOUT_ERROR = "no answer within"
 
 
+@explains_call()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationTurnQuery:
     """The query of one turn, the same for every agent."""
@@ -30,6 +32,7 @@ class EvaluationTurnQuery:
             raise ValueError(f"the query of turn {self.turn_id} must not be empty")
 
 
+@explains_call()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentTurnResponse:
     """An agent's answer and the tokens of its memory at the start of the turn.
@@ -49,6 +52,7 @@ class AgentTurnResponse:
             raise ValueError(f"memory_tokens must not be negative, got {self.memory_tokens}")
 
 
+@explains_call()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeAgentEvaluation:
     """The judge's verdict on one answer, with its votes if there were several."""
@@ -60,6 +64,7 @@ class JudgeAgentEvaluation:
     votes: JudgeVotes | None = None
 
 
+@explains_call()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeTurnResult:
     """The judge's verdicts on all answers of one turn, and its memory after the turn.

@@ -1,8 +1,9 @@
 """Input, evidence and trace of one turn of the ACC loop."""
 
 from enum import StrEnum
+from typing import NamedTuple
 
-from acc.domain.value_objects.base import Value
+from acc.domain.value_objects.base import ExplainedMeta, Value
 from acc.domain.value_objects.ccs import CompressedCognitiveState
 from acc.domain.value_objects.content import (
     NO_USAGE,
@@ -26,7 +27,7 @@ class Source(StrEnum):
     TOOL = "tool"
 
 
-class TurnSignal(Value, frozen=True, kw_only=True):
+class TurnSignal(Value, frozen=True, kw_only=True, metaclass=ExplainedMeta):
     """Input of one step of a turn; `author` is the name of the speaker.
 
     Step 0 of a turn is the user's message; further steps are the results of tools.
@@ -44,7 +45,7 @@ class TurnSignal(Value, frozen=True, kw_only=True):
         return f"t{self.turn_id}.s{self.step}" if self.step else f"t{self.turn_id}"
 
 
-class ConversationTurn(Value, frozen=True, kw_only=True):
+class ConversationTurn(Value, frozen=True, kw_only=True, metaclass=ExplainedMeta):
     """A finished turn: the user's message, tool calls with their results, and the answer.
 
     If the turn failed, its last message says so. `at` is the time of the user's message.
@@ -70,7 +71,8 @@ class Passage(Value, frozen=True, kw_only=True):
     `id` is unique within a memory. `at` is the Unix time of the message, 0 if unknown, and `order`
     its place in the conversation. `tokens` is the size of the messages that show it in full, 0 if
     unknown. `parts` are those of a message that is not only text, and the call and result of a
-    tool, as they were.
+    tool, as they were. `unknown_calls` are the names of tools that were started in the same turn
+    and whose outcome is unknown, because the process ended.
     """
 
     id: str
@@ -82,6 +84,7 @@ class Passage(Value, frozen=True, kw_only=True):
     order: int = 0
     tokens: int = 0
     parts: tuple[Part, ...] = ()
+    unknown_calls: tuple[str, ...] = ()
 
 
 class Match(Value, frozen=True, kw_only=True):
@@ -103,24 +106,39 @@ class Match(Value, frozen=True, kw_only=True):
 class Note(Value, frozen=True, kw_only=True):
     """A reference to a sentence of a user, and what the reader made of it.
 
-    `start` and `end` delimit the sentence in the normalised text of its passage. `score` is the
-    probability that the sentence matters later. `tokens` is the size of the sentence as an item of
-    the state, 0 if unknown. `replaced` is the id of the sentence that it corrects.
+    `id` names the passage and the place of the sentence in it, see `sentence_id`. `score` is the
+    probability that the sentence matters later, and `words` is `Reading.words`. `tokens` is the
+    size of the sentence as an item of the state, 0 if unknown. `replaced` is the id of the sentence
+    that it corrects.
     """
 
-    passage_id: str
+    id: str
     turn_id: int
-    start: int
-    end: int
     act: Act
     score: float
+    words: tuple[int, ...] = ()
     tokens: int = 0
     replaced: str = ""
 
-    @property
-    def id(self) -> str:
-        """Return an id that is unique in the conversation."""
-        return f"{self.passage_id}#{self.start}"
+
+def sentence_id(passage_id: str, start: int, end: int) -> str:
+    """Return the id of a sentence: the passage and a range of its normalised text."""
+    return f"{passage_id}#{start}-{end}"
+
+
+class SentencePlace(NamedTuple):
+    """What the id of a sentence names."""
+
+    passage_id: str
+    start: int
+    end: int
+
+
+def parse_sentence_id(text: str) -> SentencePlace:
+    """Return the parts of the id of a sentence."""
+    passage_id, _, place = text.rpartition("#")
+    start, _, end = place.partition("-")
+    return SentencePlace(passage_id, int(start), int(end))
 
 
 class RejectionReason(StrEnum):

@@ -34,7 +34,7 @@ RULE_ACTS = frozenset({Act.SET, Act.CHANGE, Act.LIFT})
 class EarlierSentence(Value, frozen=True, kw_only=True):
     """An earlier sentence of the user that a new one may refer to.
 
-    `act` and `confidence` are what a reader said about it when it was new.
+    `act`, `confidence` and `words` are what a reader said about it when it was new.
     """
 
     id: str
@@ -42,6 +42,7 @@ class EarlierSentence(Value, frozen=True, kw_only=True):
     act: Act = Act.OTHER
     turn_id: int = 0
     confidence: float = 0.0
+    words: tuple[int, ...] = ()
 
 
 class Reading(Value, frozen=True, kw_only=True):
@@ -50,7 +51,9 @@ class Reading(Value, frozen=True, kw_only=True):
     `start` and `end` delimit the sentence in the text it was taken from. `target` is the id of the
     earlier sentence that it changes, lifts or corrects, and `target_score` the probability that it
     refers to that one; both are empty if it refers to none. `note` says why a reader did not
-    decide itself, or is empty.
+    decide itself, or is empty. `words` are the probabilities of the acts from the words of the
+    sentence alone, in the order of `Act` and in units of 0.00001. A memory passes them back with
+    the sentence, so that it is not read again.
     """
 
     text: str
@@ -62,3 +65,4 @@ class Reading(Value, frozen=True, kw_only=True):
     target: str = ""
     target_score: float = 0.0
     note: str = ""
+    words: tuple[int, ...] = ()

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from acc.domain.call_options import check_call
+from acc.domain.call_options import check_call, explains_call
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.base import JsonData, Value, set_field
+from acc.domain.value_objects.base import ExplainedMeta, JsonData, Value, set_field
 from acc.domain.value_objects.contract import INTENTS_EXTENSION
 
 Stub = str | Callable[[Any], str | Awaitable[str]]
@@ -102,7 +102,7 @@ def trace_of_parent(parent: str) -> str:
     return match["trace"]
 
 
-class CallContext(Value, frozen=True, kw_only=True):
+class CallContext(Value, frozen=True, kw_only=True, metaclass=ExplainedMeta):
     """The caller of a run, its permissions, and the ids for tracing.
 
     `message_id` and `metadata` are those of the A2A message that started the run, if any.
@@ -140,6 +140,7 @@ class CallContext(Value, frozen=True, kw_only=True):
         return self.permissions is None or permission in self.permissions
 
 
+@explains_call()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
     """What a parent agent grants to a sub-agent.

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
-from acc.domain.value_objects.base import Value
+from acc.domain.value_objects.base import ExplainedMeta, Value
 from acc.domain.value_objects.content import NO_USAGE, ChatMessage, Usage
 from acc.domain.value_objects.memory import (
     ConversationTurn,
@@ -15,7 +15,7 @@ from acc.domain.value_objects.memory import (
 from acc.domain.value_objects.reading import EarlierSentence, Reading
 
 
-class MemoryView(Value, frozen=True, kw_only=True):
+class MemoryView(Value, frozen=True, kw_only=True, metaclass=ExplainedMeta):
     """The memory that an agent carries into a turn, with its size in tokens.
 
     `text` states rules and facts, from the words of users only. `messages` are earlier messages,

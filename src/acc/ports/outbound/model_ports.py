@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
-from acc.domain.call_options import check_call
+from acc.domain.call_options import check_call, explains_call
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.base import JsonData, Value
+from acc.domain.value_objects.base import ExplainedMeta, JsonData, Value
 from acc.domain.value_objects.content import (
     NO_USAGE,
     ChatMessage,
@@ -17,6 +17,7 @@ from acc.domain.value_objects.content import (
 )
 
 
+@explains_call()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSpec:
     """Description of a tool for a model; `parameters` is a JSON schema."""
@@ -144,7 +145,7 @@ class ModelRequest(Value, frozen=True, kw_only=True):
         return self.messages[self.query_index + 1 :]
 
 
-class ModelResponse(Value, frozen=True, kw_only=True):
+class ModelResponse(Value, frozen=True, kw_only=True, metaclass=ExplainedMeta):
     """Response of a model; `from_cache` is True if it comes from a cache."""
 
     text: str = ""
