@@ -1,7 +1,10 @@
 """Start, continue and cancel runs in a Temporal service."""
 
 import asyncio
+import atexit
+import time
 from datetime import timedelta
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -18,6 +21,7 @@ from acc.ports.outbound.engine_ports import EngineWork
 _CONNECT_SECONDS = 5.0
 _RPC_TIMEOUT = timedelta(seconds=10)
 _RETRY_AFTER_SECONDS = 5.0
+_EXIT_SECONDS = 0.1
 _REFUSED = (RPCStatusCode.UNAUTHENTICATED, RPCStatusCode.PERMISSION_DENIED)
 
 
@@ -93,6 +97,7 @@ class TemporalEngine:
             raise self._explain(error) from None
 
     async def _connect(self) -> Client:
+        _delay_exit()
         location = self.location
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
@@ -133,6 +138,15 @@ class TemporalEngine:
             "runs at this address, and whether it requires ?tls=true",
             retry_after=_RETRY_AFTER_SECONDS,
         )
+
+
+@lru_cache(maxsize=1)
+def _delay_exit() -> None:
+    """Let threads of the SDK release their objects before the interpreter ends.
+
+    With temporalio 1.35, a process that ends right after a call crashes in about one of four cases.
+    """
+    atexit.register(time.sleep, _EXIT_SECONDS)
 
 
 def workflow_id(work: EngineWork) -> str:
