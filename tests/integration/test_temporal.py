@@ -13,6 +13,7 @@ from agent_support import Does, says
 from temporal_server import shared_server
 from temporalio import workflow
 from temporalio.api.common.v1 import Payload
+from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowHandle
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
@@ -93,6 +94,18 @@ async def handle_of(runner: Runner, run_id: str) -> WorkflowHandle[Any, Any]:
     return (await engine.client()).get_workflow_handle(workflow_id(work))
 
 
+async def until_workflow_waits(runner: Runner, run_id: str) -> None:
+    """Wait until the workflow has processed the end of the segment; the store is ahead of it."""
+    handle = await handle_of(runner, run_id)
+    async with asyncio.timeout(20):
+        while True:
+            kinds = [event.event_type for event in (await handle.fetch_history()).events]
+            done = EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED in kinds
+            if done and kinds[-1] == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
+                return
+            await asyncio.sleep(0.02)
+
+
 async def payloads_of(runner: Runner, run_id: str) -> list[Payload]:
     """Return all payloads in the history of the workflow of a run."""
     history = await (await handle_of(runner, run_id)).fetch_history()
@@ -168,12 +181,14 @@ async def test_run_of_an_old_version_finishes_on_a_new_worker(store: str, app: s
     async with durable(asks(), store, app) as runner:
         async with worker(asks(), store, app):
             waiting = await runner.run("go")
+            await until_workflow_waits(runner, waiting.run_id)
         NextVersion.has_changed = asyncio.Event()
         engine = TemporalEngine(parse_location(shared_server().url))
         local = Runner(asks(), store=store, app_name=app)
         async with run_worker(engine, RunSegments(local), app_name=app, workflow=NextVersion):
             result = await runner.resume(approve(waiting.requests[0].id, value="yes"))
             assert result.text == "approve yes"
+            assert not NextVersion.has_changed.is_set()  # the old run has no marker
             again = await runner.run("once more")
             assert again.status is RunStatus.INPUT_REQUIRED
             async with asyncio.timeout(10):
