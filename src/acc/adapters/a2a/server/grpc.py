@@ -1,6 +1,7 @@
 """The gRPC binding of the server: both protocol versions, health and reflection on one port."""
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Collection, Coroutine, Sequence
 from contextlib import aclosing, asynccontextmanager
@@ -230,7 +231,7 @@ class GrpcExchange:
         finally:
             if request.span is not None:
                 request.span.end(request.span_error)
-            if access_log.isEnabledFor(20):
+            if access_log.isEnabledFor(logging.INFO):
                 log_access(request, status, began)
         await self._abort(failure)
 
