@@ -174,22 +174,26 @@ class Method(NamedTuple):
     is_stream: bool = False
 
 
+_SHARED_METHODS = (
+    Method("SendMessage", "SendMessageRequest", "SendMessageResponse"),
+    Method("SendStreamingMessage", "SendMessageRequest", "StreamResponse", is_stream=True),
+    Method("GetTask", "GetTaskRequest", "Task"),
+    Method("CancelTask", "CancelTaskRequest", "Task"),
+    Method(
+        "GetTaskPushNotificationConfig",
+        "GetTaskPushNotificationConfigRequest",
+        "TaskPushNotificationConfig",
+    ),
+    Method("DeleteTaskPushNotificationConfig", "DeleteTaskPushNotificationConfigRequest", "Empty"),
+)
 METHODS: Mapping[str, Sequence[Method]] = {
     "1.0": (
-        Method("SendMessage", "SendMessageRequest", "SendMessageResponse"),
-        Method("SendStreamingMessage", "SendMessageRequest", "StreamResponse", is_stream=True),
-        Method("GetTask", "GetTaskRequest", "Task"),
+        *_SHARED_METHODS,
         Method("ListTasks", "ListTasksRequest", "ListTasksResponse"),
-        Method("CancelTask", "CancelTaskRequest", "Task"),
         Method("SubscribeToTask", "SubscribeToTaskRequest", "StreamResponse", is_stream=True),
         Method(
             "CreateTaskPushNotificationConfig",
             "TaskPushNotificationConfig",
-            "TaskPushNotificationConfig",
-        ),
-        Method(
-            "GetTaskPushNotificationConfig",
-            "GetTaskPushNotificationConfigRequest",
             "TaskPushNotificationConfig",
         ),
         Method(
@@ -198,24 +202,13 @@ METHODS: Mapping[str, Sequence[Method]] = {
             "ListTaskPushNotificationConfigsResponse",
         ),
         Method("GetExtendedAgentCard", "GetExtendedAgentCardRequest", "AgentCard"),
-        Method(
-            "DeleteTaskPushNotificationConfig", "DeleteTaskPushNotificationConfigRequest", "Empty"
-        ),
     ),
     "0.3": (
-        Method("SendMessage", "SendMessageRequest", "SendMessageResponse"),
-        Method("SendStreamingMessage", "SendMessageRequest", "StreamResponse", is_stream=True),
-        Method("GetTask", "GetTaskRequest", "Task"),
-        Method("CancelTask", "CancelTaskRequest", "Task"),
+        *_SHARED_METHODS,
         Method("TaskSubscription", "TaskSubscriptionRequest", "StreamResponse", is_stream=True),
         Method(
             "CreateTaskPushNotificationConfig",
             "CreateTaskPushNotificationConfigRequest",
-            "TaskPushNotificationConfig",
-        ),
-        Method(
-            "GetTaskPushNotificationConfig",
-            "GetTaskPushNotificationConfigRequest",
             "TaskPushNotificationConfig",
         ),
         Method(
@@ -224,9 +217,6 @@ METHODS: Mapping[str, Sequence[Method]] = {
             "ListTaskPushNotificationConfigResponse",
         ),
         Method("GetAgentCard", "GetAgentCardRequest", "AgentCard"),
-        Method(
-            "DeleteTaskPushNotificationConfig", "DeleteTaskPushNotificationConfigRequest", "Empty"
-        ),
     ),
 }
 
