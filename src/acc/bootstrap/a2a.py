@@ -227,6 +227,13 @@ def _grpc_target(options: ServeOptions, url: str) -> str:
     if options.grpc is None:
         return ""
     host = urlsplit(url).hostname or options.grpc.host
+    is_local = is_loopback_url(url) or is_loopback_url(f"grpc://{options.grpc.target}")
+    if options.verifier is not None and options.grpc.certificate is None and not is_local:
+        log.warning(
+            "the gRPC server at %s does not encrypt tokens; use TLS (--tls-cert), or a proxy with "
+            "TLS in front of it",
+            options.grpc.target,
+        )
     return f"[{host}]:{options.grpc.port}" if ":" in host else f"{host}:{options.grpc.port}"
 
 

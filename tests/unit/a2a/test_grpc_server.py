@@ -23,9 +23,12 @@ from grpc_app import (
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from http_app import served_requests
+from server_harness import CommandAgent
 
 from acc.a2a import RateLimiter, ServerLimits, StaticTokens, TokenEntry, token_hash
+from acc.adapters.a2a.server.grpc import GrpcAddress
 from acc.application.a2a.extensions import EVENT_IDS
+from acc.bootstrap.a2a import ServeOptions, make_server
 
 Code = grpc.StatusCode
 
@@ -62,6 +65,20 @@ async def test_only_served_versions_have_a_service() -> None:
         legacy = a2a_v0_3_pb2_grpc.A2AServiceStub(app.channel)  # type: ignore[no-untyped-call]
         error = await rejection(legacy.GetTask(a2a_v0_3_pb2.GetTaskRequest(name="tasks/x")))
         assert error.code() is Code.UNIMPLEMENTED
+
+
+@pytest.mark.parametrize(("host", "is_warned"), [("10.0.0.7", True), ("127.0.0.1", False)])
+def test_tokens_without_tls_are_warned_about(
+    host: str, is_warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = ServeOptions(
+        public_url="https://desk.example",
+        verifier=StaticTokens(TOKENS),
+        grpc=GrpcAddress(host=host, port=50051),
+    )
+    make_server(CommandAgent(name="desk", description="d"), options)
+    warnings = [record for record in caplog.records if "gRPC" in record.getMessage()]
+    assert bool(warnings) is is_warned
 
 
 @pytest.mark.parametrize("version", ["", "0.3", "99.0"])
