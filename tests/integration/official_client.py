@@ -3,9 +3,10 @@
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 from uuid import uuid4
 
+import grpc
 import httpx
 from a2a.client import A2ACardResolver, Client, ClientConfig, ClientFactory
 from a2a.types.a2a_pb2 import (
@@ -50,9 +51,44 @@ class Mode:
         return narrowed
 
 
-MODES = tuple(
-    Mode(version, binding) for version in ("1.0", "0.3") for binding in ("JSONRPC", "HTTP+JSON")
+MODES = (
+    Mode("1.0", "JSONRPC"),
+    Mode("1.0", "HTTP+JSON"),
+    Mode("1.0", "GRPC"),
+    Mode("0.3", "JSONRPC"),
+    Mode("0.3", "HTTP+JSON"),
 )
+LEGACY_GRPC = Mode("0.3", "GRPC")
+
+
+class UnaryToken(grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[misc] # it has no types
+    """Adds a bearer token to calls with one response."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    async def intercept_unary_unary(self, continuation: Any, details: Any, request: Any) -> Any:
+        return await continuation(with_token(details, self._token), request)
+
+
+class StreamToken(grpc.aio.UnaryStreamClientInterceptor):  # type: ignore[misc] # it has no types
+    """Adds a bearer token to calls with a stream of responses."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    async def intercept_unary_stream(self, continuation: Any, details: Any, request: Any) -> Any:
+        return await continuation(with_token(details, self._token), request)
+
+
+def with_token(details: Any, token: str) -> Any:
+    pair = ("authorization", f"Bearer {token}")
+    return details._replace(metadata=(*(details.metadata or ()), pair))
+
+
+def grpc_channel(target: str, token: str) -> Any:
+    interceptors = [UnaryToken(token), StreamToken(token)] if token else []
+    return grpc.aio.insecure_channel(target, interceptors=interceptors)
 
 
 def message(
@@ -162,6 +198,7 @@ async def connect(url: str, mode: Mode, token: str = "") -> AsyncIterator[Offici
             ClientFactory(
                 ClientConfig(
                     httpx_client=http,
+                    grpc_channel_factory=lambda target: grpc_channel(target, token),
                     streaming=is_streaming,
                     supported_protocol_bindings=[mode.binding],
                 )
@@ -169,3 +206,5 @@ async def connect(url: str, mode: Mode, token: str = "") -> AsyncIterator[Offici
             for is_streaming in (False, True)
         )
         yield OfficialClient(mode, card, plain, streaming)
+        await plain.close()
+        await streaming.close()

@@ -1,6 +1,8 @@
 """A small agent on the server of the official SDK.
 
-`official_server.py PORT [tokens] [0.3] [rest] [status]`
+`official_server.py PORT [tokens] [0.3] [rest] [grpc] [status]`
+
+With `grpc` the card has a gRPC interface only, on a free port.
 """
 
 import asyncio
@@ -8,12 +10,16 @@ import sys
 from collections.abc import Collection
 from typing import Any
 
+import grpc
 import uvicorn
 from a2a.auth.user import UnauthenticatedUser, User
+from a2a.compat.v0_3 import a2a_v0_3_pb2_grpc
+from a2a.compat.v0_3.grpc_handler import CompatGrpcHandler
 from a2a.helpers import new_task_from_user_message, new_text_part
 from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.events import EventQueue
 from a2a.server.request_handlers import DefaultRequestHandler
+from a2a.server.request_handlers.grpc_handler import GrpcHandler
 from a2a.server.routes import (
     create_agent_card_routes,
     create_jsonrpc_routes,
@@ -25,6 +31,7 @@ from a2a.server.tasks import (
     InMemoryTaskStore,
     TaskUpdater,
 )
+from a2a.types import a2a_pb2_grpc
 from a2a.types.a2a_pb2 import (
     AgentCapabilities,
     AgentCard,
@@ -99,6 +106,8 @@ class TokenUserBuilder(DefaultServerCallContextBuilder):
 def card(url: str, *, requires_auth: bool, options: Collection[str]) -> AgentCard:
     version = "0.3" if "0.3" in options else "1.0"
     bindings = ["HTTP+JSON"] if "rest" in options else ["JSONRPC", "HTTP+JSON"]
+    if "grpc" in options:
+        bindings = ["GRPC"]
     described = AgentCard(
         name="greeter",
         description="Greets whoever writes to it.",
@@ -125,9 +134,13 @@ def card(url: str, *, requires_auth: bool, options: Collection[str]) -> AgentCar
     return described
 
 
-def main(port: int, options: Collection[str]) -> None:
+async def main(port: int, options: Collection[str]) -> None:
     requires_auth = "tokens" in options
-    described = card(f"http://127.0.0.1:{port}", requires_auth=requires_auth, options=options)
+    url = f"http://127.0.0.1:{port}"
+    grpc_server = grpc.aio.server()
+    if "grpc" in options:
+        url = f"127.0.0.1:{grpc_server.add_insecure_port('127.0.0.1:0')}"
+    described = card(url, requires_auth=requires_auth, options=options)
     handler = DefaultRequestHandler(
         agent_executor=StatusGreeter() if "status" in options else Greeter(),
         task_store=InMemoryTaskStore(),
@@ -149,7 +162,15 @@ def main(port: int, options: Collection[str]) -> None:
     )
     if requires_auth:
         app.add_middleware(TokenMiddleware)
-    uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning")
+    add: Any = a2a_pb2_grpc.add_A2AServiceServicer_to_server
+    grpc_handler: Any = GrpcHandler(handler)
+    if "0.3" in options:
+        add = a2a_v0_3_pb2_grpc.add_A2AServiceServicer_to_server
+        grpc_handler = CompatGrpcHandler(handler)
+    add(grpc_handler, grpc_server)
+    await grpc_server.start()
+    config = uvicorn.Config(app, host="127.0.0.1", port=port, log_level="warning")
+    await uvicorn.Server(config).serve()
 
 
 class TokenMiddleware:
@@ -169,4 +190,4 @@ class TokenMiddleware:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2:])
+    asyncio.run(main(int(sys.argv[1]), sys.argv[2:]))

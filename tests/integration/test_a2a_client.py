@@ -26,6 +26,7 @@ from acc import (
     deny,
 )
 from acc.adapters.a2a.client.client import A2AClient
+from acc.adapters.a2a.client.grpc_transport import GrpcTransport
 from acc.bootstrap.a2a_client import make_credentials, make_remote
 from acc.domain.errors import TaskNotFound, Unauthenticated
 from acc.domain.value_objects.agent_card import AgentCard
@@ -41,7 +42,9 @@ from acc.domain.value_objects.task import (
     TaskState,
 )
 
-MODES = [(version, binding) for version in ("1.0", "0.3") for binding in ("JSONRPC", "HTTP+JSON")]
+MODES = [
+    (version, binding) for version in ("1.0", "0.3") for binding in ("JSONRPC", "HTTP+JSON", "GRPC")
+]
 
 
 class SingleInterfaceClient(A2AClient):
@@ -58,7 +61,9 @@ def client_of(url: str, mode: tuple[str, str] | None = None, **fields: Any) -> A
     endpoint = RemoteEndpoint(url=url, allow=("127.0.0.1",), **fields)
     if mode is None:
         return make_remote(endpoint)
-    client = SingleInterfaceClient(endpoint, credentials=make_credentials(endpoint, ()))
+    client = SingleInterfaceClient(
+        endpoint, credentials=make_credentials(endpoint, ()), grpc=GrpcTransport
+    )
     client.mode = mode
     return client
 
@@ -84,7 +89,7 @@ class UpdateLog:
 
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with Server(tmp_path_factory.mktemp("everything")) as server:
+    with Server(tmp_path_factory.mktemp("everything"), "--grpc-port", "0") as server:
         yield server.url
 
 
@@ -154,14 +159,18 @@ async def test_missing_token_is_rejected(tmp_path: Path) -> None:
     assert text_of(task.artifacts[0].parts) == "echo: hello"
 
 
+@pytest.mark.parametrize("mode", [("1.0", "JSONRPC"), ("1.0", "GRPC")], ids="-".join)
 async def test_stream_continues_without_loss_after_server_restart(
-    tmp_path: Path,
+    mode: tuple[str, str], tmp_path: Path
 ) -> None:
-    store = ("--store", str(tmp_path / "tasks.db"))
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        grpc_port = probe.getsockname()[1]
+    store = ("--store", str(tmp_path / "tasks.db"), "--grpc-port", str(grpc_port))
     updates = UpdateLog()
     with Server(tmp_path, *store) as first:
         port = str(first.port)
-        client = client_of(first.url, retries=12)
+        client = client_of(first.url, mode, retries=12)
         async with asyncio.TaskGroup() as group:
             sending = group.create_task(client.send(message("count 100 0.1"), on_update=updates))
             await updates.first.wait()
@@ -271,7 +280,10 @@ def official(*how: str) -> Iterator[str]:
 
 @pytest.mark.parametrize(
     "how",
-    [(), ("rest",), ("0.3",), ("0.3", "rest"), ("status",), ("status", "0.3", "rest")],
+    [
+        *((), ("rest",), ("grpc",), ("0.3",), ("0.3", "rest"), ("0.3", "grpc")),
+        *(("status",), ("status", "0.3", "rest")),
+    ],
     ids=" ".join,
 )
 async def test_remote_agent_uses_official_server(how: tuple[str, ...]) -> None:

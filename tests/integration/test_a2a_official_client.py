@@ -23,6 +23,7 @@ from a2a.utils.errors import A2AError, TaskNotCancelableError, TaskNotFoundError
 from google.protobuf.json_format import MessageToDict, ParseDict
 from official_client import (
     ACTIVE_STATES,
+    LEGACY_GRPC,
     MODES,
     Mode,
     OfficialClient,
@@ -46,7 +47,7 @@ ORDER = ["SUBMITTED", "WORKING", "COMPLETED"]
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Start a server with two callers that may send notifications to this host."""
     folder = tmp_path_factory.mktemp("server")
-    options = ["--tokens", str(tokens_file(folder)), "--allow", "127.0.0.1"]
+    options = ["--tokens", str(tokens_file(folder)), "--allow", "127.0.0.1", "--grpc-port", "0"]
     with Server(folder, *options, agent="served_agents:desk", ACC_PUSH_SECRET=SECRET) as started:
         yield started
         started.terminate(within=30)
@@ -142,7 +143,7 @@ async def test_list_returns_each_task_of_context_once(server: Server) -> None:
         first = await a2a_client.send(message("one"))
         for text in ("two", "three"):
             await a2a_client.send(message(text, context_id=first.context_id))
-        for mode in MODES[:2]:
+        for mode in MODES[:3]:
             await list_by_pages(server, mode, first.context_id)
 
 
@@ -315,10 +316,46 @@ async def test_context_of_another_caller_is_rejected(
             await other.send(message("yours?", context_id=task.context_id))
 
 
+async def test_every_method_of_0_3_works_over_grpc(server: Server, receiver: Receiver) -> None:
+    async with connect(server.url, LEGACY_GRPC, ALICE) as legacy:
+        client = legacy.client
+        sent = message("see", Part(raw=b"\x00\xff", media_type="application/octet-stream"))
+        task = await legacy.send(sent)
+        assert list((await legacy.get(task.id)).history[0].parts) == list(sent.parts)
+        copy = TaskProjection.empty()
+        async for event in legacy.stream(message("数えて")):
+            copy.apply(event)
+        assert copy.states[-1] == "COMPLETED"
+        active = await legacy.send(message("slow"), wait=False)
+        stream = legacy.subscribe(active.id)
+        assert (await anext(stream)).task.id == active.id
+        await stream.aclose()
+        hook = TaskPushNotificationConfig(task_id=active.id, id="h", url=f"{receiver.url}/legacy")
+        assert (await client.create_task_push_notification_config(hook)).id == "h"
+        one = GetTaskPushNotificationConfigRequest(task_id=active.id, id="h")
+        assert (await client.get_task_push_notification_config(one)).url == hook.url
+        every = ListTaskPushNotificationConfigsRequest(task_id=active.id)
+        assert len((await client.list_task_push_notification_configs(every)).configs) == 1
+        await client.delete_task_push_notification_config(
+            DeleteTaskPushNotificationConfigRequest(task_id=active.id, id="h")
+        )
+        assert not (await client.list_task_push_notification_configs(every)).configs
+        assert state(await client.cancel_task(CancelTaskRequest(id=active.id))) == "CANCELED"
+        with pytest.raises(TaskNotCancelableError):
+            await client.cancel_task(CancelTaskRequest(id=active.id))
+        card = await client.get_extended_agent_card(GetExtendedAgentCardRequest())
+        assert card.name == legacy.card.name
+        with pytest.raises(TaskNotFoundError):
+            await legacy.get("no-such-task")
+    async with connect(server.url, LEGACY_GRPC) as anonymous:
+        with pytest.raises((A2AError, A2AClientError)):
+            await anonymous.send(message("hello"))
+
+
 async def test_states_are_equal_in_both_versions(server: Server) -> None:
     async with connect(server.url, MODES[0], ALICE) as first:
         task = await first.send(message("支払い 12000円"))
-        for mode in MODES:
+        for mode in (*MODES, LEGACY_GRPC):
             async with connect(server.url, mode, ALICE) as a2a_client:
                 current = await a2a_client.get(task.id)
                 assert current.status.state == TaskState.TASK_STATE_INPUT_REQUIRED

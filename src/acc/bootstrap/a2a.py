@@ -1,6 +1,7 @@
 """Construct A2A servers: runner, stores, cards, signatures, notifications, HTTP."""
 
 import asyncio
+import dataclasses
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from email.utils import formatdate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
 
 from acc.application.a2a.card_builder import (
     PROTOCOL_VERSIONS,
@@ -27,11 +29,12 @@ from acc.application.agents.callbacks import Plugin
 from acc.application.agents.dependencies import check_deps, required_deps
 from acc.application.contracts.node_agents import TreeNode
 from acc.application.runtime.run import Services
-from acc.application.use_cases.diagnose_server import DiagnoseServerUseCase
 from acc.application.use_cases.serve_a2a import ServeA2AUseCase
 from acc.bootstrap.agents import Runner, check_models, make_services, make_stores
+from acc.bootstrap.doctor import missing_grpc
 from acc.bootstrap.engine import IN_PROCESS, make_engine
 from acc.bootstrap.memory import version
+from acc.bootstrap.settings import silence_grpc
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.agent_card import AgentCard, CardConfig, CardFinding
 from acc.domain.value_objects.base import replace
@@ -55,13 +58,13 @@ from acc.ports.outbound.system_ports import ClockPort
 if TYPE_CHECKING:
     from acc.adapters.a2a.server.app import A2AServer
     from acc.adapters.a2a.server.asgi import ConnectionLimits
+    from acc.adapters.a2a.server.dispatch import RequestDispatcher
+    from acc.adapters.a2a.server.grpc import GrpcAddress, GrpcServer
     from acc.adapters.auth.tokens import TokenEntry
 
 
 log = logging.getLogger("acc.serve")
 DEFAULT_URL = "http://127.0.0.1:8000"
-#: A check may take as long as this number of requests.
-_REQUESTS_PER_CHECK = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +78,8 @@ class ServeOptions:
     JWK set of the signers. `connections` limits slow clients. With `anonymous_listing` anonymous
     callers may list tasks. Without `deduplicate` a repeated message is a new message. `issuers` are
     the OIDC issuers that the card names. `cors_origins` are the web origins whose pages may call
-    the server. Workers of the `engine` execute the tasks, unless it is "in-process".
+    the server. Workers of the `engine` execute the tasks, unless it is "in-process". `grpc` is the
+    address of the gRPC server; the card names the host of `public_url`.
     """
 
     public_url: str = ""
@@ -102,6 +106,7 @@ class ServeOptions:
     limiter: RateLimiterPort | None = None
     cors_origins: Sequence[str] = ()
     engine: str | EnginePort = IN_PROCESS
+    grpc: "GrpcAddress | None" = None
 
 
 def make_server(agent: BaseAgent | TreeNode, options: ServeOptions | None = None) -> "A2AServer":
@@ -140,9 +145,10 @@ def make_server(agent: BaseAgent | TreeNode, options: ServeOptions | None = None
         skills=config.skills,
     )
     contracts = serve.intents.contracts
+    url = _published_url(options)
     every = build_card(
         agent,
-        url=_published_url(options),
+        url=url,
         version=options.agent_version or version(),
         requires_auth=options.verifier is not None,
         mutual_tls=options.certificates is not None,
@@ -152,6 +158,7 @@ def make_server(agent: BaseAgent | TreeNode, options: ServeOptions | None = None
         contracts=contracts,
         issuers=options.issuers,
         config=config,
+        grpc_target=_grpc_target(options, url),
     )
     card = public_card(every, contracts, config)
     extensions = tuple(extension.uri for extension in card.extensions)
@@ -198,6 +205,59 @@ def make_server(agent: BaseAgent | TreeNode, options: ServeOptions | None = None
         cors=CorsPolicy(options.cors_origins) if options.cors_origins else None,
         protocol_versions=options.protocol_versions,
         lifespan=lifespan,
+        make_grpc=_grpc_factory(options, serve.limits),
+    )
+
+
+def _grpc_factory(
+    options: ServeOptions, limits: ServerLimits
+) -> "Callable[[RequestDispatcher], GrpcServer] | None":
+    address = options.grpc
+    if address is None:
+        return None
+    from acc.adapters.a2a.server.grpc import GrpcServer
+
+    return lambda dispatcher: GrpcServer(
+        dispatcher, address=address, limits=limits, protocol_versions=options.protocol_versions
+    )
+
+
+def _grpc_target(options: ServeOptions, url: str) -> str:
+    """Return HOST:PORT of the gRPC server on the card with this URL, empty without one."""
+    if options.grpc is None:
+        return ""
+    host = urlsplit(url).hostname or options.grpc.host
+    is_local = is_loopback_url(url) or is_loopback_url(f"grpc://{options.grpc.target}")
+    if options.verifier is not None and options.grpc.certificate is None and not is_local:
+        log.warning(
+            "the gRPC server at %s does not encrypt tokens; use TLS (--tls-cert), or a proxy with "
+            "TLS in front of it",
+            options.grpc.target,
+        )
+    return f"[{host}]:{options.grpc.port}" if ":" in host else f"{host}:{options.grpc.port}"
+
+
+def _make_grpc_address(
+    host: str,
+    port: int,
+    *,
+    certificate: Path | None,
+    private_key: Path | None,
+    client_authority: Path | None,
+) -> "GrpcAddress":
+    """Return the address of a gRPC server, or raise InvalidInput without the extra `grpc`."""
+    silence_grpc()
+    try:
+        from acc.adapters.a2a.server.grpc import GrpcAddress
+    except ModuleNotFoundError as error:
+        raise missing_grpc(error) from None
+
+    return GrpcAddress(
+        host=host,
+        port=port,
+        certificate=certificate,
+        private_key=private_key,
+        client_authority=client_authority,
     )
 
 
@@ -463,6 +523,7 @@ def serve_forever(
     host: str,
     port: int,
     on_ready: Callable[[ServeOptions], None],
+    grpc_port: int | None = None,
     certificate: Path | None = None,
     private_key: Path | None = None,
     client_authority: Path | None = None,
@@ -483,6 +544,20 @@ def serve_forever(
         options = make_options(
             f"{'http' if tls is None else 'https'}://{name}:{listener.getsockname()[1]}"
         )
+        if grpc_port is not None:
+            # The socket reserves the port until the server listens there.
+            reserved = stack.enter_context(bind(host, grpc_port, option="--grpc-port"))
+            options = dataclasses.replace(
+                options,
+                grpc=_make_grpc_address(
+                    host,
+                    reserved.getsockname()[1],
+                    certificate=certificate,
+                    private_key=private_key,
+                    # Callers with a token have no certificate.
+                    client_authority=client_authority if options.verifier is None else None,
+                ),
+            )
         asyncio.run(check_store(options.store))
         asyncio.run(check_engine(options.engine, options.store))
         server = make_server(agent, options)
@@ -494,24 +569,3 @@ def serve_forever(
         tls=tls,
         on_ready=lambda: on_ready(options),
     )
-
-
-@asynccontextmanager
-async def make_doctor(
-    url: str,
-    *,
-    allow: Sequence[str] = (),
-    timeout: float = 30.0,  # noqa: ASYNC109 - a limit of each request
-) -> AsyncIterator[DiagnoseServerUseCase]:
-    """Return the use case of `acc doctor`; a loopback `url` needs no entry in `allow`."""
-    from acc.adapters.http.client import NetworkOptions, guarded_client
-    from acc.adapters.http.probe import HttpProbe
-    from acc.adapters.system.clock import RandomIds
-
-    allowed = [*allow, *(loopback_allow_entries(url) if is_loopback_url(url) else ())]
-    # A server may close an idle connection at any time, so that a reused one would fail.
-    network = NetworkOptions(idle_connections=0)
-    async with guarded_client(allow=allowed, timeout=timeout, network=network) as client:
-        yield DiagnoseServerUseCase(
-            HttpProbe(client), ids=RandomIds(), check_timeout=_REQUESTS_PER_CHECK * timeout
-        )

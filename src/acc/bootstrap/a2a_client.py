@@ -3,6 +3,8 @@
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +14,14 @@ from acc.application.contracts.remote_intents import call_remote_intent, contrac
 from acc.application.runtime.context import RunContext
 from acc.bootstrap.circuits import shared_circuits
 from acc.bootstrap.schemas import LazySchemaValidator
-from acc.bootstrap.settings import allowed_hosts, resolve_reference, resolve_token
+from acc.bootstrap.settings import (
+    allowed_hosts,
+    resolve_reference,
+    resolve_token,
+    silence_grpc,
+)
 from acc.bootstrap.tracing import current_tracer
-from acc.domain.value_objects.agent_card import CardReport
+from acc.domain.value_objects.agent_card import AgentCard, CardReport, Interface
 from acc.domain.value_objects.base import JsonData
 from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.contract import IntentContract
@@ -26,13 +33,19 @@ from acc.domain.value_objects.credentials import (
     RemoteAuth,
     SignedJwt,
 )
-from acc.domain.value_objects.endpoint import DownloadLimits, RemoteEndpoint, origin_of
+from acc.domain.value_objects.endpoint import (
+    DownloadLimits,
+    RemoteEndpoint,
+    is_grpc_url,
+    origin_of,
+)
 from acc.ports.outbound.auth_ports import CredentialsPort
 from acc.ports.outbound.remote_ports import IntentCallerPort
 
 if TYPE_CHECKING:
     from acc.adapters.a2a.client.client import A2AClient
     from acc.adapters.a2a.client.notifications import NotificationReceiver
+    from acc.adapters.a2a.client.transport import Transport
     from acc.adapters.http.addresses import AllowList
     from acc.adapters.http.client import NetworkOptions
 
@@ -46,6 +59,8 @@ def make_remote(endpoint: RemoteEndpoint, *, allow: Sequence[str] = ()) -> "A2AC
     from acc.adapters.a2a.client.client import A2AClient
 
     allowed = (*allow, *allowed_hosts())
+    if is_grpc_url(endpoint.url):
+        silence_grpc()
     return A2AClient(
         endpoint,
         credentials=make_credentials(endpoint, allowed),
@@ -53,6 +68,29 @@ def make_remote(endpoint: RemoteEndpoint, *, allow: Sequence[str] = ()) -> "A2AC
         network=_client_network(endpoint),
         circuits=shared_circuits(),
         tracer=current_tracer(),
+        grpc=_make_grpc_transport if _has_grpc() else None,
+    )
+
+
+@cache
+def _has_grpc() -> bool:
+    """Return True if the packages of the extra `grpc` are installed."""
+    return find_spec("grpc") is not None
+
+
+def _make_grpc_transport(
+    interface: Interface,
+    *,
+    headers: Mapping[str, str],
+    allow: Sequence[str],
+    network: "NetworkOptions | None",
+    credentials: CredentialsPort | None,
+    card: AgentCard,
+) -> "Transport":
+    from acc.adapters.a2a.client.grpc_transport import GrpcTransport
+
+    return GrpcTransport(
+        interface, headers=headers, allow=allow, network=network, credentials=credentials, card=card
     )
 
 
@@ -68,6 +106,7 @@ def _client_network(endpoint: RemoteEndpoint) -> "NetworkOptions | None":
     return NetworkOptions(
         client_tls=client_tls_context(chosen.cert, chosen.key, chosen.ca),
         client_tls_origins={endpoint.origin, *map(origin_of, endpoint.trust)},
+        client_files=(chosen.cert, chosen.key),
     )
 
 

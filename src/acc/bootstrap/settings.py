@@ -142,3 +142,8 @@ def captures_message_content() -> bool:
 def runtime_directory() -> str:
     """Return the directory in `XDG_RUNTIME_DIR`, or an empty string."""
     return read_variable("XDG_RUNTIME_DIR")
+
+
+def silence_grpc() -> None:
+    """Set GRPC_VERBOSITY, unless it is set: gRPC logs each malformed request to stderr."""
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")

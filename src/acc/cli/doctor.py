@@ -16,12 +16,17 @@ from rich.status import Status
 from acc.application.doctor.findings import CheckStatus
 from acc.application.doctor.server import Target
 from acc.application.use_cases.diagnose_server import CheckResult, Diagnosis
-from acc.bootstrap.a2a import make_doctor
+from acc.bootstrap.doctor import make_doctor, make_grpc_doctor
 from acc.bootstrap.settings import resolve_token
 from acc.cli.event_view import make_console, one_line, safe_text
 from acc.cli.output import error_console, print_error, print_json
 from acc.domain.errors import AddressRefused, InvalidInput, RemoteFailed
-from acc.domain.value_objects.endpoint import add_scheme
+from acc.domain.value_objects.endpoint import (
+    add_scheme,
+    check_agent_url,
+    is_grpc_url,
+    to_grpc_url,
+)
 
 _MARKS = {
     CheckStatus.OK: ("✓", "green"),
@@ -81,7 +86,13 @@ class CheckOptions:
 
 
 def doctor(
-    url: Annotated[str, Parameter(help="URL of the server, or of its card.")],
+    url: Annotated[
+        str,
+        Parameter(
+            help="URL of the server, or of its card; HOST:PORT, grpc://HOST:PORT or "
+            "grpcs://HOST:PORT of a gRPC server."
+        ),
+    ],
     /,
     *,
     caller: CallerOptions | None = None,
@@ -90,20 +101,16 @@ def doctor(
     """Check an A2A server from outside; each problem comes with a fix.
 
     The command reads the card, sends a few short messages, and cancels its tasks at the end. It
-    supports A2A 1.0 and 0.3 over JSON-RPC and HTTP+JSON. Exits with status 1 if a check fails, and
-    with 2 if the server cannot be reached or supports neither binding.
+    supports A2A 1.0 and 0.3 over JSON-RPC and HTTP+JSON, and over gRPC at an address without a
+    card. Exits with status 1 if a check fails, and with 2 if the server cannot be reached or
+    supports no binding.
 
     Example: acc doctor http://127.0.0.1:8000 --token-env MY_TOKEN
     """
     caller, options = caller or CallerOptions(), options or CheckOptions()
     if not 0 < options.timeout < math.inf:
         raise InvalidInput(f"--timeout must be positive and finite, got {options.timeout}")
-    target = Target(
-        url=add_scheme(url),
-        token=_token(caller.token_env),
-        second_token=_token(caller.second_token_env),
-    )
-    diagnosis = asyncio.run(_diagnose(target, options))
+    diagnosis = asyncio.run(_diagnose(url, caller, options))
     if options.json:
         document = {"failed": diagnosis.has_failed, **msgspec.to_builtins(diagnosis)}
         print_json(msgspec.json.format(msgspec.json.encode(document), indent=2))
@@ -122,7 +129,47 @@ def _token(variable: str) -> str:
     return resolve_token(f"env:{variable}")
 
 
-async def _diagnose(target: Target, options: CheckOptions) -> Diagnosis:
+async def _diagnose(url: str, caller: CallerOptions, options: CheckOptions) -> Diagnosis:
+    if is_grpc_url(url):
+        check_agent_url(url)
+        return await _diagnose_grpc(url, caller, options)
+    target = Target(
+        url=add_scheme(url),
+        token=_token(caller.token_env),
+        second_token=_token(caller.second_token_env),
+    )
+    try:
+        return await _diagnose_http(target, options)
+    except InvalidInput as error:
+        # HOST:PORT may be a gRPC server, which does not understand HTTP/1.1.
+        address = to_grpc_url(url, encrypted=target.url.startswith("https:"))
+        if "/" in url or not address or not isinstance(error.__cause__, RemoteFailed):
+            raise
+        try:
+            return await _diagnose_grpc(address, caller, options)
+        except InvalidInput:
+            raise error from None
+
+
+async def _diagnose_grpc(url: str, caller: CallerOptions, options: CheckOptions) -> Diagnosis:
+    try:
+        async with make_grpc_doctor(url, allow=options.allow, timeout=options.timeout) as diagnose:
+            return await diagnose.run(
+                url,
+                token=_token(caller.token_env),
+                second_token=_token(caller.second_token_env),
+                only=options.only,
+            )
+    except AddressRefused as error:
+        raise InvalidInput(error.naming("--allow here")) from None
+    except RemoteFailed as error:
+        raise InvalidInput(
+            f"no gRPC server at {url}: {error}; check that it runs, the port, and whether it uses "
+            "TLS (grpcs://)"
+        ) from None
+
+
+async def _diagnose_http(target: Target, options: CheckOptions) -> Diagnosis:
     output = error_console()
     status = Status("reading the card", console=output) if output.is_terminal else None
     try:
@@ -141,7 +188,7 @@ async def _diagnose(target: Target, options: CheckOptions) -> Diagnosis:
     except RemoteFailed as error:
         raise InvalidInput(
             f"no server at {target.url}: {error}; check that it runs and that the port is right"
-        ) from None
+        ) from error
     finally:
         if status is not None:
             status.stop()

@@ -60,6 +60,13 @@ class AddressOptions:
 
     host: Annotated[str, Parameter(help="The address to listen on.")] = "127.0.0.1"
     port: Annotated[int, Parameter(help="The port to listen on; 0 selects a free port.")] = 8000
+    grpc_port: Annotated[
+        int | None,
+        Parameter(
+            help="The port of the gRPC binding; 0 selects a free port. Requires the extra grpc. "
+            "[default: no gRPC]"
+        ),
+    ] = None
     public_url: Annotated[
         str,
         Parameter(
@@ -348,7 +355,7 @@ def serve(
     ] = False,
     otel: OtelOption = False,
 ) -> int:
-    """Serve an agent over A2A 1.0 and 0.3, as JSON-RPC and HTTP+JSON, on one URL.
+    """Serve an agent over A2A 1.0 and 0.3: as JSON-RPC and HTTP+JSON on one URL, and as gRPC.
 
     Notifications are signed with the secret in ACC_PUSH_SECRET, or with the key of --push-key.
     """
@@ -438,6 +445,7 @@ def serve(
             make_options,
             host=address.host,
             port=address.port,
+            grpc_port=address.grpc_port,
             on_ready=lambda options: _print_summary(root, options),
             certificate=address.tls_cert,
             private_key=address.tls_key,
@@ -572,6 +580,8 @@ def _print_summary(root: BaseAgent, options: ServeOptions) -> None:
     table = Table.grid(padding=(0, 2))
     table.add_row("serving", f"[bold]{root.name}[/bold] at {url}")
     table.add_row("card", f"{url}/.well-known/agent-card.json")
+    if options.grpc is not None:
+        table.add_row("grpc", options.grpc.target)
     table.add_row("callers", callers)
     table.add_row("store", escape(describe_store(str(options.store))))
     table.add_row("try", f"acc call {url} {_example_call(root)}{token}")

@@ -51,9 +51,13 @@ class App:
 @asynccontextmanager
 async def served(app: A2AServer) -> AsyncIterator[App]:
     """Run an application and yield its client."""
+    async with app.lifespan(), served_requests(app) as client:
+        yield client
+
+
+@asynccontextmanager
+async def served_requests(app: A2AServer) -> AsyncIterator[App]:
+    """Yield the client of an application that runs."""
     transport = httpx2.ASGITransport(app=app)
-    async with (
-        app.lifespan(),
-        httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http,
-    ):
+    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
         yield App(http)

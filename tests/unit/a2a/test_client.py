@@ -405,9 +405,9 @@ async def test_other_binding_is_used_if_one_is_not_implemented() -> None:
 async def test_card_without_supported_interface_fails() -> None:
     async with remote_server(close_connection) as server:
         server.card = server.own_card(
-            {"url": server.url, "protocolBinding": "GRPC", "protocolVersion": "1.0"}
+            {"url": server.url, "protocolBinding": "SLIMRPC", "protocolVersion": "1.0"}
         )
-        with pytest.raises(RemoteFailed, match="GRPC 1.0"):
+        with pytest.raises(RemoteFailed, match="SLIMRPC 1.0"):
             await server.client().send(message())
 
 

@@ -26,7 +26,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from ipaddress import ip_address
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import httpcore2
 import httpx2
@@ -104,6 +105,7 @@ class NetworkOptions:
     """Resolver, network backend and TLS contexts of a guarded client.
 
     `client_tls` has a client certificate, which is presented to `client_tls_origins` only.
+    `client_files` are its files: the chain, and its key unless it is in the same file.
     """
 
     resolve: Resolve = resolve_name
@@ -111,6 +113,7 @@ class NetworkOptions:
     tls: ssl.SSLContext | None = None
     client_tls: ssl.SSLContext | None = None
     client_tls_origins: Collection[str] = ()
+    client_files: tuple[Path, Path | None] | None = None
     idle_connections: int = 20
 
 
@@ -161,6 +164,40 @@ async def check_url(
         await _AddressPolicy(allow_list, resolve).addresses(target)
     except OSError as error:
         raise address_refused(target, f"it does not resolve ({error})") from None
+
+
+async def resolve_allowed(
+    host: str, port: int, *, allow: Sequence[str] = (), network: NetworkOptions | None = None
+) -> Sequence[Address]:
+    """Return the addresses of a host that a guarded client may connect to.
+
+    Raise AddressRefused if the host is refused, and OSError if it does not resolve.
+    """
+    resolve = resolve_name if network is None else network.resolve
+    target = Target(host.lower().removesuffix("."), port, parse_address(host))
+    return await _AddressPolicy(AllowList(allow), resolve).addresses(target)
+
+
+class TlsFiles(NamedTuple):
+    """What a guarded client uses for TLS with an origin, as PEM; empty if there is none."""
+
+    authorities: bytes
+    key: bytes
+    chain: bytes
+
+
+def tls_files(origin: str, network: NetworkOptions | None = None) -> TlsFiles:
+    """Return the trusted authorities, and the client certificate if the origin gets it."""
+    network = network or NetworkOptions()
+    context, key, chain = network.tls or _default_tls(), b"", b""
+    if network.client_tls is not None and origin in network.client_tls_origins:
+        context = network.client_tls
+        if network.client_files is not None:
+            chain_file, key_file = network.client_files
+            chain, key = chain_file.read_bytes(), (key_file or chain_file).read_bytes()
+    certificates = context.get_ca_certs(binary_form=True)
+    authorities = "".join(map(ssl.DER_cert_to_PEM_cert, certificates)).encode()
+    return TlsFiles(authorities, key, chain)
 
 
 def event_source(response: httpx2.Response, *, max_event_bytes: int) -> httpx2.EventSource:

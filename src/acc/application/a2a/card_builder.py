@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from acc.application.a2a.extensions import EVENT_IDS
 from acc.application.a2a.media_modes import JSON, Modes, output_modes
 from acc.application.a2a.projection import INPUT_REQUEST, MEMORY_FOOTPRINT
 from acc.application.agents.base import BaseAgent
@@ -12,6 +13,7 @@ from acc.application.contracts.schemas import contract_of_agent
 from acc.application.runtime.state import matches_patterns
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.agent_card import (
+    GRPC,
     HTTP_JSON,
     JSONRPC,
     AgentCard,
@@ -42,6 +44,11 @@ EXTENSIONS = (
         "were shown to the agent.",
     ),
 )
+_EVENT_IDS_EXTENSION = Extension(
+    uri=EVENT_IDS,
+    description="Over gRPC, the metadata of each item of a stream contains the id of its event. A "
+    "client that subscribes again with the metadata last-event-id gets the events after it.",
+)
 _MAX_SIGNED_CARDS = 100
 _BEARER: Mapping[str, Mapping[str, Any]] = {"bearer": {"type": "http", "scheme": "bearer"}}
 _MUTUAL_TLS: Mapping[str, Mapping[str, Any]] = {"mtls": {"type": "mutualTLS"}}
@@ -60,11 +67,13 @@ def build_card(
     issuers: Sequence[str] = (),
     mutual_tls: bool = False,
     config: CardConfig | None = None,
+    grpc_target: str = "",
 ) -> AgentCard:
     """Return the card with all skills that the public card may list, before `public_card`.
 
     `requires_auth` is True if callers need a token; `issuers` are the OIDC issuers of tokens. With
     `mutual_tls` they need a client certificate, or a token if `requires_auth`.
+    `grpc_target` is HOST:PORT of the gRPC server, if there is one.
     """
     config = config or CardConfig()
     unknown = sorted(set(protocol_versions).difference(PROTOCOL_VERSIONS))
@@ -84,7 +93,11 @@ def build_card(
             Interface(url=address, binding=binding, version=protocol_version)
             for protocol_version in PROTOCOL_VERSIONS
             if protocol_version in protocol_versions
-            for address, binding in ((config.url or f"{base}/", JSONRPC), (base, HTTP_JSON))
+            for address, binding in (
+                (config.url or f"{base}/", JSONRPC),
+                (base, HTTP_JSON),
+                *([(grpc_target, GRPC)] if grpc_target else ()),
+            )
         ),
         skills=config.skills or _with_security(_skills(agent), contracts, security),
         input_modes=config.input_modes or modes.inputs,
@@ -92,7 +105,11 @@ def build_card(
         streaming=True,
         push_notifications=can_push,
         extended_card=(requires_auth or mutual_tls) and config.extended_card is not False,
-        extensions=(*EXTENSIONS, _intents_extension(contracts)),
+        extensions=(
+            *EXTENSIONS,
+            *([_EVENT_IDS_EXTENSION] if grpc_target else ()),
+            _intents_extension(contracts),
+        ),
         provider=config.provider,
         documentation_url=config.documentation_url,
         icon_url=config.icon_url,

@@ -13,6 +13,8 @@ from acc.domain.value_objects.task import (
     TaskStatus,
 )
 
+#: Streams without event ids of their own, as over gRPC, have them in the metadata of their items.
+EVENT_IDS = "urn:acc:a2a:event-ids:v1"
 Item = TypeVar("Item", bound=Task | Message | StatusUpdate | ArtifactUpdate)
 
 
@@ -58,3 +60,10 @@ def _hide_in_metadata(metadata: Mapping[str, Any], hidden: Collection[str]) -> M
     if not any(name in hidden for name in metadata):
         return metadata
     return {name: value for name, value in metadata.items() if name not in hidden}
+
+
+def add_event_id(item: Item, seq: int) -> Item:
+    """Return an item of a stream whose metadata contains the id of its event."""
+    if isinstance(item, Message):  # the last item, after which nothing can be missed
+        return item
+    return cast(Item, replace(item, metadata={**item.metadata, EVENT_IDS: seq}))

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from acc.application.doctor.findings import (
     Finding,
@@ -27,6 +28,7 @@ from acc.application.doctor.server import (
 )
 from acc.application.doctor.wire import Op, ProbeCall, read_json, read_payload
 from acc.domain.errors import RemoteFailed
+from acc.domain.value_objects.agent_card import GRPC
 from acc.domain.value_objects.endpoint import origin_of
 
 _REQUIRED = (
@@ -185,7 +187,12 @@ async def card_interfaces(server: ServerUnderTest) -> Finding:
         if each.get("url") and not is_absolute_url(each["url"]) and not _is_grpc_target(each)
     ]
     other_hosts = sorted(
-        {each.url for each in card.interfaces if origin_of(each.url) != server.target.origin}
+        {
+            each.url
+            for each in card.interfaces
+            if origin_of(each.url) != server.target.origin
+            and not (each.binding == GRPC and _is_same_host(each.url, server.target.url))
+        }
     )
     warnings = [f"{url} is on another host than the given URL" for url in other_hosts]
     grpc = [f"GRPC {each.get('protocolVersion')}" for each in declared if _is_grpc_target(each)]
@@ -200,9 +207,14 @@ async def card_interfaces(server: ServerUnderTest) -> Finding:
     )
 
 
+def _is_same_host(url: str, other: str) -> bool:
+    """Return True if two URLs differ in their ports at most, as those of HTTP and gRPC do."""
+    return urlsplit(url).hostname == urlsplit(other).hostname
+
+
 def _is_grpc_target(interface: Mapping[str, Any]) -> bool:
     """Return True for a gRPC interface at HOST:PORT, which is not a URL."""
-    is_grpc = str(interface.get("protocolBinding", "")).upper() == "GRPC"
+    is_grpc = str(interface.get("protocolBinding", "")).upper() == GRPC
     return is_grpc and _HOST_AND_PORT.fullmatch(str(interface.get("url"))) is not None
 
 

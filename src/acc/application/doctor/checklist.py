@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Any
 
 from acc.application.doctor import (
     card_checks as card,
@@ -19,7 +20,6 @@ from acc.application.doctor import (
     security_checks as security,
 )
 from acc.application.doctor.findings import Area, Finding
-from acc.application.doctor.server import ServerUnderTest
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Check:
     title: str
     title_ja: str
     section: str
-    run: Callable[[ServerUnderTest], Awaitable[Finding]]
+    run: Callable[[Any], Awaitable[Finding]]
 
     @property
     def description(self) -> str:

@@ -11,7 +11,7 @@ import msgspec
 from acc.application.memory.registry import MEMORIES, budget_tokens, split_budget
 from acc.domain.ccs import MIN_BUDGET_TOKENS
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.endpoint import check_remote_url
+from acc.domain.value_objects.endpoint import check_agent_url
 from acc.domain.value_objects.evaluation import ClaimThreshold
 from acc.domain.value_objects.evaluation_run import (
     RULE_COMPRESSOR,
@@ -196,7 +196,7 @@ class EvaluationConfigurator:
         if kind.startswith(PYTHON_REFERENCE):
             self._sources.check_object(kind.removeprefix(PYTHON_REFERENCE))
         elif kind.startswith(REMOTE_REFERENCE):
-            check_remote_url(kind.removeprefix(REMOTE_REFERENCE))
+            check_agent_url(kind.removeprefix(REMOTE_REFERENCE))
         elif kind.startswith(COMPRESSOR_REFERENCE):
             compressor, _ = split_budget(kind.removeprefix(COMPRESSOR_REFERENCE))
             self._check_compressor(compressor)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from acc.application.doctor.checklist import (
     CHECKLIST,
@@ -123,8 +124,8 @@ class DiagnoseServerUseCase:
             for check in checks:
                 if on_check is not None:
                     on_check(check)
-                finding = await _run(check, server, self._check_timeout)
-                results.append(_to_result(check, finding))
+                finding = await run_check(check, server, self._check_timeout)
+                results.append(to_result(check, finding))
                 if on_result is not None:
                     on_result(results[-1])
         finally:
@@ -145,14 +146,20 @@ class DiagnoseServerUseCase:
 
     def select(self, only: Collection[str]) -> list[Check]:
         """Return the selected checks, by default all; raise InvalidInput for an unknown name."""
-        names = [check.id for check in self._checks]
-        unknown = sorted(set(only).difference(names))
-        if unknown:
-            raise InvalidInput(f"unknown check {unknown[0]!r}; choose from {', '.join(names)}")
-        return [check for check in self._checks if not only or check.id in only]
+        return select_checks(self._checks, only)
 
 
-async def _run(check: Check, server: ServerUnderTest, seconds: float) -> Finding:
+def select_checks(checks: Sequence[Check], only: Collection[str]) -> list[Check]:
+    """Return the checks with these ids, by default all; raise InvalidInput for an unknown id."""
+    names = [check.id for check in checks]
+    unknown = sorted(set(only).difference(names))
+    if unknown:
+        raise InvalidInput(f"unknown check {unknown[0]!r}; choose from {', '.join(names)}")
+    return [check for check in checks if not only or check.id in only]
+
+
+async def run_check(check: Check, server: Any, seconds: float) -> Finding:
+    """Return the finding of a check; a failed or slow request is a finding too."""
     try:
         async with asyncio.timeout(seconds):
             return await check.run(server)
@@ -205,7 +212,8 @@ def _reason_not_tested(server: ServerUnderTest, results: Sequence[CheckResult]) 
     return f"the card lists {listed}; supported are JSONRPC and HTTP+JSON of 1.0 and 0.3"
 
 
-def _to_result(check: Check, finding: Finding) -> CheckResult:
+def to_result(check: Check, finding: Finding) -> CheckResult:
+    """Return the result of a check in the report."""
     return CheckResult(
         id=check.id,
         area=check.area,

@@ -8,6 +8,7 @@ from acc.domain.value_objects.base import Value
 
 JSONRPC = "JSONRPC"
 HTTP_JSON = "HTTP+JSON"
+GRPC = "GRPC"
 
 
 class Interface(Value, frozen=True, kw_only=True):

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import PurePath
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.credentials import AuthChoice, RemoteAuth
 
-_DEFAULT_PORTS = {"http": 80, "https": 443}
+_DEFAULT_PORTS = {"http": 80, "https": 443, "grpc": 80, "grpcs": 443}
+_GRPC_SCHEMES = {"http": "grpc", "https": "grpcs", "grpc": "grpc", "grpcs": "grpcs"}
 _LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 _CREDENTIAL = re.compile(r"(?i)\b(bearer|api[-_ ]?key|token)\b(\W{1,4})[\w.~+/=*-]{8,}")
 _API_KEY = re.compile(
@@ -38,7 +39,8 @@ _SCRIPT_SUFFIXES = frozenset({".cjs", ".jar", ".js", ".mjs", ".php", ".py", ".rb
 class RemoteEndpoint:
     """Location of a remote agent and the options of its calls.
 
-    `url` is the URL of the card if it ends in .json, else the base of the well-known paths.
+    `url` is the URL of the card if it ends in .json, else the base of the well-known paths. With
+    the scheme grpc, or grpcs for TLS, it is the address of a gRPC server.
     `token` is sent to the origin of `url` and to the origins in `trust` only; "env:NAME" refers to
     an environment variable. `allow` lists hosts and networks that may be called although they are
     not public. `timeout` applies to one message including its task. `retries` is the number of
@@ -62,7 +64,7 @@ class RemoteEndpoint:
     insecure: bool = False
 
     def __post_init__(self) -> None:
-        check_remote_url(self.url)
+        check_agent_url(self.url)
         if self.max_failures < 0 or not 0 < self.recovery < math.inf:
             raise InvalidInput("max_failures must be >= 0, and recovery positive and finite")
         for name in ("allow", "trust"):
@@ -219,6 +221,43 @@ def check_remote_url(url: str) -> None:
         raise InvalidInput("the URL must not contain credentials; pass them as token")
 
 
+def is_grpc_url(url: str) -> bool:
+    """Return True if a URL is the address of a gRPC server."""
+    return url.lower().startswith(("grpc://", "grpcs://"))
+
+
+def check_agent_url(url: str) -> None:
+    """Raise InvalidInput unless `url` is a URL like `check_remote_url`, or of a gRPC server."""
+    if not isinstance(url, str) or not is_grpc_url(url):
+        check_remote_url(url)
+        return
+    parts = urlsplit(url)
+    check_remote_url(urlunsplit(parts._replace(scheme="https")))
+    if parts.path.strip("/") or parts.query or parts.fragment:
+        raise InvalidInput(
+            f"{url!r} is not the address of a gRPC server such as grpcs://agents.example.com:443"
+        )
+
+
+def to_grpc_url(address: str, *, encrypted: bool) -> str:
+    """Return the URL of the gRPC interface of a card, empty if it is not an address.
+
+    Cards name a gRPC server as HOST:PORT, or with a URL. HOST:PORT does not say whether the server
+    uses TLS: `encrypted` does.
+    """
+    default = "grpcs" if encrypted else "grpc"
+    try:
+        parts = urlsplit(address if "://" in address else f"{default}://{address}")
+        port = parts.port
+    except ValueError:
+        return ""
+    scheme = _GRPC_SCHEMES.get(parts.scheme)
+    if scheme is None or not parts.hostname or port == 0 or parts.username is not None:
+        return ""
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"{scheme}://{host}:{port or _DEFAULT_PORTS[scheme]}"
+
+
 def check_public_url(url: str) -> None:
     """Raise InvalidInput unless clients can call `url`, which is published on a card."""
     check_remote_url(url)
@@ -275,7 +314,7 @@ def loopback_allow_entries(url: str) -> tuple[str, ...]:
     They include the other names of the host, since a card may use 127.0.0.1 instead of localhost,
     but only this port: a redirect, or a card, must not lead to another local server.
     """
-    check_remote_url(url)
+    check_agent_url(url)
     if not is_loopback_url(url):
         return ()
     parts = urlsplit(url)

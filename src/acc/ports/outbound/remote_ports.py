@@ -137,6 +137,44 @@ class ProbeStream:
     events: AsyncIterator[ProbeEvent]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrpcReply:
+    """The end of a gRPC call: its status, error details as JSON, and the responses as JSON."""
+
+    status: str
+    message: str = ""
+    details: Sequence[Mapping[str, Any]] = ()
+    items: Sequence[Mapping[str, Any]] = ()
+
+
+class GrpcProbePort(Protocol):
+    """Calls a gRPC server.
+
+    Raises RemoteFailed if the server cannot be reached or does not respond in time, and
+    AddressRefused for a refused address. A status other than OK is a reply.
+    """
+
+    async def call(
+        self,
+        method: str,
+        params: Mapping[str, Any] | bytes,
+        *,
+        version: str = "1.0",
+        token: str = "",
+        metadata: Mapping[str, str] | None = None,
+    ) -> GrpcReply:
+        """Call a method of the service of a protocol version; bytes are sent unchanged."""
+        ...
+
+    async def services(self) -> Sequence[str]:
+        """Return the services that reflection lists, none without reflection."""
+        ...
+
+    async def health(self) -> str:
+        """Return the state that the health service reports, empty without one."""
+        ...
+
+
 class HttpProbePort(Protocol):
     """Sends HTTP requests unchanged.
 

@@ -10,6 +10,7 @@ import msgspec
 from acc.adapters.a2a.wire.card_codec import PROTOCOL_V03, card_content, merged_card, read_card
 from acc.domain.errors import RemoteFailed, Unauthenticated
 from acc.domain.value_objects.agent_card import (
+    GRPC,
     HTTP_JSON,
     JSONRPC,
     AgentCard,
@@ -18,9 +19,10 @@ from acc.domain.value_objects.agent_card import (
     CardSeverity,
 )
 from acc.domain.value_objects.base import replace
+from acc.domain.value_objects.endpoint import to_grpc_url
 from acc.ports.outbound.auth_ports import CardVerifierPort
 
-_BINDINGS = (JSONRPC, HTTP_JSON, "GRPC")
+_BINDINGS = (JSONRPC, HTTP_JSON, GRPC)
 _MEDIA_TYPE = re.compile(r"[\w.+*-]+/[\w.+*-]+(?:\s*;.*)?")
 _VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?")
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -181,8 +183,12 @@ def _interface(interface: Any, field: str) -> Iterator[CardFinding]:
     if not isinstance(interface, Mapping):
         yield _error(field, "is not an object", "add url, protocolBinding and protocolVersion")
         return
-    yield from _url(interface.get("url"), f"{field}.url")
-    yield from _binding(interface.get("protocolBinding"), f"{field}.protocolBinding")
+    binding, url = interface.get("protocolBinding"), interface.get("url")
+    if binding == GRPC and isinstance(url, str) and "://" not in url:
+        yield from _grpc_target(url, f"{field}.url")
+    else:
+        yield from _url(url, f"{field}.url")
+    yield from _binding(binding, f"{field}.protocolBinding")
     version = interface.get("protocolVersion")
     if not isinstance(version, str) or not _VERSION.fullmatch(version):
         yield _error(f"{field}.protocolVersion", "is not a version", 'use "1.0" or "0.3"')
@@ -219,6 +225,15 @@ def _url(value: Any, field: str) -> Iterator[CardFinding]:
         )
     elif scheme == "http" and host not in _LOOPBACK:
         yield _warning(field, "is not encrypted", "use https")
+
+
+def _grpc_target(value: str, field: str) -> Iterator[CardFinding]:
+    if not to_grpc_url(value, encrypted=True) or not value.rpartition(":")[2].isdecimal():
+        yield _error(
+            field,
+            "is not the address of a gRPC server",
+            "use HOST:PORT, such as agents.example.com:443",
+        )
 
 
 def _binding(value: Any, field: str) -> Iterator[CardFinding]:

@@ -1,4 +1,4 @@
-"""A2A client: both protocol versions, both bindings."""
+"""A2A client: both protocol versions, all bindings."""
 
 import asyncio
 import re
@@ -15,6 +15,8 @@ from acc.adapters.a2a.client.follower import TaskAssembler, TaskFollower, cancel
 from acc.adapters.a2a.client.transport import (
     RETRYABLE_STATUS,
     CallFailed,
+    HttpTransport,
+    MakeGrpcTransport,
     PresentCredentials,
     Transport,
     map_transport_errors,
@@ -22,6 +24,7 @@ from acc.adapters.a2a.client.transport import (
 )
 from acc.adapters.a2a.wire.card_codec import read_card
 from acc.adapters.http.client import NetworkOptions, guarded_client
+from acc.application.a2a.extensions import EVENT_IDS
 from acc.application.a2a.projection import INPUT_REQUEST, MEMORY_FOOTPRINT
 from acc.application.a2a.requests import SendRequest
 from acc.application.runtime.circuits import circuit_call
@@ -31,14 +34,21 @@ from acc.domain.circuit_breaker import CircuitBreaker
 from acc.domain.errors import (
     AccError,
     ExtensionRequired,
+    InvalidInput,
     PermissionDenied,
     RemoteFailed,
     Unauthenticated,
 )
-from acc.domain.value_objects.agent_card import AgentCard, Interface
+from acc.domain.value_objects.agent_card import GRPC, AgentCard, Extension, Interface
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.contract import INTENTS_EXTENSION
-from acc.domain.value_objects.endpoint import RemoteEndpoint, is_loopback_url, origin_of
+from acc.domain.value_objects.endpoint import (
+    RemoteEndpoint,
+    is_grpc_url,
+    is_loopback_url,
+    origin_of,
+    to_grpc_url,
+)
 from acc.domain.value_objects.run import trace_of_parent
 from acc.domain.value_objects.task import ACTIVE, Message, PushConfig, Task
 from acc.ports.outbound.auth_ports import CredentialsPort
@@ -53,7 +63,7 @@ _CARD_TIMEOUT_SECONDS = 20.0
 _CANCEL_TIMEOUT_SECONDS = 5.0
 _MAX_REDIRECTS = 3
 _MAX_WAKE_EVENTS = 1024
-_SUPPORTED_EXTENSIONS = frozenset({INPUT_REQUEST, INTENTS_EXTENSION, MEMORY_FOOTPRINT})
+_SUPPORTED_EXTENSIONS = frozenset({EVENT_IDS, INPUT_REQUEST, INTENTS_EXTENSION, MEMORY_FOOTPRINT})
 
 
 class _TimedOut(RemoteFailed):
@@ -78,9 +88,12 @@ class A2AClient:
         network: NetworkOptions | None = None,
         tracer: TracerPort | None = None,
         circuits: CircuitStorePort | None = None,
+        grpc: MakeGrpcTransport | None = None,
     ) -> None:
+        """Create the client; without `grpc`, gRPC interfaces are not used."""
         self._tracer = tracer
         self._circuits = circuits
+        self._grpc = grpc
         self._endpoint = endpoint
         self._credentials = credentials
         self._allow = (*endpoint.allow, *allow)
@@ -97,7 +110,7 @@ class A2AClient:
     async def card(self) -> AgentCard:
         """Return the agent's card."""
         async with self._open_http() as http:
-            return await self._cards.get(http)
+            return await self._find_card(http)
 
     async def fetch_card(self) -> "FetchedCard":
         """Return the card as the server sent it, valid or not."""
@@ -220,15 +233,28 @@ class A2AClient:
         self, assembler: TaskAssembler, headers: Mapping[str, str], trace_id: str = ""
     ) -> AsyncIterator[tuple[TaskFollower, AgentCard]]:
         async with self._open_http() as http:
-            card = await self._cards.get(http)
+            card = await self._find_card(http)
+            transports = self._transports(http, card, headers)
             follower = TaskFollower(
-                self._transports(http, card, headers),
+                transports,
                 assembler,
                 retries=self._endpoint.retries,
                 wait=self._wait_for_notification,
                 trace_id=trace_id,
             )
-            yield follower, card
+            try:
+                yield follower, card
+            finally:
+                for transport in transports:
+                    await transport.aclose()
+
+    async def _find_card(self, http: httpx2.AsyncClient) -> AgentCard:
+        """Return the card; for the address of a gRPC server, one that names this server."""
+        if not is_grpc_url(self._endpoint.url):
+            return await self._cards.get(http)
+        if self._grpc is None:
+            raise InvalidInput("gRPC requires further packages; install acc-agents[a2a,grpc]")
+        return _card_of_grpc_server(self._endpoint)
 
     def _open_http(self) -> httpx2.AsyncClient:
         return guarded_client(allow=self._allow, redirects=_MAX_REDIRECTS, network=self._network)
@@ -236,7 +262,10 @@ class A2AClient:
     def _transports(
         self, http: httpx2.AsyncClient, card: AgentCard, headers: Mapping[str, str]
     ) -> list[Transport]:
-        interfaces = choose_interfaces(card)
+        is_encrypted_card = urlsplit(self._endpoint.url).scheme in ("https", "grpcs")
+        interfaces = choose_interfaces(
+            card, encrypted=is_encrypted_card, has_grpc=self._grpc is not None
+        )
         all_headers = {**headers, **_extension_headers(card)}
         if self._credentials is not None:
             trusted = {self._endpoint.origin, *map(origin_of, self._endpoint.trust)}
@@ -254,28 +283,67 @@ class A2AClient:
                 raise _insecure(origin_of(usable[0].url))
         auth = None if self._credentials is None else PresentCredentials(self._credentials, card)
         return [
-            Transport(http, interface, headers=all_headers, auth=auth) for interface in interfaces
+            self._grpc(
+                interface,
+                headers=all_headers,
+                allow=self._allow,
+                network=self._network,
+                credentials=self._credentials,
+                card=card,
+            )
+            if self._grpc is not None and _is_grpc(interface)
+            else HttpTransport(http, interface, headers=all_headers, auth=auth)
+            for interface in interfaces
         ]
 
 
-def choose_interfaces(card: AgentCard) -> Sequence[Interface]:
+def _card_of_grpc_server(endpoint: RemoteEndpoint) -> AgentCard:
+    """Return a card for a server whose own card is not known; both versions are tried."""
+    return AgentCard(
+        name=endpoint.origin,
+        description="",
+        version="",
+        interfaces=tuple(
+            Interface(url=endpoint.url, binding=GRPC, version=version) for version in ("1.0", "0.3")
+        ),
+        extensions=tuple(Extension(uri=uri) for uri in sorted(_SUPPORTED_EXTENSIONS)),
+    )
+
+
+def _is_grpc(interface: Interface) -> bool:
+    return interface.binding.upper() == GRPC
+
+
+def choose_interfaces(
+    card: AgentCard, *, encrypted: bool, has_grpc: bool = True
+) -> Sequence[Interface]:
     """Return the supported interfaces, the newer protocol version first, else in card order.
 
-    Raise RemoteFailed if there is none.
+    Those of gRPC have a URL with the scheme grpc or grpcs; `encrypted` says which of them belongs
+    to an address without a scheme. Raise RemoteFailed if there is no interface.
     """
-    supported = [interface for interface in card.interfaces if wire_for(interface) is not None]
-    callable_ = [interface for interface in supported if _is_absolute_url(interface.url)]
+    supported = [
+        interface
+        for interface in card.interfaces
+        if wire_for(interface) is not None and (has_grpc or not _is_grpc(interface))
+    ]
+    callable_ = [
+        replace(interface, url=url)
+        for interface in supported
+        if (url := _callable_url(interface, encrypted=encrypted))
+    ]
     if supported and not callable_:
         raise RemoteFailed(
             f"the card of {card.name!r} has the interface URL {supported[0].url!r}, which is not "
-            "an absolute http or https URL; the operator of the agent must correct the card",
+            "an absolute http or https URL, or HOST:PORT of a gRPC server; the operator of the "
+            "agent must correct the card",
             remote_code="no_interface",
         )
     if not callable_:
         listed = ", ".join(f"{one.binding} {one.version}" for one in card.interfaces) or "none"
         raise RemoteFailed(
             f"the card of {card.name!r} has no supported interface (listed: {listed}); supported "
-            "are JSONRPC and HTTP+JSON of versions 1.0 and 0.3",
+            "are JSONRPC, HTTP+JSON and, with the extra grpc, GRPC of versions 1.0 and 0.3",
             remote_code="no_interface",
         )
     return sorted(callable_, key=lambda interface: not interface.version.startswith("1"))
@@ -377,13 +445,13 @@ class CardSource:
 
 
 def is_encrypted(url: str) -> bool:
-    """Return True if credentials can be sent to a URL: https, or this machine."""
-    return url.lower().startswith("https://") or is_loopback_url(url)
+    """Return True if credentials can be sent to a URL: with TLS, or on this machine."""
+    return url.lower().startswith(("https://", "grpcs://")) or is_loopback_url(url)
 
 
 def _insecure(origin: str) -> RemoteFailed:
     return RemoteFailed(
-        f"credentials are not sent to {origin} without encryption; use https, or allow it with "
+        f"credentials are not sent to {origin} without encryption; use TLS, or allow it with "
         "insecure=True",
         remote_code="insecure_url",
     )
@@ -446,12 +514,16 @@ def _for_card(message: Message, card: AgentCard) -> Message:
     return replace(message, metadata=metadata)
 
 
-def _is_absolute_url(url: str) -> bool:
+def _callable_url(interface: Interface, *, encrypted: bool) -> str:
+    """Return the URL of an interface that can be called, or an empty string."""
+    if _is_grpc(interface):
+        return to_grpc_url(interface.url, encrypted=encrypted)
     try:
-        parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        parts = urlsplit(interface.url)
+        is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        return False
+        return ""
+    return interface.url if is_url else ""
 
 
 def _trace_headers(message: Message) -> dict[str, str]:

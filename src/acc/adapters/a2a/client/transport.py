@@ -1,10 +1,10 @@
 """Calls over one interface of a remote agent."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import quote
 
 import httpx2
@@ -16,11 +16,16 @@ from acc.adapters.a2a.wire.protocol import Operation, StreamResponse, Wire, para
 from acc.adapters.a2a.wire.v03 import WIRE_V03
 from acc.adapters.a2a.wire.v03_rest import WIRE_V03_REST
 from acc.adapters.a2a.wire.v1 import WIRE_V1
-from acc.adapters.http.client import MAX_STREAM_EXTENSION, STREAMING, event_source
+from acc.adapters.http.client import (
+    MAX_STREAM_EXTENSION,
+    STREAMING,
+    NetworkOptions,
+    event_source,
+)
 from acc.adapters.http.retry import retry_after_seconds
 from acc.application.a2a.requests import Request
 from acc.domain.errors import RemoteFailed
-from acc.domain.value_objects.agent_card import HTTP_JSON, JSONRPC, AgentCard, Interface
+from acc.domain.value_objects.agent_card import GRPC, HTTP_JSON, JSONRPC, AgentCard, Interface
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.endpoint import origin_of
 from acc.ports.outbound.auth_ports import CredentialsPort
@@ -39,6 +44,8 @@ _WIRES: Mapping[tuple[str, str], Wire] = {
     ("1", HTTP_JSON): WIRE_V1,
     ("0", JSONRPC): WIRE_V03,
     ("0", HTTP_JSON): WIRE_V03_REST,
+    ("1", GRPC): WIRE_V1,
+    ("0", GRPC): WIRE_V03_REST,
 }
 
 
@@ -86,8 +93,54 @@ class PresentCredentials(httpx2.Auth):
             yield request
 
 
-class Transport:
-    """One interface of a remote agent, called through a guarded HTTP client."""
+class Transport(Protocol):
+    """One interface of a remote agent."""
+
+    interface: Interface
+    wire: Wire
+
+    async def call(self, operation: Operation, request: Request, *, timeout: float) -> bytes:  # noqa: ASYNC109 - a limit of the request
+        """Return the result of a call as JSON."""
+        ...
+
+    def stream(
+        self,
+        operation: Operation,
+        request: Request,
+        *,
+        idle_timeout: float,
+        last_event_id: str = "",
+    ) -> AsyncGenerator[StreamEvent, None]:
+        """Yield the items of a stream; close the generator to end the stream early.
+
+        A stream that is cut off, or silent for `idle_timeout` seconds, raises CallFailed.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Close the connections of this interface."""
+        ...
+
+
+class MakeGrpcTransport(Protocol):
+    """Creates the transport of a gRPC interface."""
+
+    def __call__(
+        self,
+        interface: Interface,
+        *,
+        headers: Mapping[str, str],
+        allow: Sequence[str],
+        network: NetworkOptions | None,
+        credentials: CredentialsPort | None,
+        card: AgentCard,
+    ) -> Transport:
+        """Return the transport, which is not connected yet."""
+        ...
+
+
+class HttpTransport:
+    """A JSON-RPC or HTTP+JSON interface, called through a guarded HTTP client."""
 
     def __init__(
         self,
@@ -119,6 +172,9 @@ class Transport:
             raise self._error_from_response(response, body, request)
         return self._result(body, request, call_id) if self.is_rpc else body
 
+    async def aclose(self) -> None:
+        """Do nothing; the connections belong to the HTTP client."""
+
     async def stream(
         self,
         operation: Operation,
@@ -127,10 +183,7 @@ class Transport:
         idle_timeout: float,
         last_event_id: str = "",
     ) -> AsyncGenerator[StreamEvent, None]:
-        """Yield the items of a stream; close the generator to end the stream early.
-
-        A stream that is cut off, or silent for `idle_timeout` seconds, raises CallFailed.
-        """
+        """Yield the items of a stream."""
         call_id = next(self._ids)
         http_request = self._build_request(
             operation, request, call_id, timeout=idle_timeout, is_stream=True
@@ -234,7 +287,7 @@ class Transport:
         code = answer.error.get("code") if isinstance(answer.error, Mapping) else None
         if code == _METHOD_NOT_FOUND:
             raise Unreachable(f"{self._origin} does not implement the method", retryable=False)
-        raise error_from_rpc(answer.error, task_id=_task_id(request))
+        raise error_from_rpc(answer.error, task_id=task_id_of(request))
 
     def _parse_item(self, data: bytes, request: Request | None = None) -> StreamResponse:
         try:
@@ -245,7 +298,7 @@ class Transport:
                 raise
             code = error.get("code")
             status = code if isinstance(code, int) and 400 <= code < 600 else 500
-            task_id = "" if request is None else _task_id(request)
+            task_id = "" if request is None else task_id_of(request)
             raise error_from_http(status, data, task_id=task_id) from None
 
     def _error_from_response(
@@ -265,7 +318,7 @@ class Transport:
                 retryable=True,
                 retry_after=None if wait is None else min(wait, MAX_RETRY_AFTER_SECONDS),
             )
-        error = error_from_http(status, body, task_id=_task_id(request))
+        error = error_from_http(status, body, task_id=task_id_of(request))
         if status in _NOT_IMPLEMENTED_STATUS and type(error) is RemoteFailed:
             return Unreachable(f"{self._origin}: {error}", retryable=False)
         return error
@@ -322,7 +375,8 @@ def _route(operation: Operation, request: Any) -> tuple[str, str, tuple[str, ...
     raise NotImplementedError(operation)
 
 
-def _task_id(request: Any) -> str:
+def task_id_of(request: Any) -> str:
+    """Return the task that a request names, empty if there is none."""
     message = getattr(request, "message", None)
     return str(getattr(request, "id", "") if message is None else message.task_id)
 

@@ -1,10 +1,10 @@
 """The ASGI application that serves agents over A2A: both versions and bindings on one URL."""
 
-from collections.abc import Callable, Collection
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from acc.adapters.a2a.server.asgi import (
     JSON,
@@ -31,6 +31,9 @@ from acc.domain.value_objects.principal import READ_SCOPE
 from acc.ports.outbound.auth_ports import CertificateVerifierPort, TokenVerifierPort
 from acc.ports.outbound.limit_ports import RateLimiterPort
 
+if TYPE_CHECKING:
+    from acc.adapters.a2a.server.grpc import GrpcServer
+
 _ROOT_PATHS = ("", "/")
 _CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 _KEYS_PATH = "/.well-known/jwks.json"
@@ -50,7 +53,8 @@ class A2AServer:
 
     Without a verifier of tokens or certificates every caller is anonymous. `hosts` are the host
     names that the server accepts; None accepts all. `cors` names the web origins whose pages may
-    call it. `lifespan` replaces the context in which the server runs.
+    call it. `lifespan` replaces the context in which the server runs. `make_grpc` returns the
+    server of the gRPC binding.
     """
 
     def __init__(
@@ -65,6 +69,7 @@ class A2AServer:
         cors: CorsPolicy | None = None,
         protocol_versions: Collection[str] = tuple(RPC_WIRES),
         lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = None,
+        make_grpc: Callable[[RequestDispatcher], "GrpcServer"] | None = None,
     ) -> None:
         self.serve = serve
         self._dispatcher = RequestDispatcher(
@@ -79,7 +84,8 @@ class A2AServer:
         self._limiter = limiter
         self._hosts = hosts
         self._cors = cors
-        self._lifespan = lifespan or serve.open
+        self._open = lifespan or serve.open
+        self._grpc = None if make_grpc is None else make_grpc(self._dispatcher)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle an HTTP request or the lifespan of the server."""
@@ -98,8 +104,20 @@ class A2AServer:
         """Return the lifespan, for an application that mounts this one."""
         return self._lifespan()
 
+    @asynccontextmanager
+    async def _lifespan(self) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._open())
+            if self._grpc is not None:
+                await stack.enter_async_context(self._grpc.open())
+                # The calls end when the tasks and streams do.
+                stack.push_async_callback(self.stop)
+            yield
+
     async def stop(self) -> None:
         """Accept no more tasks and end the streams, before the connections are closed."""
+        if self._grpc is not None:
+            await self._grpc.drain()
         await self.serve.stop()
 
     async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,6 +1,6 @@
 """Dispatch JSON-RPC and HTTP+JSON requests: authenticate, negotiate, perform, respond."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil
@@ -43,6 +43,7 @@ from acc.application.a2a.requests import (
     GetRequest,
     PushCreateRequest,
     PushRequest,
+    Request,
     SendRequest,
     TaskRequest,
 )
@@ -93,6 +94,10 @@ class StaticDocuments:
     keys: bytes = b""
     extensions: Collection[str] = ()
     required_extensions: Collection[str] = ()
+
+
+#: The result of a call as JSON, or its stream, and the extensions of the response.
+CallResult = tuple[bytes | TaskStream, NegotiatedExtensions]
 
 
 class RequestDispatcher:
@@ -181,7 +186,7 @@ class RequestDispatcher:
             request.span_error = error_type(error)
             status, body = encode_run_error(error)
             headers = (
-                error.headers if isinstance(error, HttpError) else _error_headers(status, error)
+                error.headers if isinstance(error, HttpError) else error_headers(status, error)
             )
             await send_response(send, status, body, JSON, headers)
             return
@@ -219,6 +224,34 @@ class RequestDispatcher:
             await send_events(request, send, wire, result, extensions=extensions)
         else:
             await send_response(send, 200, result, kind, extensions.headers)
+
+    async def handle_call(
+        self,
+        request: HttpRequest,
+        wire: Wire,
+        operation: Operation,
+        *,
+        receive: Callable[[], Awaitable[bytes]],
+        decode: Callable[[bytes], Awaitable[Request]],
+    ) -> CallResult:
+        """Return the result of a call whose version and operation are known, as over gRPC.
+
+        `receive` returns the body, after the caller is authenticated.
+        """
+        request.operation = _METHOD_NAMES[operation]
+        version = requested_version(request)
+        if version != wire.version:
+            raise VersionNotSupported(
+                f"A2A version {version} is not supported by this service; send the metadata "
+                f"a2a-version: {wire.version}"
+            )
+        principal = await self.authenticate(request)
+        extensions = self._negotiate_extensions(request)
+        body = await receive()
+        await self._count_bytes(principal, request, body)
+        params = await decode(body)
+        result = await self._perform(wire, operation, principal, params, request, extensions)
+        return result, extensions
 
     async def authenticate(self, request: HttpRequest) -> Principal:
         """Return the caller; missing and invalid tokens raise the same Unauthenticated.
@@ -436,12 +469,12 @@ async def _send_rpc_error(
         await send({"type": "http.response.start", "status": 200, "headers": EVENT_STREAM_HEADERS})
         await send({"type": "http.response.body", "body": b"data: %b\n\n" % body})
         return
-    await send_response(send, status, body, JSON, _error_headers(status, error))
+    await send_response(send, status, body, JSON, error_headers(status, error))
 
 
 async def _send_http_error(send: Send, error: BaseException, wire: Wire, kind: bytes) -> None:
     status = wire_error_for(error).http_status
-    headers = error.headers if isinstance(error, HttpError) else _error_headers(status, error)
+    headers = error.headers if isinstance(error, HttpError) else error_headers(status, error)
     await send_response(send, status, encode_http_error(error, wire.version), kind, headers)
 
 
@@ -452,7 +485,8 @@ def _limit_key(principal: Principal, request: HttpRequest) -> str:
     return f"account/{principal.account.user_id}"
 
 
-def _error_headers(status: int, error: BaseException) -> Headers:
+def error_headers(status: int, error: BaseException) -> Headers:
+    """Return the headers that say how to authenticate or when to try again."""
     if status == 401:
         return [(b"www-authenticate", b"Bearer")]
     if isinstance(error, InsufficientScope):

@@ -106,20 +106,24 @@ class Exchange:
             self._log()
 
     def _log(self) -> None:
-        request = self._request
-        milliseconds = round((time.perf_counter() - self._began) * 1000, 1)
-        access_log.info(
-            "%s %s %d",
-            request.method,
-            request.path,
-            self._status,
-            extra={
-                "method": request.operation or request.method,
-                "path": request.path,
-                "task": request.task_id,
-                "caller": request.caller,
-                "status": self._status,
-                "duration_ms": milliseconds,
-                "trace_id": request.trace_id,
-            },
-        )
+        log_access(self._request, self._status, self._began)
+
+
+def log_access(request: HttpRequest, status: int, began: float) -> None:
+    """Log a request; `began` is its time of `time.perf_counter`."""
+    milliseconds = round((time.perf_counter() - began) * 1000, 1)
+    access_log.info(
+        "%s %s %d",
+        request.method,
+        request.path,
+        status,
+        extra={
+            "method": request.operation or request.method,
+            "path": request.path,
+            "task": request.task_id,
+            "caller": request.caller,
+            "status": status,
+            "duration_ms": milliseconds,
+            "trace_id": request.trace_id,
+        },
+    )

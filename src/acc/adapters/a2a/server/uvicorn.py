@@ -258,8 +258,8 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """Return a listening socket, or raise InvalidInput."""
+def bind(host: str, port: int, *, option: str = "--port") -> socket.socket:
+    """Return a socket for a server, or raise InvalidInput; `option` names the port in errors."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -268,7 +268,7 @@ def bind(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         listener.close()
         raise InvalidInput(
-            f"cannot listen on {host} port {port} ({error}); choose another --port, or 0"
+            f"cannot listen on {host} port {port} ({error}); choose another {option}, or 0"
         ) from None
     return listener
 

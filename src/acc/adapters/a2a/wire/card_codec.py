@@ -8,6 +8,7 @@ import msgspec
 from acc.adapters.a2a.wire.json_fields import decode, encode, remote_response, require_text
 from acc.adapters.a2a.wire.v1_types import WireStruct
 from acc.domain.value_objects.agent_card import (
+    GRPC,
     JSONRPC,
     AgentCard,
     Extension,
@@ -186,7 +187,8 @@ def merged_card(card: AgentCard) -> dict[str, Any]:
         "url": legacy[0].url,
         "preferredTransport": legacy[0].binding,
         "additionalInterfaces": [
-            {"url": interface.url, "transport": interface.binding} for interface in legacy
+            {"url": _to_v03_url(interface, legacy[0].url), "transport": interface.binding}
+            for interface in legacy
         ],
         "supportsAuthenticatedExtendedCard": card.extended_card,
     }
@@ -198,6 +200,13 @@ def merged_card(card: AgentCard) -> dict[str, Any]:
         if skill.security:
             entry["security"] = _to_v03_security(skill.security)
     return document
+
+
+def _to_v03_url(interface: Interface, main_url: str) -> str:
+    """Return the URL of an interface; in 0.3 that of gRPC is a URL too, and not HOST:PORT."""
+    if interface.binding != GRPC or "://" in interface.url:
+        return interface.url
+    return f"{main_url.partition('://')[0]}://{interface.url}"
 
 
 def _to_v1_security(security: Security) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
 """Map errors to the wire and back, for each protocol version and binding."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -142,12 +142,12 @@ def wire_error_for(error: BaseException) -> WireError:
 def encode_rpc_error(error: BaseException, request_id: Any, version: str) -> bytes:
     """Return the JSON-RPC response for an error."""
     wire_error = wire_error_for(error)
-    document: dict[str, Any] = {"code": wire_error.code, "message": _public_message(error)}
+    document: dict[str, Any] = {"code": wire_error.code, "message": public_message(error)}
     if version == "0.3":
         document["code"] = _V03_CODES.get(wire_error.code, wire_error.code)
         document |= _legacy_data(error)
     else:
-        document["data"] = _error_details(error)
+        document["data"] = error_details(error)
     return encode({"jsonrpc": "2.0", "id": request_id, "error": document})
 
 
@@ -158,19 +158,25 @@ def encode_http_error(error: BaseException, version: str) -> bytes:
         document: dict[str, Any] = {
             "type": wire_error.legacy_type,
             "code": _V03_CODES.get(wire_error.code, wire_error.code),
-            "message": _public_message(error),
+            "message": public_message(error),
         }
         return encode(document | _legacy_data(error))
     document = {
         "code": wire_error.http_status,
         "status": wire_error.status,
-        "message": _public_message(error),
-        "details": _error_details(error),
+        "message": public_message(error),
+        "details": error_details(error),
     }
     return encode({"error": document})
 
 
-def _public_message(error: BaseException) -> str:
+def grpc_message(error: BaseException, version: str) -> str:
+    """Return the message of a gRPC status; clients of 0.3 read the type of the error in it."""
+    message = public_message(error)
+    return message if version != "0.3" else f"{wire_error_for(error).legacy_type}: {message}"
+
+
+def public_message(error: BaseException) -> str:
     """Return the text of an error; the text of an internal error is not disclosed."""
     if wire_error_for(error) is _INTERNAL:
         return "Internal error"
@@ -188,7 +194,7 @@ def _field_of(error: BaseException) -> re.Match[str] | None:
     return _FIELD.fullmatch(_truncate(str(error), _MAX_MESSAGE_LENGTH))
 
 
-def _error_details(error: BaseException) -> list[dict[str, Any]]:
+def error_details(error: BaseException) -> list[dict[str, Any]]:
     """Return the error details of 1.0: the reason and the invalid field."""
     info: dict[str, Any] = {
         "@type": _ERROR_INFO,
@@ -249,6 +255,12 @@ _REASONS_BY_CODE = {
     -32602: "INVALID_PARAMS",
 }
 _REASONS_BY_STATUS = {401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED"}
+_REASONS_BY_GRPC_STATUS = {
+    "INVALID_ARGUMENT": "INVALID_PARAMS",
+    "NOT_FOUND": "TASK_NOT_FOUND",
+    "PERMISSION_DENIED": "PERMISSION_DENIED",
+    "UNAUTHENTICATED": "UNAUTHENTICATED",
+}
 _TEXTS_BY_STATUS = {
     401: "the remote agent requires a valid token",
     403: "the remote agent denied permission to this caller",
@@ -289,6 +301,18 @@ def error_from_http(status: int, body: bytes, *, task_id: str = "") -> AccError:
         task_id=task_id,
         retryable=status in _RETRYABLE_STATUSES,
     )
+
+
+def error_from_grpc(
+    status: str, message: str, details: Sequence[Mapping[str, Any]], *, task_id: str = ""
+) -> AccError:
+    """Return the error for a gRPC status, given by its name and error details."""
+    reason, text = _reason_in(list(details)), message[:_MAX_REMOTE_MESSAGE_LENGTH]
+    name, separator, rest = text.partition(": ")
+    if separator and (named := _reason_from_legacy_type(name)):
+        reason, text = reason or named, rest
+    reason = reason or _REASONS_BY_GRPC_STATUS.get(status, "")
+    return _build_error(reason, text, status, task_id=task_id)
 
 
 def _build_error(

@@ -51,7 +51,7 @@ def decode(decoder: msgspec.json.Decoder[T], data: bytes, what: str) -> T:
     try:
         value = decoder.decode(data)
         if data.count(b"{") + data.count(b"[") > MAX_DEPTH:
-            _check_depth(msgspec.json.decode(data), what)
+            check_depth(msgspec.json.decode(data), what)
     except msgspec.ValidationError as error:
         raise _validation_error(error, what) from None
     except RecursionError:
@@ -117,14 +117,14 @@ def _rename_fields(value: Any) -> Any:
     }
 
 
-def _check_depth(value: Any, what: str) -> None:
+def check_depth(value: Any, what: str, limit: int = MAX_DEPTH) -> None:
     """Raise InvalidInput if a value is nested too deeply to be encoded everywhere."""
     level: Sequence[Any] = [value]
-    for _ in range(MAX_DEPTH):
+    for _ in range(limit):
         level = [child for item in level for child in _children(item)]
         if not level:
             return
-    raise _too_deep(what)
+    raise _too_deep(what, limit)
 
 
 def _children(value: Any) -> Sequence[Any]:
@@ -133,8 +133,8 @@ def _children(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list) else ()
 
 
-def _too_deep(what: str) -> InvalidInput:
-    return field_error(what, f"is nested too deeply; use at most {MAX_DEPTH} levels")
+def _too_deep(what: str, limit: int = MAX_DEPTH) -> InvalidInput:
+    return field_error(what, f"is nested too deeply; use at most {limit} levels")
 
 
 def _validation_error(error: msgspec.ValidationError, what: str) -> InvalidInput:
