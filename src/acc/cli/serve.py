@@ -51,6 +51,7 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _SIZE_UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 _DAY_SECONDS = 24 * 3600.0
 _DEFAULTS = ServerLimits()
+_DEFAULT_PORT = 8000
 
 
 @Parameter(name="*", group="Address and storage", show_default=True)
@@ -59,7 +60,14 @@ class AddressOptions:
     """The address of the server and its storage."""
 
     host: Annotated[str, Parameter(help="The address to listen on.")] = "127.0.0.1"
-    port: Annotated[int, Parameter(help="The port to listen on; 0 selects a free port.")] = 8000
+    port: Annotated[
+        int | None,
+        Parameter(
+            help="The port to listen on; 0 selects a free port. [default: the variable PORT, or "
+            "8000]",
+            show_default=False,
+        ),
+    ] = None
     public_url: Annotated[
         str,
         Parameter(
@@ -437,7 +445,7 @@ def serve(
             root,
             make_options,
             host=address.host,
-            port=address.port,
+            port=settings.default_port(_DEFAULT_PORT) if address.port is None else address.port,
             on_ready=lambda options: _print_summary(root, options),
             certificate=address.tls_cert,
             private_key=address.tls_key,
