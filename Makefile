@@ -20,7 +20,7 @@ INSIDE := tests/unit tests/contract tests/test_architecture.py tests/test_public
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup eval lint check test tests bench bench-memory bench-injection bench-peers reader test-adk test-a2a-0.3 test-frameworks docs lock browser clean
+.PHONY: help setup eval lint check test tests bench bench-memory bench-injection bench-peers reader test-adk test-a2a-0.3 test-frameworks test-deploy docs lock browser clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -146,6 +146,14 @@ $(FRAMEWORKS)/.ready: tests/frameworks/requirements.txt pyproject.toml
 	  -r tests/frameworks/requirements.txt
 	@touch $@
 
+DEPLOY := .venv-deploy
+
+test-deploy: ## Validate the files for deployment and run the steps of the image (about 2 minutes)
+	@test -x $(DEPLOY)/bin/python || $(PYTHON) -m venv $(DEPLOY)
+	@$(DEPLOY)/bin/python -m pip install --quiet --disable-pip-version-check kubernetes-validate==1.37.0
+	$(DEPLOY)/bin/python tests/deployment_schemas.py
+	$(PYTHON) tests/deployment_image.py
+
 browser: # The report is tested in a real browser; Debian's is installed where there is none.
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null \
 	  || { apt-get update -qq && apt-get install -y -qq chromium fonts-noto-cjk; }
@@ -156,10 +164,14 @@ docs: $(DEV) ## Build the documentation site in build/site
 
 COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11
 
+# What the container image contains.
+SERVER_EXTRAS := a2a console grpc mcp models otel postgres temporal valkey
+
 lock: $(DEV) ## Renew the files in requirements/
 	$(COMPILE) --upgrade --all-extras --group dev pyproject.toml -o requirements/dev.lock
 	$(COMPILE) --upgrade -c requirements/dev.lock pyproject.toml -o requirements/runtime.lock
 	$(COMPILE) --upgrade -c requirements/dev.lock --group build -o requirements/build.lock
+	$(COMPILE) --upgrade -c requirements/dev.lock $(addprefix --extra ,$(SERVER_EXTRAS)) pyproject.toml -o requirements/server.lock
 
 clean: ## Remove environments and caches
-	rm -rf $(VENV) $(PEERS) $(ADK) $(A2A_0_3) $(FRAMEWORKS) $(TRAINING) build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(ADK) $(A2A_0_3) $(FRAMEWORKS) $(DEPLOY) $(TRAINING) build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -121,6 +121,10 @@ def group(name: str) -> Iterator[str]:
             yield from group(entry["include-group"])
 
 
+#: The extras of the container image.
+SERVER_EXTRAS = re.findall(r"(?m)^SERVER_EXTRAS := (.+)$", (ROOT / "Makefile").read_text())[
+    0
+].split()
 ROOTS = {
     "runtime": PROJECT["dependencies"],
     "dev": [
@@ -129,6 +133,10 @@ ROOTS = {
         *group("dev"),
     ],
     "build": [*PYPROJECT["build-system"]["requires"], *group("build")],
+    "server": [
+        *PROJECT["dependencies"],
+        *(line for extra in SERVER_EXTRAS for line in EXTRAS[extra]),
+    ],
 }
 
 
@@ -153,8 +161,8 @@ def test_installed_packages_have_locked_versions() -> None:
     assert {name: installed.get(name) for name in wanted} == wanted
 
 
-@pytest.mark.parametrize("name", ["runtime", "build"])
-def test_runtime_and_build_lock_agree_with_development_lock(name: str) -> None:
+@pytest.mark.parametrize("name", ["runtime", "build", "server"])
+def test_other_locks_agree_with_development_lock(name: str) -> None:
     versions = {(pin.name, str(pin.specifier)) for pin in locked("dev")}
     assert {(pin.name, str(pin.specifier)) for pin in locked(name)} <= versions
 

@@ -32,13 +32,27 @@ TOKEN = "ACC_TOKEN"  # noqa: S105 - the name of a variable, not a secret
 #: The key for a Temporal service that requires one.
 TEMPORAL_API_KEY = "ACC_TEMPORAL_API_KEY"
 
+#: The port of servers, as platforms for containers set it.
+PORT = "PORT"
+
 DEFAULT_AGENT_MODEL = "embedded"
 DEFAULT_COMPRESSOR = "rules"
+_MAX_PORT = 65_535
 
 
 def read_variable(name: str) -> str:
     """Return a variable without surrounding whitespace, or an empty string."""
     return os.environ.get(name, "").strip()
+
+
+def default_port(fallback: int) -> int:
+    """Return the port of the variable PORT, or `fallback`."""
+    text = read_variable(PORT)
+    if not text:
+        return fallback
+    if not text.isdecimal() or int(text) > _MAX_PORT:
+        raise InvalidInput(f"the environment variable {PORT} must be a port number, got {text!r}")
+    return int(text)
 
 
 def has_variable(name: str) -> bool:

@@ -51,6 +51,7 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _SIZE_UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 _DAY_SECONDS = 24 * 3600.0
 _DEFAULTS = ServerLimits()
+_DEFAULT_PORT = 8000
 
 
 @Parameter(name="*", group="Address and storage", show_default=True)
@@ -59,7 +60,14 @@ class AddressOptions:
     """The address of the server and its storage."""
 
     host: Annotated[str, Parameter(help="The address to listen on.")] = "127.0.0.1"
-    port: Annotated[int, Parameter(help="The port to listen on; 0 selects a free port.")] = 8000
+    port: Annotated[
+        int | None,
+        Parameter(
+            help="The port to listen on; 0 selects a free port. [default: the variable PORT, or "
+            "8000]",
+            show_default=False,
+        ),
+    ] = None
     grpc_port: Annotated[
         int | None,
         Parameter(
@@ -444,7 +452,7 @@ def serve(
             root,
             make_options,
             host=address.host,
-            port=address.port,
+            port=settings.default_port(_DEFAULT_PORT) if address.port is None else address.port,
             grpc_port=address.grpc_port,
             on_ready=lambda options: _print_summary(root, options),
             certificate=address.tls_cert,

@@ -40,9 +40,9 @@ _KEYS_PATH = "/.well-known/jwks.json"
 _OPENAPI_PATH = "/openapi.json"
 _CONTRACTS_PATH = "/contracts"
 _RUN_PATH = "/run"
-_HEALTH_PATH = "/health"
+_HEALTH_PATHS = ("/health", "/health/live")
 _STATUS_PATH = "/status"
-_READY_PATH = "/ready"
+_READY_PATHS = ("/ready", "/health/ready")
 #: The extended card of versions before 0.3.
 _LEGACY_EXTENDED_CARD_PATH = "/agent/authenticatedExtendedCard"
 _MAX_AGE_SECONDS = 300
@@ -160,7 +160,7 @@ class A2AServer:
             await _send_cacheable(request, send, documents.contracts)
         elif path == _KEYS_PATH and documents.keys:
             await _send_cacheable(request, send, documents.keys)
-        elif path == _HEALTH_PATH:
+        elif path in _HEALTH_PATHS:
             request.check_method("GET", "HEAD")
             await send_response(send, 200, b'{"status":"ok"}')
         elif path == _STATUS_PATH:
@@ -168,7 +168,7 @@ class A2AServer:
             principal = await self._dispatcher.authenticate(request)
             principal.require(READ_SCOPE)
             await send_response(send, 200, self._write_status())
-        elif path == _READY_PATH:
+        elif path in _READY_PATHS:
             request.check_method("GET", "HEAD")
             await _send_readiness(send, is_ready=self.serve.is_ready)
         elif path == _LEGACY_EXTENDED_CARD_PATH:

@@ -370,8 +370,10 @@ def _public_paths() -> dict[str, Any]:
     }
     return {
         "/.well-known/agent-card.json": {"get": card},
-        "/health": {"get": health},
-        "/ready": {"get": ready},
+        "/health/live": {"get": health},
+        "/health/ready": {"get": ready},
+        "/health": {"get": {**health, "operationId": "GetHealthAlias"}},
+        "/ready": {"get": {**ready, "operationId": "GetReadinessAlias"}},
     }
 
 
