@@ -8,6 +8,7 @@ from acc.application.evaluation.plan import RecordedRun
 from acc.application.evaluation.results import EvaluationResults
 from acc.domain.cost import Accounts
 from acc.domain.gates import Gate
+from acc.domain.value_objects.evaluation import ClaimThreshold
 from acc.domain.value_objects.evaluation_run import EvaluationConfig
 
 if TYPE_CHECKING:
@@ -90,6 +91,19 @@ def report_labels(directory: "EvaluationDirectory") -> "LabelReport":
     from acc.application.evaluation.label_report import label_report
 
     return label_report(label_items(directory), require_labels(directory))
+
+
+def thresholds_from_labels(directory: "EvaluationDirectory") -> tuple[ClaimThreshold, ...]:
+    """Return the claim thresholds of the labels of a run; no language without both labels."""
+    from acc.adapters.reports.labels import label_items, require_labels
+    from acc.application.evaluation.label_report import merge_labels
+    from acc.domain.labels import label_thresholds
+
+    known = {
+        rater: {key: good for key, good in own.items() if good is not None}
+        for rater, own in require_labels(directory).items()
+    }
+    return label_thresholds(label_items(directory), merge_labels(known))
 
 
 def configuration_differences(

@@ -48,6 +48,7 @@ from acc.cli.output import console, print_error, print_json
 from acc.domain.errors import InvalidInput
 from acc.domain.gates import Gate
 from acc.domain.statistics import MIN_SCENARIOS
+from acc.domain.value_objects.evaluation import ClaimThreshold
 from acc.domain.value_objects.evaluation_run import EvaluationConfig
 
 _TABLE_METRICS = ("outcome", "hallucination", "drift", "memory_tokens")
@@ -99,6 +100,13 @@ class EvaluationOptions:
             "your own judge or model."
         ),
     ] = "rubric"
+    claim_thresholds: Annotated[
+        Path | None,
+        Parameter(
+            help="A file of acc judge thresholds: the scores from which the rubric judge counts a "
+            "claim as supported. [default: those of the shipped examples]"
+        ),
+    ] = None
     judge_votes: Annotated[
         int, Parameter(help="Votes of a model judge; their agreement is reported.")
     ] = 1
@@ -384,8 +392,19 @@ def configure(options: EvaluationOptions) -> EvaluationConfig:
         window=options.window,
         budget=options.budget,
         timeout=options.timeout,
+        claim_thresholds=read_thresholds(options.claim_thresholds),
     )
     return evaluation.make_configurator().configure(request)
+
+
+def read_thresholds(path: Path | None) -> tuple[ClaimThreshold, ...]:
+    """Return the thresholds in a file of `acc judge thresholds`, or raise InvalidInput."""
+    if path is None:
+        return ()
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=tuple[ClaimThreshold, ...])
+    except (OSError, msgspec.MsgspecError, ValueError) as error:
+        raise InvalidInput(f"{path} is not a file of acc judge thresholds: {error}") from None
 
 
 def default_directory(configuration: EvaluationConfig) -> Path:
