@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from acc.application.evaluation.plan import RecordedRun
 from acc.application.evaluation.results import EvaluationResults
 from acc.domain.cost import Accounts
+from acc.domain.errors import InvalidInput, StorageFailed
 from acc.domain.gates import Gate
 from acc.domain.value_objects.evaluation import ClaimThreshold
 from acc.domain.value_objects.evaluation_run import EvaluationConfig
@@ -56,6 +57,24 @@ def write_results(
     from acc.adapters.reports import writer
 
     return writer.write_results(directory, gates=gates, errors=errors, detail=detail)
+
+
+def export_run(directory: "EvaluationDirectory", path: Path, kind: str) -> int:
+    """Write all turns of a run as CSV or Parquet, and return the number of rows."""
+    try:
+        if kind == "csv":
+            from acc.adapters.reports.export import write_csv
+
+            return write_csv(directory, path)
+        from acc.adapters.reports.parquet import write_parquet
+
+        return write_parquet(directory, path)
+    except ModuleNotFoundError as error:
+        raise InvalidInput(
+            f"parquet needs the package {error.name}; install it: pip install 'acc-agents[parquet]'"
+        ) from error
+    except OSError as error:
+        raise StorageFailed(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def compare_runs(
