@@ -51,7 +51,7 @@ def write_results(
     *,
     gates: Sequence[Gate] | None = None,
     errors: Mapping[str, str] | None = None,
-    detail: int = 10,
+    detail: int = 100,
 ) -> EvaluationResults:
     """Write summary, records and report of a run, and return them."""
     from acc.adapters.reports import writer

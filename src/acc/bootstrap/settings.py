@@ -31,6 +31,8 @@ TOKEN = "ACC_TOKEN"  # noqa: S105 - the name of a variable, not a secret
 
 #: The key for a Temporal service that requires one.
 TEMPORAL_API_KEY = "ACC_TEMPORAL_API_KEY"
+#: The file to which GitHub Actions appends the summary of a step.
+STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 
 DEFAULT_AGENT_MODEL = "embedded"
 DEFAULT_COMPRESSOR = "rules"
@@ -142,3 +144,9 @@ def captures_message_content() -> bool:
 def runtime_directory() -> str:
     """Return the directory in `XDG_RUNTIME_DIR`, or an empty string."""
     return read_variable("XDG_RUNTIME_DIR")
+
+
+def step_summary_file() -> Path | None:
+    """Return the file for the summary of a step of GitHub Actions, or None elsewhere."""
+    name = read_variable(STEP_SUMMARY)
+    return Path(name) if name else None

@@ -27,7 +27,7 @@ from acc.application.evaluation.results import (
 from acc.application.use_cases.run_evaluation import EvaluationOutcome, RunEvaluationUseCase
 from acc.bootstrap import evaluation, reports
 from acc.bootstrap.memory import compressor_name, version
-from acc.bootstrap.settings import agent_model, model_cache
+from acc.bootstrap.settings import agent_model, model_cache, step_summary_file
 from acc.bootstrap.tracing import start_tracing
 from acc.cli.call import check_allow
 from acc.cli.eval_view import (
@@ -45,6 +45,7 @@ from acc.cli.eval_view import (
 )
 from acc.cli.event_view import safe_text
 from acc.cli.output import console, print_error, print_json
+from acc.cli.step_summary import append_step_summary
 from acc.domain.errors import InvalidInput
 from acc.domain.gates import Gate
 from acc.domain.statistics import MIN_SCENARIOS
@@ -459,6 +460,8 @@ def _report_outcome(
         print_json(msgspec.json.format(msgspec.json.encode(results.summary), indent=2))
     elif not how.quiet:
         _print_results(results)
+    if (step_summary := step_summary_file()) is not None:
+        append_step_summary(step_summary, results)
     _print_failures(results, table_printed=not (how.json or how.quiet))
     for name, error in outcome.errors.items():
         print_error(f"episode {name} ended: {error}")
@@ -551,12 +554,12 @@ def _print_results(results: EvaluationResults) -> None:
         )
 
 
-def report(directory: Path, /, *, detail: int = 10) -> int:
+def report(directory: Path, /, *, detail: int = 100) -> int:
     """Write the results and the report page of a run directory again.
 
     Args:
         directory: The run directory.
-        detail: Number of episodes that the page shows turn by turn.
+        detail: Number of episodes that get a page with every turn.
     """
     _print_results(reports.write_results(reports.open_run(directory), detail=detail))
     return 0
