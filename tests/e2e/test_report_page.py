@@ -278,7 +278,12 @@ def test_summary_is_neutral_without_an_agent_named_acc(page: Page, tmp_path: Pat
     assert page.locator("#worse").count() == 0
 
 
-def test_worst_turns_and_findings_open_on_the_pages_of_episodes(page: Page, tmp_path: Path) -> None:
+def test_worst_turns_and_findings_open_on_the_pages_of_episodes(
+    browser: Browser, tmp_path: Path
+) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    page.on("pageerror", lambda error: pytest.fail(str(error)))
     run = record(tmp_path / "run", "mine=acc,acc=retrieval", turns=12, episodes=3)
     report = reports.write_results(run, detail=1).report
     pages = {path.name for path in (run.path / "turns").iterdir()}
@@ -314,6 +319,7 @@ def test_worst_turns_and_findings_open_on_the_pages_of_episodes(page: Page, tmp_
     expect(page.locator("article.turn h3")).to_contain_text(f"Turn {turn_number}:")
     page.get_by_role("link", name="acc evaluation report").click()
     expect(page.locator("#summary")).to_be_visible()
+    context.close()
 
 
 def test_paired_table_is_a_list_on_a_phone(browser: Browser, run_folder: Path) -> None:
