@@ -313,9 +313,9 @@ def test_worst_turns_and_findings_open_on_the_pages_of_episodes(
     page.get_by_label("Search findings").fill("no finding has this text")
     expect(rows).to_have_count(0)
     page.get_by_label("Search findings").fill("")
-    link = page.locator("#finding-search tbody a").first
-    turn_number = (link.get_attribute("href") or "").rpartition("/")[2]
-    link.click()
+    first = page.locator("#finding-search tbody a").first
+    turn_number = (first.get_attribute("href") or "").rpartition("/")[2]
+    first.click()
     expect(page.locator("article.turn h3")).to_contain_text(f"Turn {turn_number}:")
     page.get_by_role("link", name="acc evaluation report").click()
     expect(page.locator("#summary")).to_be_visible()

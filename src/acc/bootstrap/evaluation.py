@@ -387,6 +387,7 @@ def make_pool(episode: str, resources: ModelResources, calls: CallRecorderPort) 
         episode,
         models=PooledModels(cache=resources.cache, prices=resources.prices),
         calls=calls,
+        max_connections=resources.max_connections,
     )
 
 
@@ -399,6 +400,7 @@ def _make_runner(
         calls=calls,
         agent_timeout=config.timeout,
         judge_attempts=config.judge_attempts,
+        outage_wait=resources.outage_wait,
     )
 
 

@@ -1,6 +1,7 @@
-"""`acc eval`, `acc report` and `acc compare`."""
+"""`acc eval` and `acc report`."""
 
 import asyncio
+import math
 import os
 import signal
 import sys
@@ -34,7 +35,6 @@ from acc.cli.eval_view import (
     COST_LIMIT_STATUS,
     ProgressView,
     agreement_lines,
-    comparison_table,
     paired_table,
     power_rows,
     power_table,
@@ -163,6 +163,20 @@ class RunOptions:
     workers: Annotated[
         int | None, Parameter(help="Number of worker processes. [default: one per core]")
     ] = None
+    max_connections: Annotated[
+        int | None,
+        Parameter(
+            help="Maximum number of concurrent calls to each model provider, over all workers. "
+            "[default: no limit]"
+        ),
+    ] = None
+    outage_wait: Annotated[
+        float,
+        Parameter(
+            help="Seconds to wait for a provider that cannot be reached. After that the run ends, "
+            "and the same command continues it with the same turn."
+        ),
+    ] = 60.0
     out: Annotated[
         Path | None,
         Parameter(
@@ -347,10 +361,17 @@ def _evaluate(configuration: EvaluationConfig, how: RunOptions) -> int:
     with directory.locked():
         tracker = cost.CostTracker(accounts=reports.recorded_cost(directory), limit=how.max_cost)
         workers = how.workers or min(os.cpu_count() or 1, max(1, len(remaining.jobs) // 2))
+        workers = max(1, min(workers, len(remaining.jobs), how.max_connections or workers))
         run_evaluation = evaluation.make_evaluation(
             directory,
-            workers=min(workers, len(remaining.jobs)),
-            resources=cost.ModelResources(cache=how.cache, prices=prices, allow=how.allow),
+            workers=workers,
+            resources=cost.ModelResources(
+                cache=how.cache,
+                prices=prices,
+                allow=how.allow,
+                max_connections=how.max_connections and how.max_connections // workers,
+                outage_wait=how.outage_wait,
+            ),
             cost=tracker,
             otel=how.otel,
         )
@@ -416,6 +437,10 @@ def default_directory(configuration: EvaluationConfig) -> Path:
 def _parse_gates(how: RunOptions, configuration: EvaluationConfig) -> list[Gate]:
     if how.workers is not None and how.workers < 1:
         raise InvalidInput(f"--workers must be at least 1, got {how.workers}")
+    if how.max_connections is not None and how.max_connections < 1:
+        raise InvalidInput(f"--max-connections must be at least 1, got {how.max_connections}")
+    if not 0 <= how.outage_wait < math.inf:
+        raise InvalidInput(f"--outage-wait must be at least 0, got {how.outage_wait}")
     if how.out is not None and not str(how.out).strip("."):
         raise InvalidInput("--out must be the name of a directory")
     gates = [Gate.parse(text) for text in how.fail_if]
@@ -562,29 +587,4 @@ def report(directory: Path, /, *, detail: int = 100) -> int:
         detail: Number of episodes that get a page with every turn.
     """
     _print_results(reports.write_results(reports.open_run(directory), detail=detail))
-    return 0
-
-
-def compare(first: Path, second: Path, /, *, json: bool = False) -> int:
-    """Compare two runs, turn by turn where they have scenario, seed and turn in common.
-
-    Args:
-        first: A run directory.
-        second: Another run directory.
-        json: Print the comparison as JSON.
-    """
-    one, other = reports.open_run(first), reports.open_run(second)
-    rows = reports.compare_runs(one, other)
-    settings = reports.configuration_differences(one, other)
-    if json:
-        data = {"differences": rows, "settings": settings}
-        print_json(msgspec.json.format(msgspec.json.encode(data), indent=2))
-        return 0
-    output = console()
-    output.print(comparison_table(rows, first.name, second.name))
-    if settings:
-        output.print("\nThe runs also differ in:", markup=False)
-        for row in settings:
-            line = f"  {row['what']}: {row['first']}, then {row['second']}"
-            output.print(safe_text(line), soft_wrap=True)
     return 0
