@@ -255,9 +255,9 @@ def test_page_without_javascript_has_charts_and_tables(browser: Browser, run_fol
     page.goto((run_folder / "report.html").as_uri())
     assert page.locator("figure.chart svg").count() == 7
     assert page.locator("#paired tbody tr").count() > 0
-    assert (
-        page.locator("noscript").inner_text().startswith("Opening single turns requires JavaScript")
-    )
+    notes = page.locator("noscript").all_inner_texts()
+    assert notes[0].startswith("The search requires JavaScript")
+    assert notes[1].startswith("Opening single turns requires JavaScript")
     context.close()
 
 
@@ -278,16 +278,60 @@ def test_summary_is_neutral_without_an_agent_named_acc(page: Page, tmp_path: Pat
     assert page.locator("#worse").count() == 0
 
 
-def test_worst_turns_open_when_not_all_episodes_are_listed(page: Page, tmp_path: Path) -> None:
-    run = record(tmp_path / "run", "mine=acc,acc=retrieval", turns=12, episodes=2)
-    page.goto(reports.write_results(run, detail=1).report.as_uri())
-    assert "1 of 2 episodes are listed" in page.inner_text("#turns")
-    links = page.locator(".worst a")
-    assert links.count() > 0
-    for link in links.all():
-        link.click()
-        turn_number = (link.get_attribute("href") or "").rpartition("/")[2]
+def test_worst_turns_and_findings_open_on_the_pages_of_episodes(
+    browser: Browser, tmp_path: Path
+) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    page.on("pageerror", lambda error: pytest.fail(str(error)))
+    run = record(tmp_path / "run", "mine=acc,acc=retrieval", turns=12, episodes=3)
+    report = reports.write_results(run, detail=1).report
+    pages = {path.name for path in (run.path / "turns").iterdir()}
+    page.goto(report.as_uri())
+    links = [link.get_attribute("href") or "" for link in page.locator(".worst a").all()]
+    assert len(links) == len({link.rpartition("/")[2] for link in links}) > 0  # one for each turn
+    for link in links:
+        page.goto(report.as_uri() + link if link[0] == "#" else f"{report.parent.as_uri()}/{link}")
+        turn_number = link.rpartition("/")[2]
         expect(page.locator("article.turn h3")).to_contain_text(f"Turn {turn_number}:")
+    assert pages == {path.name for path in (run.path / "turns").iterdir()}
+
+    reports.write_results(run)
+    assert len(list((run.path / "turns").iterdir())) == 3
+    page.goto(report.as_uri())
+    expect(page.locator("#turns")).to_contain_text("Each of the 3 episodes has a page")
+    status = page.locator("#finding-search [role=status]")
+    rows = page.locator("#finding-search tbody tr")
+    total = int(status.inner_text().split()[2])
+    assert rows.count() == min(50, total)
+    page.get_by_label("Agent", exact=True).select_option(label="mine")
+    page.get_by_label("but not", exact=True).select_option(label="acc")
+    assert int(status.inner_text().split()[2]) < total
+    texts = page.locator("#finding-search tbody td:nth-child(2)").all_inner_texts()
+    assert set(texts) <= {"mine"}
+    page.get_by_label("but not", exact=True).select_option(label="any other agent")
+    page.get_by_label("Search findings").fill("no finding has this text")
+    expect(rows).to_have_count(0)
+    page.get_by_label("Search findings").fill("")
+    first = page.locator("#finding-search tbody a").first
+    turn_number = (first.get_attribute("href") or "").rpartition("/")[2]
+    first.click()
+    expect(page.locator("article.turn h3")).to_contain_text(f"Turn {turn_number}:")
+    page.get_by_role("link", name="acc evaluation report").click()
+    expect(page.locator("#summary")).to_be_visible()
+    context.close()
+
+
+def test_paired_table_is_a_list_on_a_phone(browser: Browser, run_folder: Path) -> None:
+    context = browser.new_context(viewport={"width": 375, "height": 740})
+    page = context.new_page()
+    page.goto((run_folder / "report.html").as_uri())
+    cell = page.locator("#paired td[data-label='difference']").first
+    box = cell.bounding_box()
+    assert box is not None
+    assert box["x"] + box["width"] <= 375
+    assert page.locator("#paired thead").first.is_hidden()
+    context.close()
 
 
 def test_run_without_turns_has_a_page_with_a_note(page: Page, tmp_path: Path) -> None:

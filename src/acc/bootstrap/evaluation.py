@@ -292,6 +292,7 @@ class DirectoryEpisodes:
     async def open(self, job: EpisodeJob, calls: CallRecorderPort) -> AsyncIterator[Episode]:
         """Open the files of an episode and create its agents and its judge."""
         from acc.adapters.reports.costs import StoredCalls, cost_file
+        from acc.adapters.reports.prompts import ObservedEpisode, prompt_file
         from acc.adapters.reports.run_directory import RecordedEpisode
 
         config = self.directory.configuration
@@ -302,7 +303,9 @@ class DirectoryEpisodes:
             journal = stack.enter_context(
                 RecordedEpisode(self.directory.journal(job), scenario, driven=drives)
             )
-            pool = make_pool(job.name, self.resources, StoredCalls(costs, calls))
+            prompts = stack.enter_context(prompt_file(self.directory, job).appending())
+            stored = StoredCalls(costs, calls, current_turn=lambda: journal.current_turn)
+            pool = make_pool(job.name, self.resources, stored)
             stack.push_async_callback(pool.aclose)
             factory = AgentFactory.for_run(
                 config, pool=pool, allow=self.resources.allow, isolated=True
@@ -316,7 +319,7 @@ class DirectoryEpisodes:
                 agents=agents,
                 judge=make_blinded_judge(config, scenario, pool),
                 queries=_queries(config, scenario, pool),
-                journal=journal,
+                journal=ObservedEpisode(journal, prompts),
                 models=pool,
             )
 
@@ -384,6 +387,7 @@ def make_pool(episode: str, resources: ModelResources, calls: CallRecorderPort) 
         episode,
         models=PooledModels(cache=resources.cache, prices=resources.prices),
         calls=calls,
+        max_connections=resources.max_connections,
     )
 
 
@@ -396,6 +400,7 @@ def _make_runner(
         calls=calls,
         agent_timeout=config.timeout,
         judge_attempts=config.judge_attempts,
+        outage_wait=resources.outage_wait,
     )
 
 

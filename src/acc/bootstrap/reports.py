@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 from acc.application.evaluation.plan import RecordedRun
 from acc.application.evaluation.results import EvaluationResults
 from acc.domain.cost import Accounts
+from acc.domain.errors import InvalidInput, StorageFailed
 from acc.domain.gates import Gate
+from acc.domain.value_objects.evaluation import ClaimThreshold
 from acc.domain.value_objects.evaluation_run import EvaluationConfig
 
 if TYPE_CHECKING:
@@ -49,12 +51,30 @@ def write_results(
     *,
     gates: Sequence[Gate] | None = None,
     errors: Mapping[str, str] | None = None,
-    detail: int = 10,
+    detail: int = 100,
 ) -> EvaluationResults:
     """Write summary, records and report of a run, and return them."""
     from acc.adapters.reports import writer
 
     return writer.write_results(directory, gates=gates, errors=errors, detail=detail)
+
+
+def export_run(directory: "EvaluationDirectory", path: Path, kind: str) -> int:
+    """Write all turns of a run as CSV or Parquet, and return the number of rows."""
+    try:
+        if kind == "csv":
+            from acc.adapters.reports.export import write_csv
+
+            return write_csv(directory, path)
+        from acc.adapters.reports.parquet import write_parquet
+
+        return write_parquet(directory, path)
+    except ModuleNotFoundError as error:
+        raise InvalidInput(
+            f"parquet needs the package {error.name}; install it: pip install 'acc-agents[parquet]'"
+        ) from error
+    except OSError as error:
+        raise StorageFailed(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def compare_runs(
@@ -90,6 +110,19 @@ def report_labels(directory: "EvaluationDirectory") -> "LabelReport":
     from acc.application.evaluation.label_report import label_report
 
     return label_report(label_items(directory), require_labels(directory))
+
+
+def thresholds_from_labels(directory: "EvaluationDirectory") -> tuple[ClaimThreshold, ...]:
+    """Return the claim thresholds of the labels of a run; no language without both labels."""
+    from acc.adapters.reports.labels import label_items, require_labels
+    from acc.application.evaluation.label_report import merge_labels
+    from acc.domain.labels import label_thresholds
+
+    known = {
+        rater: {key: good for key, good in own.items() if good is not None}
+        for rater, own in require_labels(directory).items()
+    }
+    return label_thresholds(label_items(directory), merge_labels(known))
 
 
 def configuration_differences(

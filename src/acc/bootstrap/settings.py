@@ -31,6 +31,8 @@ TOKEN = "ACC_TOKEN"  # noqa: S105 - the name of a variable, not a secret
 
 #: The key for a Temporal service that requires one.
 TEMPORAL_API_KEY = "ACC_TEMPORAL_API_KEY"
+#: The file to which GitHub Actions appends the summary of a step.
+STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 
 #: The port of servers, as platforms for containers set it.
 PORT = "PORT"
@@ -161,3 +163,9 @@ def runtime_directory() -> str:
 def silence_grpc() -> None:
     """Set GRPC_VERBOSITY, unless it is set: gRPC logs each malformed request to stderr."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
+
+def step_summary_file() -> Path | None:
+    """Return the file for the summary of a step of GitHub Actions, or None elsewhere."""
+    name = read_variable(STEP_SUMMARY)
+    return Path(name) if name else None

@@ -20,8 +20,10 @@ from acc.cli.call import call
 from acc.cli.card import card
 from acc.cli.chat import chat
 from acc.cli.check import check
+from acc.cli.compare import compare
 from acc.cli.console import console
 from acc.cli.doctor import doctor
+from acc.cli.export import export
 from acc.cli.graph import graph
 from acc.cli.inspect import explain, replay, trace
 from acc.cli.label import label
@@ -54,7 +56,8 @@ evaluate.command(eval_commands.plan)
 evaluate.command(eval_commands.extend)
 app.command(evaluate)
 app.command(eval_commands.report, group=_EVALUATE)
-app.command(eval_commands.compare, group=_EVALUATE)
+app.command(compare, group=_EVALUATE)
+app.command(export, group=_EVALUATE)
 app.command(label, group=_EVALUATE)
 app.command(bench_memory, group=_EVALUATE)
 app.command(scenarios.app)

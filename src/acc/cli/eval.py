@@ -1,6 +1,7 @@
-"""`acc eval`, `acc report` and `acc compare`."""
+"""`acc eval` and `acc report`."""
 
 import asyncio
+import math
 import os
 import signal
 import sys
@@ -27,14 +28,13 @@ from acc.application.evaluation.results import (
 from acc.application.use_cases.run_evaluation import EvaluationOutcome, RunEvaluationUseCase
 from acc.bootstrap import evaluation, reports
 from acc.bootstrap.memory import compressor_name, version
-from acc.bootstrap.settings import agent_model, model_cache
+from acc.bootstrap.settings import agent_model, model_cache, step_summary_file
 from acc.bootstrap.tracing import start_tracing
 from acc.cli.call import check_allow
 from acc.cli.eval_view import (
     COST_LIMIT_STATUS,
     ProgressView,
     agreement_lines,
-    comparison_table,
     paired_table,
     power_rows,
     power_table,
@@ -45,9 +45,11 @@ from acc.cli.eval_view import (
 )
 from acc.cli.event_view import safe_text
 from acc.cli.output import console, print_error, print_json
+from acc.cli.step_summary import append_step_summary
 from acc.domain.errors import InvalidInput
 from acc.domain.gates import Gate
 from acc.domain.statistics import MIN_SCENARIOS
+from acc.domain.value_objects.evaluation import ClaimThreshold
 from acc.domain.value_objects.evaluation_run import EvaluationConfig
 
 _TABLE_METRICS = ("outcome", "hallucination", "drift", "memory_tokens")
@@ -99,6 +101,13 @@ class EvaluationOptions:
             "your own judge or model."
         ),
     ] = "rubric"
+    claim_thresholds: Annotated[
+        Path | None,
+        Parameter(
+            help="A file of acc judge thresholds: the scores from which the rubric judge counts a "
+            "claim as supported. [default: those of the shipped examples]"
+        ),
+    ] = None
     judge_votes: Annotated[
         int, Parameter(help="Votes of a model judge; their agreement is reported.")
     ] = 1
@@ -154,6 +163,20 @@ class RunOptions:
     workers: Annotated[
         int | None, Parameter(help="Number of worker processes. [default: one per core]")
     ] = None
+    max_connections: Annotated[
+        int | None,
+        Parameter(
+            help="Maximum number of concurrent calls to each model provider, over all workers. "
+            "[default: no limit]"
+        ),
+    ] = None
+    outage_wait: Annotated[
+        float,
+        Parameter(
+            help="Seconds to wait for a provider that cannot be reached. After that the run ends, "
+            "and the same command continues it with the same turn."
+        ),
+    ] = 60.0
     out: Annotated[
         Path | None,
         Parameter(
@@ -338,10 +361,17 @@ def _evaluate(configuration: EvaluationConfig, how: RunOptions) -> int:
     with directory.locked():
         tracker = cost.CostTracker(accounts=reports.recorded_cost(directory), limit=how.max_cost)
         workers = how.workers or min(os.cpu_count() or 1, max(1, len(remaining.jobs) // 2))
+        workers = max(1, min(workers, len(remaining.jobs), how.max_connections or workers))
         run_evaluation = evaluation.make_evaluation(
             directory,
-            workers=min(workers, len(remaining.jobs)),
-            resources=cost.ModelResources(cache=how.cache, prices=prices, allow=how.allow),
+            workers=workers,
+            resources=cost.ModelResources(
+                cache=how.cache,
+                prices=prices,
+                allow=how.allow,
+                max_connections=how.max_connections and how.max_connections // workers,
+                outage_wait=how.outage_wait,
+            ),
             cost=tracker,
             otel=how.otel,
         )
@@ -384,8 +414,19 @@ def configure(options: EvaluationOptions) -> EvaluationConfig:
         window=options.window,
         budget=options.budget,
         timeout=options.timeout,
+        claim_thresholds=read_thresholds(options.claim_thresholds),
     )
     return evaluation.make_configurator().configure(request)
+
+
+def read_thresholds(path: Path | None) -> tuple[ClaimThreshold, ...]:
+    """Return the thresholds in a file of `acc judge thresholds`, or raise InvalidInput."""
+    if path is None:
+        return ()
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=tuple[ClaimThreshold, ...])
+    except (OSError, msgspec.MsgspecError, ValueError) as error:
+        raise InvalidInput(f"{path} is not a file of acc judge thresholds: {error}") from None
 
 
 def default_directory(configuration: EvaluationConfig) -> Path:
@@ -396,6 +437,10 @@ def default_directory(configuration: EvaluationConfig) -> Path:
 def _parse_gates(how: RunOptions, configuration: EvaluationConfig) -> list[Gate]:
     if how.workers is not None and how.workers < 1:
         raise InvalidInput(f"--workers must be at least 1, got {how.workers}")
+    if how.max_connections is not None and how.max_connections < 1:
+        raise InvalidInput(f"--max-connections must be at least 1, got {how.max_connections}")
+    if not 0 <= how.outage_wait < math.inf:
+        raise InvalidInput(f"--outage-wait must be at least 0, got {how.outage_wait}")
     if how.out is not None and not str(how.out).strip("."):
         raise InvalidInput("--out must be the name of a directory")
     gates = [Gate.parse(text) for text in how.fail_if]
@@ -440,6 +485,8 @@ def _report_outcome(
         print_json(msgspec.json.format(msgspec.json.encode(results.summary), indent=2))
     elif not how.quiet:
         _print_results(results)
+    if (step_summary := step_summary_file()) is not None:
+        append_step_summary(step_summary, results)
     _print_failures(results, table_printed=not (how.json or how.quiet))
     for name, error in outcome.errors.items():
         print_error(f"episode {name} ended: {error}")
@@ -532,37 +579,12 @@ def _print_results(results: EvaluationResults) -> None:
         )
 
 
-def report(directory: Path, /, *, detail: int = 10) -> int:
+def report(directory: Path, /, *, detail: int = 100) -> int:
     """Write the results and the report page of a run directory again.
 
     Args:
         directory: The run directory.
-        detail: Number of episodes that the page shows turn by turn.
+        detail: Number of episodes that get a page with every turn.
     """
     _print_results(reports.write_results(reports.open_run(directory), detail=detail))
-    return 0
-
-
-def compare(first: Path, second: Path, /, *, json: bool = False) -> int:
-    """Compare two runs, turn by turn where they have scenario, seed and turn in common.
-
-    Args:
-        first: A run directory.
-        second: Another run directory.
-        json: Print the comparison as JSON.
-    """
-    one, other = reports.open_run(first), reports.open_run(second)
-    rows = reports.compare_runs(one, other)
-    settings = reports.configuration_differences(one, other)
-    if json:
-        data = {"differences": rows, "settings": settings}
-        print_json(msgspec.json.format(msgspec.json.encode(data), indent=2))
-        return 0
-    output = console()
-    output.print(comparison_table(rows, first.name, second.name))
-    if settings:
-        output.print("\nThe runs also differ in:", markup=False)
-        for row in settings:
-            line = f"  {row['what']}: {row['first']}, then {row['second']}"
-            output.print(safe_text(line), soft_wrap=True)
     return 0

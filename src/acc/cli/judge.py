@@ -22,11 +22,14 @@ from acc.application.use_cases.calibrate_judge import (
 )
 from acc.bootstrap import evaluation, reports
 from acc.bootstrap.settings import model_cache
+from acc.cli.eval import read_thresholds
 from acc.cli.eval_view import COST_LIMIT_STATUS, describe_cost, result_table
 from acc.cli.event_view import safe_text
 from acc.cli.output import console, error_console, print_error, print_json
-from acc.domain.errors import InvalidInput
+from acc.domain.errors import InvalidInput, StorageFailed
 from acc.domain.labels import LabelKind
+from acc.domain.statistics import ranking_quality
+from acc.domain.support import support_score
 from acc.domain.value_objects.evaluation_run import JudgeConfig
 
 app = App(name="judge", help="Compare a judge with labelled examples.")
@@ -157,6 +160,9 @@ def again(
     out: Annotated[
         Path | None, Parameter(help="The new run directory. [default: RUN-again]")
     ] = None,
+    claim_thresholds: Annotated[
+        Path | None, Parameter(help="A file of acc judge thresholds, for the rubric judge.")
+    ] = None,
     how: ModelOptions | None = None,
 ) -> int:
     """Let a judge score the recorded answers of a run again; no agent is called.
@@ -169,7 +175,9 @@ def again(
     source = reports.open_run(directory)
     options = JudgeOptions(votes=how.judge_votes, force=how.force_judge)
     configurator = evaluation.make_configurator()
-    configuration = configurator.judged_again(source.configuration, judge, options)
+    configuration = configurator.judged_again(
+        source.configuration, judge, options, read_thresholds(claim_thresholds)
+    )
     tracker = cost.CostTracker(limit=how.max_cost)
     resources = _check_models(judge, configuration.judging, how)
     target = out or directory.with_name(f"{directory.name}-again")
@@ -190,6 +198,79 @@ def again(
         print_error(f"{run.outcome.cost_limit}; repeat the command with a higher limit")
         return COST_LIMIT_STATUS
     return 1 if run.outcome.errors else 0
+
+
+@app.command
+def thresholds(
+    directory: Annotated[Path, Parameter(help="The run directory.")],
+    /,
+    *,
+    out: Annotated[Path, Parameter(help="The file to write.")],
+) -> int:
+    """Write the claim thresholds that fit the labels of a run.
+
+    Thresholds do not transfer between domains. The file is used with acc eval --claim-thresholds
+    and acc judge again --claim-thresholds, which record its values with the run.
+
+    Example: acc judge thresholds runs/my-run --out thresholds.json
+    """
+    found = reports.thresholds_from_labels(reports.open_run(directory))
+    if not found:
+        raise InvalidInput(
+            f"{directory} has too few labels: no language has both a supported and an unsupported "
+            "claim that differs from what was said in nothing but words; label more with acc label"
+        )
+    try:
+        out.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
+    except OSError as error:
+        raise StorageFailed(f"cannot write {out}: {error.strerror or error}") from error
+    for one in found:
+        console().print(
+            f"{one.language}: {one.value:.3f}, unclear from {one.low:.3f} to {one.high:.3f}, "
+            f"{one.examples} labels",
+            markup=False,
+        )
+    return 0
+
+
+class _ClaimLine(msgspec.Struct):
+    """A line of `acc judge support`."""
+
+    claim: str
+    evidence: str | list[str]
+    label: bool | None = None
+
+
+@app.command
+def support(
+    file: Annotated[Path, Parameter(help="A .jsonl file: claim, evidence and perhaps label.")],
+    /,
+) -> int:
+    """Print how well evidence supports claims, a line of JSON for each line of a file.
+
+    A line has `claim`, `evidence` (a text or a list of texts) and, if known, `label` (true for a
+    supported claim). With labels, AUROC is printed on standard error.
+
+    Example: acc judge support claims.jsonl
+    """
+    try:
+        lines = file.read_bytes().splitlines()
+    except OSError as error:
+        raise InvalidInput(f"{file} cannot be read: {error.strerror or error}") from None
+    scored: list[tuple[float, bool]] = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            given = msgspec.json.decode(line, type=_ClaimLine)
+        except msgspec.MsgspecError as error:
+            raise InvalidInput(f"{file}, line {number}: {error}") from None
+        result = support_score(given.claim, given.evidence)
+        print_json(msgspec.json.encode(result))
+        if given.label is not None:
+            scored.append((result.score, given.label))
+    quality = ranking_quality(scored)
+    if quality is not None:
+        print_error(f"AUROC {quality:.3f} of {len(scored)} labelled claims")
+    return 0
 
 
 def _interval(low: float | None, high: float | None, scale: int) -> str:

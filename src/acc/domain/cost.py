@@ -22,9 +22,9 @@ class CostCategory(StrEnum):
 class ModelCall(Value, frozen=True, kw_only=True):
     """One call of a model, with its tokens and cost.
 
-    `agent` is empty for the judge. `cost` is in US dollars, None if the price is unknown. If
-    `from_cache` is true, the answer came from the answer cache and no request was sent. The tokens
-    of a `failed` call are unknown.
+    `agent` is empty for the judge. `turn` is the turn of the episode, 0 if unknown. `cost` is in US
+    dollars, None if the price is unknown. If `from_cache` is true, the answer came from the answer
+    cache and no request was sent. The tokens of a `failed` call are unknown.
     """
 
     category: CostCategory
@@ -36,6 +36,7 @@ class ModelCall(Value, frozen=True, kw_only=True):
     cost: float | None = None
     from_cache: bool = False
     failed: bool = False
+    turn: int = 0
 
 
 @dataclass(slots=True, kw_only=True)

@@ -11,7 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from acc.domain.statistics import CONFIDENCE, cohen_kappa, percentile, t_quantile
+from acc.domain.statistics import (
+    CONFIDENCE,
+    cohen_kappa,
+    percentile,
+    t_quantile,
+    threshold_of,
+)
+from acc.domain.value_objects.evaluation import ClaimThreshold
 
 _RESAMPLES = 1_000
 
@@ -40,11 +47,28 @@ class LabelItem:
     answer: str
     is_good: bool
     is_unclear: bool = False
+    #: The support of a claim without a fault, which a threshold decides about.
+    score: float | None = None
 
     @property
     def stratum(self) -> tuple[str, str, bool, bool]:
         """Return the stratum of the item."""
         return (self.agent, self.kind.value, self.is_good, self.is_unclear)
+
+
+def label_thresholds(
+    items: Sequence[LabelItem], labels: Mapping[str, bool]
+) -> tuple[ClaimThreshold, ...]:
+    """Return the threshold of each language with supported and unsupported labelled claims."""
+    scored: dict[str, list[tuple[float, bool]]] = defaultdict(list)
+    for item in items:
+        if item.score is not None and item.id in labels:
+            scored[item.language].append((item.score, labels[item.id]))
+    return tuple(
+        threshold_of(language, pairs)
+        for language, pairs in sorted(scored.items())
+        if len({label for _, label in pairs}) == 2
+    )
 
 
 def draw_sample(items: Sequence[LabelItem], size: int, seed: int) -> list[LabelItem]:

@@ -270,3 +270,27 @@ def threshold_of(language: str, scored: Sequence[tuple[float, bool]]) -> ClaimTh
         high=round(min(1.0, value + margin), 4),
         examples=len(scored),
     )
+
+
+def ranking_quality(scored: Sequence[tuple[float, bool]]) -> float | None:
+    """Return AUROC: the chance that a supported claim scores above an unsupported one.
+
+    Equal scores count one half. None if one of the labels is missing.
+    """
+    ordered = sorted(scored)
+    supported = sum(label for _, label in ordered)
+    unsupported = len(ordered) - supported
+    if not supported or not unsupported:
+        return None
+    wins = 0.0
+    below = start = 0
+    while start < len(ordered):
+        end = start
+        while end < len(ordered) and ordered[end][0] == ordered[start][0]:
+            end += 1
+        positive = sum(label for _, label in ordered[start:end])
+        negative = end - start - positive
+        wins += positive * (below + negative / 2)
+        below += negative
+        start = end
+    return wins / (supported * unsupported)

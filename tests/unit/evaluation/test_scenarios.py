@@ -208,8 +208,8 @@ def test_shipped_scenarios_cover_four_domains_and_two_languages() -> None:
 @pytest.mark.parametrize("name", scenario_files.shipped_ids())
 def test_different_seeds_give_different_episodes(name: str) -> None:
     template = scenario_files.load_template(name)
-    episodes = {tuple(t.query for t in template.render(seed).turns) for seed in range(600)}
-    assert len(episodes) == 600
+    episodes = {tuple(t.query for t in template.render(seed).turns) for seed in range(60)}
+    assert len(episodes) == 60
 
 
 def test_seed_varies_values_phrasings_and_distractors() -> None:
@@ -264,7 +264,7 @@ def test_seed_selects_an_order_in_which_facts_are_stated_before_they_are_asked()
     template = ordered("shuffle = [[1, 2, 3, 4]]\n")
     assert scenario_files.scenario_errors(template) == ()
     seen = set()
-    for seed in range(60):
+    for seed in range(100):
         episode = template.render(seed)
         assert [turn.turn_id for turn in episode.turns] == [1, 2, 3, 4]
         places = {turn.query[:12]: turn.turn_id for turn in episode.turns}
@@ -276,8 +276,9 @@ def test_seed_selects_an_order_in_which_facts_are_stated_before_they_are_asked()
 
 def test_turns_outside_a_group_keep_their_place() -> None:
     template = ordered("shuffle = [[2, 4]]\n")
-    first = {template.render(seed).turns[0].query.split(".")[0][:11] for seed in range(20)}
-    second = {template.render(seed).turns[1].query for seed in range(20)}
+    episodes = [template.render(seed).turns for seed in range(20)]
+    first = {turns[0].query[:11] for turns in episodes}
+    second = {turns[1].query for turns in episodes}
     assert first == {"The lead is"}
     assert len(second) == 2
 
@@ -288,7 +289,7 @@ def test_turns_outside_a_group_keep_their_place() -> None:
         ("shuffle = [[1, 9]]\n", "shuffle: there is no turn 9"),
         ("shuffle = [[1, 2], [2, 3]]\n", "shuffle: turn 2 occurs twice"),
         ("shuffle = [[2]]\n", "shuffle: [2] must have at least two turns"),
-        ("shuffle = [[1, 3]]\n", "shuffle: fewer than two of 20 drawn orders are admissible"),
+        ("shuffle = [[1, 3]]\n", "shuffle: no two turns of [1, 3] can change places"),
         ("small_talk = ['Hi {lead}.']\n", "small_talk: sentences must not be empty"),
     ],
 )

@@ -43,7 +43,7 @@ def summary_of(
         return {
             metric: None
             if (mean := value(agent, metric)) is None
-            else {"mean": mean, "deviation": 3.0}
+            else {"mean": mean, "deviation": 3.0, "low": mean - 3.0, "high": mean + 3.0}
             for metric in METRIC_NAMES
         }
 
@@ -148,6 +148,15 @@ def test_tables_contain_values_means_and_ranges() -> None:
     assert scores.rows[0] == ("relevance", "8.00 (5.00 to 10.00)", "8.00 (5.00 to 10.00)")
     domains = chart_table(chart(summary, "drift-by-domain"))
     assert domains.rows == (("it operations", "10.0 %", "no value"),)
+
+
+def test_scores_of_few_scenarios_have_no_range() -> None:
+    summary = summary_of(["acc"], turns=2)
+    for name in ("relevance", "answer_quality", "instruction_following", "coherence"):
+        summary["agents"]["acc"][name] |= {"low": None, "high": None}
+    scores = chart(summary, "scores")
+    assert chart_table(scores).rows[0] == ("relevance", "8.00")
+    assert "Fewer than six scenarios give no interval" in scores.caption
 
 
 def test_bands_mark_stress_and_injections() -> None:

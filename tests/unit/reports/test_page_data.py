@@ -60,8 +60,8 @@ def test_comparisons_state_better_worse_and_unclear_metrics() -> None:
         }
     )
     assert found.versus == "baseline"
-    assert found.better == ("outcome (+0.50)",)
-    assert found.worse == ("hallucination (+2.0 percentage points)",)
+    assert found.better == ("outcome (+0.50, 95 % interval +0.49 to +0.51)",)
+    assert found.worse == ("hallucination (+2.0 percentage points, 95 % interval +1.0 to +3.0)",)
     assert found.unclear == ("drift",)
     assert found.missing == ("memory tokens",)
 

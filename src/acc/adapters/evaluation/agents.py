@@ -61,6 +61,8 @@ class MemoryAgentRunner:
         self._model = model
         self._memory = memory
         self._instruction = instruction
+        #: Messages of earlier turns with the names under which prompts refer to them.
+        self._names: dict[tuple[str, str], str] = {}
 
     @property
     def agent_name(self) -> str:
@@ -76,12 +78,14 @@ class MemoryAgentRunner:
             query.query, memory=view.text, earlier=view.messages, instruction=self._instruction
         )
         answer = (await self._model.complete(prompt)).text
-        await self._memory.record(ConversationTurn.of(query.turn_id, query.query, answer))
+        shown = self._prompt(view)
+        await self._record(query, answer)
         return AgentTurnResponse(
             agent_name=self._agent_name,
             response_text=answer,
             memory_tokens=view.tokens,
             trace=view.detail,
+            prompt=shown,
         )
 
     async def replay_turn(
@@ -100,8 +104,22 @@ class MemoryAgentRunner:
         else:
             await self._view(query, canonical_memory)
         if not response.error:
-            answer = response.response_text
-            await self._memory.record(ConversationTurn.of(query.turn_id, query.query, answer))
+            await self._record(query, response.response_text)
+
+    async def _record(self, query: EvaluationTurnQuery, answer: str) -> None:
+        await self._memory.record(ConversationTurn.of(query.turn_id, query.query, answer))
+        self._names["user", query.query] = f"query {query.turn_id}"
+        self._names["assistant", answer] = f"answer {query.turn_id}"
+
+    def _prompt(self, view: MemoryView) -> dict[str, object]:
+        """Return what the model got besides the query; known messages are named, not repeated."""
+        messages = [
+            self._names.get((message.role, message.text))
+            or {"role": message.role, "text": message.text}
+            for message in view.messages
+        ]
+        prompt = {"instruction": self._instruction, "memory": view.text, "messages": messages}
+        return {name: part for name, part in prompt.items() if part}
 
     async def _view(
         self, query: EvaluationTurnQuery, canonical_memory: Mapping[str, object]

@@ -11,7 +11,14 @@ from acc.domain.claim_differences import Corrections, difference
 from acc.domain.language import identifiers, numbers, one_line, sentences, terms, values
 from acc.domain.statements import frame
 from acc.domain.support import SupportDocument, SupportScore
-from acc.domain.value_objects.evaluation import UNCLEAR, ClaimThreshold, ClaimVerdict
+from acc.domain.value_objects.evaluation import (
+    NOT_CLOSE,
+    NOT_IN_FULL,
+    STATED,
+    UNCLEAR,
+    ClaimThreshold,
+    ClaimVerdict,
+)
 
 _CLAUSE = re.compile(r";\s+|,\s+(?:and|but|while|whereas)\s+(?=\w+\s+\w+\s+\w+)")
 #: Share of the words of a claim that evidence on the same subject has.
@@ -53,7 +60,7 @@ class EvidencePool:
             return ClaimVerdict(
                 claim=claim,
                 supported=not exact.fault,
-                reason=exact.fault or "stated",
+                reason=exact.fault or STATED,
                 evidence=exact.text,
                 score=0.0 if exact.fault else 1.0,
             )
@@ -81,10 +88,10 @@ class EvidencePool:
         in_band = self._threshold.low <= support.score <= self._threshold.high
         is_unclear = in_band and not faults
         evidence = " ".join(support.evidence)
-        reason = "stated" if supported else "; ".join(faults)
+        reason = STATED if supported else "; ".join(faults)
         if not reason:
             nothing = support.features.coverage < _LEAST_SHARED
-            reason = "nothing said so far is close to it" if nothing else "not stated in full"
+            reason = NOT_CLOSE if nothing else NOT_IN_FULL
             evidence = "" if nothing else evidence
         return ClaimVerdict(
             claim=claim,

@@ -6,6 +6,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from importlib import resources
 from itertools import pairwise
 from pathlib import Path
@@ -112,13 +113,8 @@ class ScenarioTemplate:
 
     def render(self, seed: int, *, phrasing: int | None = None) -> Scenario:
         """Return the episode of `seed`; `phrasing` selects one phrasing of every query."""
-        if self.entry.shuffle:
-            draw = self._random(seed, "order")
-            for _ in range(_DRAWN_ORDERS):
-                scenario = self.render_ordered(self._draw_order(draw), seed, phrasing=phrasing)
-                if scenario is not None and not episode_errors(scenario):
-                    return scenario
-        scenario = self.render_ordered(self.turns, seed, phrasing=phrasing)
+        order = self.draw_order(seed, phrasing=phrasing)
+        scenario = self.render_ordered(order, seed, phrasing=phrasing)
         if scenario is None:
             raise InvalidScenario(self.source, self._unknown_facts())
         return scenario
@@ -150,16 +146,67 @@ class ScenarioTemplate:
             turns=tuple(rendered.values()),
         )
 
-    def orders(self, seed: int, *, drawn: int = 20) -> int:
-        """Return how many different admissible orders are found among some drawn ones."""
+    def draw_order(self, seed: int, *, phrasing: int | None = None) -> list[TurnEntry]:
+        """Return the turns in the order of a seed, or in file order if that is not admissible.
+
+        Turns of a group exchange their places, but none comes before a turn that it depends on.
+        """
+        if not self.entry.shuffle:
+            return list(self.turns)
         draw = self._random(seed, "order")
-        found: set[tuple[int, ...]] = set()
-        for _ in range(drawn):
-            order = self._draw_order(draw)
-            scenario = self.render_ordered(order, seed)
+        for _ in range(_DRAWN_ORDERS):
+            order = self._swap_turns(draw)
+            scenario = self.render_ordered(order, seed, phrasing=phrasing)
             if scenario is not None and not episode_errors(scenario):
-                found.add(tuple(entry.turn for entry in order))
-        return len(found)
+                return order
+        return list(self.turns)
+
+    def _swap_turns(self, draw: random.Random) -> list[TurnEntry]:
+        order = list(self.turns)
+        for group in self.entry.shuffle:
+            places = sorted(number - 1 for number in group)
+            # A random number of swaps: an even number of them would not change a pair.
+            for _ in range(_SWAPS_PER_TURN * len(places) + draw.randrange(2)):
+                one, other = draw.sample(places, 2)
+                order[one], order[other] = order[other], order[one]
+                if not self._states_before_use(order):
+                    order[one], order[other] = order[other], order[one]
+        return order
+
+    def _states_before_use(self, order: Sequence[TurnEntry]) -> bool:
+        seen: set[int] = set()
+        for entry in order:
+            if not self._dependencies[entry.turn] <= seen:
+                return False
+            seen.add(entry.turn)
+        return True
+
+    @cached_property
+    def _dependencies(self) -> dict[int, set[int]]:
+        """Return for each turn the earlier ones that state what it uses."""
+        stated: dict[str, list[int]] = {}
+        texts: list[tuple[int, str]] = []
+        needed: dict[int, set[int]] = {}
+        for turn in self.turns:
+            own = " ".join(turn.phrasings())
+            used = [*turn.retracts, *turn.lifts, *(item.id for item in turn.updates)]
+            used += [item.id for item in turn.amends]
+            literal: list[str] = []
+            for item in turn.expect:
+                if isinstance(item, str) and item.startswith("@"):
+                    used.append(item[1:])
+                elif not any(text in own for text in _alternatives(item)):
+                    literal += _alternatives(item)
+            needed[turn.turn] = {number for key in used for number in stated.get(key, ())}
+            needed[turn.turn] |= {n for n, known in texts if any(one in known for one in literal)}
+            for fact in (*turn.facts, *turn.updates):
+                stated.setdefault(fact.id, []).append(turn.turn)
+                texts.append((turn.turn, fact.text))
+            for constraint in (*turn.constraints, *turn.amends):
+                stated.setdefault(constraint.id, []).append(turn.turn)
+                texts.append((turn.turn, constraint.text))
+            needed[turn.turn].discard(turn.turn)
+        return needed
 
     def variation(self) -> float:
         """Return the share of turns whose query differs from that of another seed."""
@@ -175,14 +222,6 @@ class ScenarioTemplate:
         # A string seed is hashed, so that neighbouring seeds give unrelated values.
         suffix = f":{purpose}" if purpose else ""
         return random.Random(f"{self.entry.id}:{seed}{suffix}")  # noqa: S311 - variety, not secrecy
-
-    def _draw_order(self, draw: random.Random) -> list[TurnEntry]:
-        order = list(self.turns)
-        for group in self.entry.shuffle:
-            places = sorted(number - 1 for number in group)
-            for place, chosen in zip(places, draw.sample(places, len(places)), strict=True):
-                order[place] = self.turns[chosen]
-        return order
 
     def _draw_small_talk(self, seed: int) -> dict[int, str]:
         """Return what is said before some queries, by turn number."""
@@ -265,6 +304,10 @@ class ScenarioTemplate:
             answer=entry.answer,
             once=tuple(render_rule(rule, values) for rule in entry.once),
         )
+
+
+def _alternatives(item: str | list[str]) -> list[str]:
+    return [item] if isinstance(item, str) else item
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
@@ -382,9 +425,10 @@ def load_template(reference: str) -> ScenarioTemplate:
 
 
 _CHECKED_SEEDS = 3
+#: How often two turns of a group are drawn to change places, for each turn of the group.
+_SWAPS_PER_TURN = 4
+_DRAWN_ORDERS = 8
 _COMPARED_SEEDS = 6
-#: Orders that are drawn until one is admissible.
-_DRAWN_ORDERS = 50
 #: Share of the queries that small talk precedes.
 _SMALL_TALK_SHARE = 0.3
 _INJECTION_TOPICS = frozenset({StressTopic.POISONED_RUNBOOK, StressTopic.PROMPT_INJECTION})
@@ -405,8 +449,16 @@ def scenario_errors(template: ScenarioTemplate) -> tuple[str, ...]:
                     return error.faults
             else:
                 errors.update(dict.fromkeys(episode_errors(scenario)))
-    if not errors and template.entry.shuffle and template.orders(0) < 2:
-        errors["shuffle: fewer than two of 20 drawn orders are admissible"] = None
+    if not errors:
+        moved = {
+            entry.turn
+            for seed in range(_CHECKED_SEEDS)
+            for place, entry in enumerate(template.draw_order(seed), start=1)
+            if entry.turn != place
+        }
+        for group in template.entry.shuffle:
+            if not moved & set(group):
+                errors[f"shuffle: no two turns of {group} can change places"] = None
     return tuple(errors)
 
 

@@ -77,7 +77,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPlot:
-    """Means with ranges, side by side in each group; `has_range` if the range is a deviation."""
+    """Means with ranges, side by side in each group; `has_range` if they have intervals."""
 
     groups: tuple[str, ...]
     agents: Mapping[str, int]
@@ -274,11 +274,11 @@ def _score_chart(summary: Mapping[str, Any], slots: Mapping[str, int]) -> Chart:
     return Chart(
         name="scores",
         title="Outcome scores",
-        caption="Mean and one standard deviation over all scored turns, limited to 0 and 10.",
+        caption=_caption("Mean over all scored turns", bars),
         y_title="score, 0 to 10",
         unit=Unit.SCORE,
         top=_MAX_SCORE,
-        plot=_group_plot(bars, slots, has_range=True),
+        plot=_group_plot(bars, slots, has_range=_has_range(bars)),
     )
 
 
@@ -303,26 +303,37 @@ def _domain_chart(summary: Mapping[str, Any], slots: Mapping[str, int], metric: 
     return Chart(
         name=f"{metric}-by-domain",
         title=f"{metric.capitalize()} by domain",
-        caption="Mean of the four scores and one standard deviation, limited to 0 and 10."
+        caption=_caption("Mean of the four scores", bars)
         if is_score
         else "Mean over the turns of each domain. Lower is better.",
         y_title="outcome, 0 to 10" if is_score else metric,
         unit=Unit.SCORE if is_score else Unit.SHARE,
         top=_MAX_SCORE if is_score else max(_MIN_SHARE_BY_DOMAIN, highest),
-        plot=_group_plot(bars, slots, has_range=is_score),
+        plot=_group_plot(bars, slots, has_range=is_score and _has_range(bars)),
     )
 
 
 def _score_bar(group: str, agent: str, slot: int, values: Mapping[str, float]) -> Bar:
-    mean, deviation = values["mean"], values["deviation"]
+    mean = values["mean"]
+    low, high = values.get("low"), values.get("high")
     return Bar(
         group=group.replace("_", " "),
         agent=agent,
         slot=slot,
         mean=mean,
-        low=max(0.0, mean - deviation),
-        high=min(_MAX_SCORE, mean + deviation),
+        low=mean if low is None else max(0.0, low),
+        high=mean if high is None else min(_MAX_SCORE, high),
     )
+
+
+def _has_range(bars: Sequence[Bar]) -> bool:
+    return any(bar.low != bar.high for bar in bars)
+
+
+def _caption(text: str, bars: Sequence[Bar]) -> str:
+    if not _has_range(bars):
+        return f"{text}. Fewer than six scenarios give no interval."
+    return f"{text}, with its 95 % interval over scenarios."
 
 
 def _group_plot(

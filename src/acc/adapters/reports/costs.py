@@ -5,12 +5,14 @@ cache. A line is written as soon as a call ends, so a killed process loses no an
 of a turn that was not finished.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from acc.adapters.reports.run_directory import EvaluationDirectory, JsonLinesFile, LineAppender
 from acc.domain.cost import Accounts, ModelCall
+from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.evaluation_run import EpisodeJob
 from acc.ports.outbound.live_evaluation_ports import CallRecorderPort
 
@@ -29,12 +31,20 @@ class CostFile(JsonLinesFile[ModelCall]):
 class StoredCalls:
     """Stores each call in the file of its episode, then forwards it."""
 
-    def __init__(self, file: LineAppender[ModelCall], forward: CallRecorderPort) -> None:
+    def __init__(
+        self,
+        file: LineAppender[ModelCall],
+        forward: CallRecorderPort,
+        *,
+        current_turn: Callable[[], int] = lambda: 0,
+    ) -> None:
         self._file = file
         self._forward = forward
+        self._current_turn = current_turn
 
     def record(self, call: ModelCall) -> None:
-        """Store a call and forward it."""
+        """Store a call with its turn and forward it."""
+        call = replace(call, turn=self._current_turn())
         self._file.append(call)
         self._forward.record(call)
 

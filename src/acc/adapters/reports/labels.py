@@ -13,7 +13,13 @@ from acc.adapters.reports.turn_records import AgentRecord, TurnRecord, apply_cha
 from acc.domain.errors import InvalidInput
 from acc.domain.labels import LabelItem, LabelKind, draw_sample
 from acc.domain.language import is_japanese, sentences, terms
-from acc.domain.value_objects.evaluation import UNCLEAR, TurnStatus
+from acc.domain.value_objects.evaluation import (
+    NOT_CLOSE,
+    NOT_IN_FULL,
+    STATED,
+    UNCLEAR,
+    TurnStatus,
+)
 
 _FOLDER = "labels"
 _SAMPLE = "sample.json"
@@ -63,7 +69,14 @@ def _turn_items(
 ) -> list[LabelItem]:
     language = "ja" if is_japanese(record.query) else "en"
 
-    def item(kind: LabelKind, text: str, *, good: bool, unclear: bool = False) -> LabelItem:
+    def item(
+        kind: LabelKind,
+        text: str,
+        *,
+        good: bool,
+        unclear: bool = False,
+        score: float | None = None,
+    ) -> LabelItem:
         name = "\n".join((episode, str(record.turn), agent.name, kind, text))
         return LabelItem(
             id=hashlib.sha256(name.encode(errors="replace")).hexdigest()[:16],
@@ -76,6 +89,7 @@ def _turn_items(
             answer=agent.answer,
             is_good=good,
             is_unclear=unclear,
+            score=score,
         )
 
     items = [
@@ -84,6 +98,7 @@ def _turn_items(
             claim.claim,
             good=claim.supported,
             unclear=claim.verdict == UNCLEAR,
+            score=claim.score if claim.reason in (STATED, NOT_CLOSE, NOT_IN_FULL) else None,
         )
         for claim in agent.claims
     ]

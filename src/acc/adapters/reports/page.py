@@ -1,4 +1,4 @@
-"""Write the report page: one HTML file that needs no network, and its charts as SVG files.
+"""Write the report page, a page for each episode, and the charts; no page needs a network.
 
 This module imports jinja2; `bootstrap` imports it only when a report is written.
 """
@@ -8,6 +8,7 @@ from base64 import b64encode
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -15,11 +16,18 @@ from markupsafe import Markup
 from acc.adapters.reports import page_data
 from acc.adapters.reports.chart_svg import inline_svg, palette_css, standalone_svg
 from acc.adapters.reports.charts import Chart, assign_slots, build_charts, chart_table, show_hidden
+from acc.adapters.reports.finding_data import finding_data
 from acc.adapters.reports.run_directory import EvaluationDirectory, write_atomically
 from acc.application.evaluation.results import describe_policy
 from acc.domain.errors import StorageFailed
+from acc.domain.value_objects.evaluation_run import EpisodeJob
 
-DEFAULT_DETAILED_EPISODES = 10
+#: Episodes with a page of their own, in `turns/`.
+DEFAULT_DETAILED_EPISODES = 100
+#: Episodes that the report page itself contains.
+_EMBEDDED_EPISODES = 2
+_TURNS_FOLDER = "turns"
+_TURNS_TEMPLATE, _FINDINGS_SCRIPT = "turns.html", "findings.js"
 _TEMPLATE, _STYLE, _SCRIPT = "report.html", "report.css", "report.js"
 _CHARTS_FOLDER = "charts"
 _CHARTS_BY_TURN = ("memory-by-turn", "hallucination-by-turn", "drift-by-turn", "scores")
@@ -31,13 +39,66 @@ def write_report(
     *,
     detail: int = DEFAULT_DETAILED_EPISODES,
 ) -> Path:
-    """Write report.html and its charts, and return the path of the page.
+    """Write report.html, its charts and the pages of episodes; return the path of the page.
 
-    `detail` is the number of episodes whose turns the page contains.
+    `detail` is the number of episodes that get a page with every turn.
     """
     charts = build_charts(summary)
     _write_charts(run, [chart for chart in charts if chart.plot is not None])
+    _write_episode_pages(run, summary, detail)
     return run.write("report.html", render_page(run, summary, charts, detail=detail).encode())
+
+
+def _write_episode_pages(run: EvaluationDirectory, summary: Mapping[str, Any], detail: int) -> None:
+    """Write a page for each detailed episode, and remove pages of other ones."""
+    environment = _environment()
+    slots = assign_slots(summary["configuration"]["agents"])
+    style = palette_css() + "\n" + _source(environment, _STYLE)
+    script = _source(environment, _SCRIPT)
+    template = environment.get_template(_TURNS_TEMPLATE)
+    folder = run.path / _TURNS_FOLDER
+    _, _, detailed = _select(run, summary, detail)
+    try:
+        folder.mkdir(exist_ok=True)
+        wanted = {f"{job.name}.html" for job in detailed}
+        for path in folder.glob("*.html"):
+            if path.name not in wanted:
+                path.unlink()
+    except OSError as error:
+        raise StorageFailed(f"cannot write {folder}: {error.strerror or error}") from error
+    for job in detailed:
+        data = page_data.browser_data(run, slots, [job])
+        page = template.render(
+            episode=job.name,
+            # See render_page.
+            style=Markup(style),  # noqa: S704
+            script=Markup(script),  # noqa: S704
+            data=Markup(page_data.json_for_script(data)),  # noqa: S704
+            style_hash=_csp_hash(style),
+            script_hash=_csp_hash(script),
+        )
+        write_atomically(folder / f"{job.name}.html", page.encode())
+
+
+def _select(
+    run: EvaluationDirectory, summary: Mapping[str, Any], detail: int
+) -> tuple[list[EpisodeJob], list[page_data.WorstTurn], list[EpisodeJob]]:
+    """Return the recorded episodes, the worst turns, and the episodes with pages.
+
+    Episodes of the worst turns always have a page.
+    """
+    recorded = [job for job in run.jobs() if run.journal(job).has_lines()]
+    focus = page_data.focus_agent(summary)
+    episodes = ((job, run.lines(job)) for job in recorded)
+    ceilings = page_data.ceiling_agents(summary)
+    worst = page_data.find_worst_turns(episodes, focus, ceilings) if focus else []
+    wanted = {job.name for job in page_data.select_episodes(recorded, detail)}
+    wanted |= {turn.job.name for turn in worst}
+    return recorded, worst, [job for job in recorded if job.name in wanted]
+
+
+def _page_of(name: str) -> str:
+    return f"{_TURNS_FOLDER}/{quote(name)}.html"
 
 
 def render_page(
@@ -48,13 +109,13 @@ def render_page(
     slots = assign_slots(summary["configuration"]["agents"])
     focus = page_data.focus_agent(summary)
     ceilings = page_data.ceiling_agents(summary)
-    recorded = [job for job in run.jobs() if run.journal(job).has_lines()]
-    episodes = ((job, run.lines(job)) for job in recorded)
-    worst = page_data.find_worst_turns(episodes, focus, ceilings) if focus else []
-    detailed = page_data.select_episodes(recorded, detail)
-    data = page_data.browser_data(run, slots, detailed, worst)
+    recorded, worst, detailed = _select(run, summary, detail)
+    embedded = page_data.select_episodes(recorded, min(detail, _EMBEDDED_EPISODES))
+    data = page_data.browser_data(run, slots, embedded)
+    pages = {job.name: _page_of(job.name) for job in detailed}
+    findings = finding_data(run, recorded, pages)
     style = palette_css() + "\n" + _source(environment, _STYLE)
-    script = _source(environment, _SCRIPT)
+    script = _source(environment, _SCRIPT) + "\n" + _source(environment, _FINDINGS_SCRIPT)
     return environment.get_template(_TEMPLATE).render(
         summary=summary,
         slots=slots,
@@ -67,11 +128,13 @@ def render_page(
         charts_by_turn=[_chart_context(c) for c in charts if c.name in _CHARTS_BY_TURN],
         charts_by_domain=[_chart_context(c) for c in charts if c.name not in _CHARTS_BY_TURN],
         recorded_episodes=len(recorded),
-        detailed_episodes=len(detailed),
+        embedded={job.name for job in embedded},
+        pages=pages,
         # The style and the script are package data and the JSON is escaped for a script element.
         style=Markup(style),  # noqa: S704
         script=Markup(script),  # noqa: S704
         data=Markup(page_data.json_for_script(data)),  # noqa: S704
+        findings=Markup(page_data.json_for_script(findings)),  # noqa: S704
         style_hash=_csp_hash(style),
         script_hash=_csp_hash(script),
     )

@@ -212,7 +212,7 @@ def list_comparisons(summary: Mapping[str, Any]) -> list[Comparison]:
         for metric in _HEADLINE_METRICS:
             if row := by_metric.get(metric):
                 unit = f" {difference_unit(metric)}" if metric in RATES else ""
-                note = f" ({format_difference(metric, row.mean)}{unit})"
+                note = f" ({format_difference(metric, row.mean)}{unit}{_interval_text(row)})"
                 is_shown = row.clear or row.low is None
                 texts[row.verdict].append(f"{METRIC_TITLES[metric]}{note if is_shown else ''}")
         comparisons.append(
@@ -227,6 +227,13 @@ def list_comparisons(summary: Mapping[str, Any]) -> list[Comparison]:
             )
         )
     return sorted(comparisons, key=lambda comparison: comparison.is_ceiling)
+
+
+def _interval_text(row: Difference) -> str:
+    if row.low is None or row.high is None:
+        return ""
+    low, high = (format_difference(row.metric, end) for end in (row.low, row.high))
+    return f", 95 % interval {low} to {high}"
 
 
 def list_best_means(summary: Mapping[str, Any]) -> list[str]:
@@ -276,22 +283,40 @@ def list_warnings(summary: Mapping[str, Any]) -> list[str]:
 
 
 def result_rows(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the means, deviations and turn counts of every agent."""
+    """Return the means, their intervals over scenarios and turn counts of every agent."""
     rows = []
     for agent, measures in summary["agents"].items():
         cells = []
         for name in (*METRIC_TITLES, "last_memory_tokens"):
             spread = measures[name]
             if spread is not None:
-                deviation = format_metric(name, spread["deviation"])
-                cells.append((format_metric(name, spread["mean"]), deviation))
+                cells.append((format_metric(name, spread["mean"]), _ends(name, spread)))
             elif measures["last_memory_tokens"] is not None:
                 cells.append((_NO_VALUE, ""))  # tokens are reported, but no turn is scored
             else:
                 cells.append((format_metric(name, None), ""))
         counts = [(status, measures[status]) for status in _STATUSES]
-        rows.append({"agent": agent, "cells": cells, "counts": counts})
+        shares = [
+            f"{100 * share['mean']:.1f} %" if (share := measures.get(key)) else _NO_VALUE
+            for key in ("recall", "helpful")
+        ]
+        budget = measures.get("budget")
+        rows.append(
+            {
+                "agent": agent,
+                "budget": budget_text(budget) if budget else _NO_VALUE,
+                "cells": cells,
+                "shares": shares,
+                "counts": counts,
+            }
+        )
     return rows
+
+
+def _ends(metric: str, spread: Mapping[str, Any]) -> str:
+    if spread.get("low") is None:
+        return ""
+    return " to ".join(format_metric(metric, spread[end]) for end in ("low", "high"))
 
 
 def find_losses(summary: Mapping[str, Any], focus: str) -> list[Loss]:
@@ -429,9 +454,16 @@ def find_worst_turns(
     focus: str,
     ceilings: frozenset[str],
 ) -> list[WorstTurn]:
-    """Return the turns in which the focus agent is furthest below its best competitor."""
-    losses = _losing_turns(episodes, focus, ceilings)
-    return heapq.nlargest(MAX_WORST_TURNS, losses, key=lambda worst: worst.loss)
+    """Return the turns in which the focus agent is furthest below its best competitor.
+
+    A turn of a scenario is listed once, with the seed of the largest loss.
+    """
+    largest: dict[tuple[str, int], WorstTurn] = {}
+    for worst in _losing_turns(episodes, focus, ceilings):
+        key = (worst.job.scenario.id, worst.turn)
+        if key not in largest or worst.loss > largest[key].loss:
+            largest[key] = worst
+    return heapq.nlargest(MAX_WORST_TURNS, largest.values(), key=lambda worst: worst.loss)
 
 
 def _losing_turns(
@@ -459,24 +491,13 @@ def _losing_turns(
 
 
 def browser_data(
-    run: EvaluationDirectory,
-    slots: Mapping[str, int],
-    jobs: Sequence[EpisodeJob],
-    extra: Sequence[WorstTurn],
+    run: EvaluationDirectory, slots: Mapping[str, int], jobs: Sequence[EpisodeJob]
 ) -> dict[str, Any]:
-    """Return the data of the turn browser: complete episodes, and single turns of others."""
+    """Return the data of the turn browser."""
     kinds = {agent.name: agent.kind for agent in run.configuration.agents}
-    episodes = [_episode_data(job, run.lines(job)) for job in jobs]
-    complete = {job.name for job in jobs}
-    for job in dict.fromkeys(worst.job for worst in extra if worst.job.name not in complete):
-        wanted = {worst.turn for worst in extra if worst.job == job}
-        records = run.lines(job)
-        # The previous turn is included so that the changes of the memory can be shown.
-        chosen = [r for r in records if r.turn in wanted or r.turn + 1 in wanted]
-        episodes.append({**_episode_data(job, chosen), "of": len(records)})
     return {
         "agents": [{"name": n, "slot": slot, "kind": kinds[n]} for n, slot in slots.items()],
-        "episodes": episodes,
+        "episodes": [_episode_data(job, run.lines(job)) for job in jobs],
     }
 
 

@@ -40,7 +40,15 @@ from acc.domain.value_objects.evaluation_run import EpisodeJob, EvaluationConfig
 #: The measures that a comparison is about; the others are parts of them or describe them.
 DECLARED_METRICS = ("outcome", "hallucination", "drift")
 PAIRED_METRICS = ("outcome", *OUTCOME_NAMES, "hallucination", "drift", "memory_tokens")
-_RECORD_FIELDS = (
+#: S, U, V, O and K of the formulas.
+COUNT_FIELDS = (
+    "supported_claims",
+    "unsupported_claims",
+    "violations",
+    "omissions",
+    "active_constraints",
+)
+RECORD_FIELDS = (
     "scenario",
     "domain",
     "seed",
@@ -49,11 +57,7 @@ _RECORD_FIELDS = (
     "agent",
     "status",
     *METRIC_NAMES,
-    "supported_claims",
-    "unsupported_claims",
-    "violations",
-    "omissions",
-    "active_constraints",
+    *COUNT_FIELDS,
     "findings",
     "fallback",
     "error",
@@ -370,26 +374,31 @@ def record_rows(run: EvaluationDirectory) -> Iterator[dict[str, Any]]:
     """Yield one flat row for each agent and turn, in order of recording."""
     for job in run.jobs():
         for record in run.lines(job):
-            for agent in record.agents:
-                numbers = (None if math.isnan(v) else round(v, 6) for v in turn_metrics(agent))
-                yield {
-                    "scenario": job.scenario.id,
-                    "domain": job.scenario.domain,
-                    "seed": job.seed,
-                    "turn": record.turn,
-                    "topic": record.topic,
-                    "agent": agent.name,
-                    "status": agent.status.value,
-                    **dict(zip(METRIC_NAMES, numbers, strict=True)),
-                    **_counts(agent),
-                    "findings": "; ".join(
-                        f"{finding.kind} of turn {finding.turn}"
-                        for finding in (*agent.findings, *agent.carried)
-                    ),
-                    "fallback": fallback_reason(agent),
-                    "error": agent.error,
-                    "flags": "; ".join(agent.flags),
-                }
+            yield from episode_rows(job, record)
+
+
+def episode_rows(job: EpisodeJob, record: TurnRecord) -> Iterator[dict[str, Any]]:
+    """Yield one flat row for each agent of a turn."""
+    for agent in record.agents:
+        numbers = (None if math.isnan(v) else round(v, 6) for v in turn_metrics(agent))
+        yield {
+            "scenario": job.scenario.id,
+            "domain": job.scenario.domain,
+            "seed": job.seed,
+            "turn": record.turn,
+            "topic": record.topic,
+            "agent": agent.name,
+            "status": agent.status.value,
+            **dict(zip(METRIC_NAMES, numbers, strict=True)),
+            **_counts(agent),
+            "findings": "; ".join(
+                f"{finding.kind} of turn {finding.turn}"
+                for finding in (*agent.findings, *agent.carried)
+            ),
+            "fallback": fallback_reason(agent),
+            "error": agent.error,
+            "flags": "; ".join(agent.flags),
+        }
 
 
 def _counts(agent: AgentRecord) -> dict[str, int | None]:
@@ -398,25 +407,25 @@ def _counts(agent: AgentRecord) -> dict[str, int | None]:
         counts: tuple[int | None, ...] = (None,) * 5
     else:
         counts = (*agent.counts, *agent.broken, agent.active_constraints)
-    names = ("supported_claims", "unsupported_claims", "violations", "omissions")
-    return dict(zip((*names, "active_constraints"), counts, strict=True))
+    return dict(zip(COUNT_FIELDS, counts, strict=True))
 
 
 def write_records(run: EvaluationDirectory) -> None:
     """Write records.jsonl and records.csv."""
     lines = bytearray()
     table = io.StringIO()
-    writer = csv.DictWriter(table, _RECORD_FIELDS, lineterminator="\n")
+    writer = csv.DictWriter(table, RECORD_FIELDS, lineterminator="\n")
     writer.writeheader()
     for row in record_rows(run):
         lines += msgspec.json.encode(row) + b"\n"
-        texts = {name: _safe_cell(row[name]) for name in ("fallback", "error")}
+        texts = {name: safe_cell(row[name]) for name in ("fallback", "error")}
         writer.writerow({**row, **texts})
     run.write("records.jsonl", bytes(lines))
     run.write("records.csv", table.getvalue().encode())
 
 
-def _safe_cell(text: str) -> str:
+def safe_cell(text: str) -> str:
+    """Return a text that a spreadsheet does not evaluate."""
     return f"'{text}" if text[:1] in _FORMULA_PREFIXES else text
 
 

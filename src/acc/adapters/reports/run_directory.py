@@ -285,6 +285,12 @@ class RecordedEpisode:
         self._canonical: Mapping[str, object] = {}
         self._driven = driven
         self._open = ExitStack()
+        self._count = 0
+
+    @property
+    def current_turn(self) -> int:
+        """Return the number of the turn that is not recorded yet."""
+        return self._count + 1
 
     def __enter__(self) -> "RecordedEpisode":
         self._appender = self._open.enter_context(self._journal.appending())
@@ -300,6 +306,7 @@ class RecordedEpisode:
             result = result_from_record(record, self._canonical)
             self._canonical = result.canonical_memory
             results.append(result)
+        self._count = len(results)
         return tuple(results)
 
     def append(self, result: TurnResult) -> None:
@@ -310,6 +317,7 @@ class RecordedEpisode:
             turn = replace(turn, injected="")
         self._appender.append(record_from_result(result, turn, self._canonical))
         self._canonical = result.canonical_memory
+        self._count += 1
 
 
 def write_atomically(path: Path, data: bytes) -> None:

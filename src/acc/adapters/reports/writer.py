@@ -15,12 +15,12 @@ def write_results(
     *,
     gates: Sequence[Gate] | None = None,
     errors: Mapping[str, str] | None = None,
-    detail: int = 10,
+    detail: int = page.DEFAULT_DETAILED_EPISODES,
 ) -> EvaluationResults:
     """Write summary, records, JUnit file and report page, and return the summary.
 
     Gates and errors are not part of the recorded turns: if they are None, those of the previous
-    summary are used. `detail` is the number of episodes that the page shows turn by turn.
+    summary are used. `detail` is the number of episodes that get a page with every turn.
     """
     previous = results.read_summary(run)
     if gates is None:

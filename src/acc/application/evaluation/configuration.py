@@ -65,6 +65,8 @@ class EvaluationRequest:
     window: int = 4096
     budget: int = _DEFAULT_BUDGET
     timeout: float | None = 60.0
+    #: Thresholds of the rubric judge; empty for those of the shipped examples.
+    claim_thresholds: tuple[ClaimThreshold, ...] = ()
 
 
 class ConfigurationSources(Protocol):
@@ -146,11 +148,15 @@ class EvaluationConfigurator:
             timeout=request.timeout,
             compressor=request.compressor,
             judging=judging,
-            claim_thresholds=self._sources.claim_thresholds() if request.judge == "rubric" else (),
+            claim_thresholds=self._thresholds(request.judge, request.claim_thresholds),
         )
 
     def judged_again(
-        self, recorded: EvaluationConfig, judge: str, options: JudgeOptions
+        self,
+        recorded: EvaluationConfig,
+        judge: str,
+        options: JudgeOptions,
+        claim_thresholds: tuple[ClaimThreshold, ...] = (),
     ) -> EvaluationConfig:
         """Return the configuration of a run whose answers another judge scores.
 
@@ -165,8 +171,20 @@ class EvaluationConfigurator:
             version=self._version,
             judge=judge,
             judging=self.judge(judge, options),
-            claim_thresholds=self._sources.claim_thresholds() if judge == "rubric" else (),
+            claim_thresholds=self._thresholds(judge, claim_thresholds),
         )
+
+    def _thresholds(
+        self, judge: str, given: tuple[ClaimThreshold, ...]
+    ) -> tuple[ClaimThreshold, ...]:
+        """Return the given thresholds, and those of the shipped examples for other languages."""
+        if judge != "rubric":
+            if given:
+                raise InvalidInput("--claim-thresholds requires --judge rubric")
+            return ()
+        languages = {threshold.language for threshold in given}
+        shipped = self._sources.claim_thresholds()
+        return (*given, *(one for one in shipped if one.language not in languages))
 
     def agents(self, text: str, *, budget: int = _DEFAULT_BUDGET) -> tuple[AgentChoice, ...]:
         """Return the agents of `baseline,bm25@512,mine=python:module:name,theirs=a2a:URL`."""

@@ -25,12 +25,16 @@ class ModelResources:
     """What the processes of a run need to call models and remote agents.
 
     `cache` is the folder of cached answers, `prices` are those of `--price` by model, `allow` lists
-    hosts that may be called although they are not public.
+    hosts that may be called although they are not public. `max_connections` limits the concurrent
+    calls of one process to each provider. A turn is repeated for up to `outage_wait` seconds if a
+    provider cannot be reached.
     """
 
     cache: Path | None = None
     prices: Mapping[str, Price] = field(default_factory=dict)
     allow: tuple[str, ...] = ()
+    max_connections: int | None = None
+    outage_wait: float = 0.0
 
 
 class CostTracker:

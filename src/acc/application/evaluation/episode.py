@@ -9,8 +9,9 @@ from typing import Protocol
 from acc.application.evaluation.model_pool import ModelPool
 from acc.application.use_cases.live_multi_agent_evaluation import LiveMultiAgentEvaluationUseCase
 from acc.domain.errors import AccError
+from acc.domain.value_objects.evaluation import TurnStatus
 from acc.domain.value_objects.evaluation_run import EpisodeEnd, EpisodeJob, TurnCompleted
-from acc.domain.value_objects.live_evaluation import EvaluationTurnQuery
+from acc.domain.value_objects.live_evaluation import EvaluationTurnQuery, TurnResult
 from acc.ports.outbound.live_evaluation_ports import (
     AgentRunnerPort,
     CallRecorderPort,
@@ -20,6 +21,10 @@ from acc.ports.outbound.live_evaluation_ports import (
     JudgeEvaluatorPort,
     QuerySourcePort,
 )
+
+#: Delays between attempts while a provider cannot be reached.
+FIRST_DELAY_SECONDS = 1.0
+MAX_DELAY_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +36,18 @@ class Episode:
     queries: Sequence[EvaluationTurnQuery] | QuerySourcePort
     journal: EpisodeJournalPort
     models: ModelPool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outage:
+    """A provider could not be reached in the turn after so many recorded ones."""
+
+    reason: str
+    turns: int
+
+
+def _is_complete(turn: TurnResult) -> bool:
+    return all(record.status is TurnStatus.SCORED for record in turn.records)
 
 
 class EpisodeFactory(Protocol):
@@ -53,9 +70,11 @@ class EpisodeRunner:
         calls: CallRecorderPort,
         agent_timeout: float | None = None,
         judge_attempts: int = 3,
+        outage_wait: float = 0.0,
     ) -> None:
         self._factory = factory
         self._calls = calls
+        self._outage_wait = outage_wait
         self._agent_timeout = agent_timeout
         self._judge_attempts = judge_attempts
 
@@ -64,9 +83,34 @@ class EpisodeRunner:
     ) -> AsyncGenerator[TurnCompleted | EpisodeEnd, None]:
         """Yield each recorded turn, and then how the episode ended.
 
-        A turn is not recorded if a model has a configuration error, or if the parent process is
-        gone: it says nothing about the agents.
+        A turn is not recorded if a model has a configuration error, if a provider cannot be
+        reached, or if the parent process is gone: it says nothing about the agents. After an outage
+        the episode continues from its recorded turns; after `outage_wait` seconds without a turn it
+        ends.
         """
+        waited, delay = 0.0, FIRST_DELAY_SECONDS
+        while True:
+            outage: _Outage | None = None
+            async with aclosing(self._attempt(job, control)) as events:
+                async for event in events:
+                    if isinstance(event, _Outage):
+                        outage = event
+                        continue
+                    if isinstance(event, TurnCompleted):
+                        waited, delay = 0.0, FIRST_DELAY_SECONDS
+                    yield event
+            if outage is None:
+                return
+            if waited >= self._outage_wait or control.stop_requested or control.disconnected:
+                yield EpisodeEnd(job=job, turns=outage.turns, error=outage.reason, aborted=True)
+                return
+            await asyncio.sleep(min(delay, self._outage_wait - waited))
+            waited, delay = waited + delay, min(2 * delay, MAX_DELAY_SECONDS)
+
+    async def _attempt(
+        self, job: EpisodeJob, control: EpisodeControlPort
+    ) -> "AsyncGenerator[TurnCompleted | EpisodeEnd | _Outage, None]":
+        """Yield the turns until the episode ends or a provider cannot be reached."""
         async with self._factory.open(job, self._calls) as episode:
             live = LiveMultiAgentEvaluationUseCase(
                 agents=episode.agents,
@@ -86,6 +130,10 @@ class EpisodeRunner:
                     async for turn in turns:
                         if episode.models.configuration_error or control.disconnected:
                             break
+                        if episode.models.outage and not _is_complete(turn):
+                            yield _Outage(reason=episode.models.outage, turns=count)
+                            return
+                        episode.models.clear_outage()
                         episode.journal.append(turn)
                         count += 1
                         yield TurnCompleted(episode=job.name, turn=turn)

@@ -56,7 +56,7 @@ def label_report(
             ]
         )
     ]
-    merged = _merge(by_rater)
+    merged = merge_labels(by_rater)
     rates = [
         AgentRate(agent=agent, kind=kind, rate=corrected_rate(strata_of(own, merged)))
         for agent in dict.fromkeys(item.agent for item in items)
@@ -66,7 +66,7 @@ def label_report(
     return LabelReport(agreements=tuple(agreements), rates=tuple(rates))
 
 
-def _merge(by_rater: Mapping[str, Mapping[str, bool]]) -> dict[str, bool]:
+def merge_labels(by_rater: Mapping[str, Mapping[str, bool]]) -> dict[str, bool]:
     """Return one label per item; an item on which raters disagree has the first rater's label."""
     merged: dict[str, bool] = {}
     for own in by_rater.values():

@@ -1,9 +1,12 @@
 """The models of one episode: shared connections, metered calls, one configuration error."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from itertools import chain
 from typing import Any, Protocol
 
+from acc.application.runtime.deadlines import pause_deadlines
 from acc.domain.cost import CostCategory, ModelCall
 from acc.domain.errors import AccError, InvalidInput, ModelFailed
 from acc.ports.outbound.live_evaluation_ports import CallRecorderPort
@@ -12,6 +15,11 @@ from acc.ports.outbound.model_ports import (
     ModelRequest,
     ModelResponse,
     input_types,
+)
+
+#: Reasons of failed calls that say nothing about the request: the provider does not answer now.
+_OUTAGE_REASONS = frozenset(
+    {"connection", "unavailable", "overloaded", "rate_limit", "circuit_open"}
 )
 
 
@@ -55,8 +63,19 @@ class ModelPool:
     model are not metered. After a configuration error no metered model is called again.
     """
 
-    def __init__(self, episode: str, *, models: ModelFactory, calls: CallRecorderPort) -> None:
+    def __init__(
+        self,
+        episode: str,
+        *,
+        models: ModelFactory,
+        calls: CallRecorderPort,
+        max_connections: int | None = None,
+    ) -> None:
+        """Create a pool; `max_connections` limits the concurrent calls to each provider."""
         self._episode = episode
+        self._max_connections = max_connections
+        self._slots: dict[str, asyncio.Semaphore] = {}
+        self._outage = ""
         self._models = models
         self._calls = calls
         self._open: dict[str, tuple[LanguageModelPort, ...]] = {}
@@ -66,6 +85,30 @@ class ModelPool:
     def configuration_error(self) -> str:
         """Return the first error that no retry can fix: a wrong key, name or library."""
         return "" if self._error is None else str(self._error)
+
+    @property
+    def outage(self) -> str:
+        """Return why a provider could not be reached since the last `clear_outage`, or ""."""
+        return self._outage
+
+    def clear_outage(self) -> None:
+        """Forget an outage: the turn was answered and scored nevertheless."""
+        self._outage = ""
+
+    @asynccontextmanager
+    async def connection(self, name: str) -> AsyncIterator[None]:
+        """Wait for a free connection to the provider of a model; deadlines do not include it."""
+        if self._max_connections is None:
+            yield
+            return
+        provider = name.partition(":")[0]
+        slots = self._slots.setdefault(provider, asyncio.Semaphore(self._max_connections))
+        with pause_deadlines():
+            await slots.acquire()
+        try:
+            yield
+        finally:
+            slots.release()
 
     def model(
         self, name: str, *, agent: str, category: CostCategory = CostCategory.AGENT
@@ -114,7 +157,7 @@ class ModelPool:
         metered = self._models.meter(
             model, call, on_call=self._record_call, on_error=self._record_error
         )
-        return _PooledModel(metered, self)
+        return _PooledModel(metered, self, name)
 
     def _record_call(self, call: ModelCall) -> None:
         try:
@@ -130,14 +173,17 @@ class ModelPool:
         )
         if is_permanent and isinstance(error, Exception):
             self._error = self._error or error
+        elif isinstance(error, ModelFailed) and error.reason in _OUTAGE_REASONS:
+            self._outage = str(error)
 
 
 class _PooledModel:
     """Refuses calls after a configuration error in the pool."""
 
-    def __init__(self, model: LanguageModelPort, pool: ModelPool) -> None:
+    def __init__(self, model: LanguageModelPort, pool: ModelPool, name: str) -> None:
         self._model = model
         self._pool = pool
+        self._name = name
 
     @property
     def input_types(self) -> tuple[str, ...] | None:
@@ -145,13 +191,15 @@ class _PooledModel:
 
     async def complete(self, prompt: ModelRequest) -> ModelResponse:
         self._pool.raise_error()
-        return await self._model.complete(prompt)
+        async with self._pool.connection(self._name):
+            return await self._model.complete(prompt)
 
     async def stream(self, prompt: ModelRequest) -> AsyncIterator[str | ModelResponse]:
         self._pool.raise_error()
         pieces: Any = self._model.stream(prompt)  # type: ignore[attr-defined] # metered models stream
-        try:
-            async for piece in pieces:
-                yield piece
-        finally:
-            await pieces.aclose()
+        async with self._pool.connection(self._name):
+            try:
+                async for piece in pieces:
+                    yield piece
+            finally:
+                await pieces.aclose()

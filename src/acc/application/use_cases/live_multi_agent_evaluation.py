@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import marshal
+import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 
@@ -113,12 +114,13 @@ class LiveMultiAgentEvaluationUseCase:
     ) -> TurnResult:
         new_copy = _memory_copier(memory)
         stuck: set[_AgentTask] = set()
+        seconds: dict[str, float] = {}
         try:
             async with asyncio.TaskGroup() as group:
                 tasks: dict[_AgentTask, PausableTimeout] = {}
                 for agent in self._agents:
                     timeout = PausableTimeout(self._agent_timeout)
-                    answer = self._answer(agent, query, new_copy(), timeout)
+                    answer = self._timed(agent, query, new_copy(), timeout, seconds)
                     tasks[group.create_task(answer)] = timeout
                 if self._agent_timeout is not None:
                     stuck = await _wait_for_agents(tasks)
@@ -143,7 +145,23 @@ class LiveMultiAgentEvaluationUseCase:
                 _record(query.turn_id, response, verdicts, error) for response in responses
             ),
             canonical_memory=copy_memory(memory),
+            seconds=seconds,
         )
+
+    async def _timed(
+        self,
+        agent: AgentRunnerPort,
+        query: EvaluationTurnQuery,
+        memory: Mapping[str, object],
+        timeout: PausableTimeout,  # noqa: ASYNC109 - a timeout object that can be paused
+        seconds: dict[str, float],
+    ) -> AgentTurnResponse:
+        """Answer and note the time that it took."""
+        started = time.perf_counter()
+        try:
+            return await self._answer(agent, query, memory, timeout)
+        finally:
+            seconds[agent.agent_name] = round(time.perf_counter() - started, 6)
 
     async def _answer(
         self,

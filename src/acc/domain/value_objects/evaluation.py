@@ -59,6 +59,10 @@ class ClaimVerdict:
 
 #: The verdict on a claim whose score is too close to the threshold.
 UNCLEAR = "unclear"
+#: Reasons of claims that differ from no sentence, so that the score alone decides.
+STATED = "stated"
+NOT_CLOSE = "nothing said so far is close to it"
+NOT_IN_FULL = "not stated in full"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,7 +38,8 @@ class AgentTurnResponse:
     """An agent's answer and the tokens of its memory at the start of the turn.
 
     `memory_tokens` is None if the agent does not report it. `trace` is for people; judges do not
-    see it. A response with an `error` has no answer.
+    see it. `prompt` is what the model got besides the query, if it is known. A response with an
+    `error` has no answer.
     """
 
     agent_name: str
@@ -46,6 +47,7 @@ class AgentTurnResponse:
     memory_tokens: int | None = None
     trace: Mapping[str, object] = field(default_factory=dict)
     error: str = ""
+    prompt: Mapping[str, object] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         if self.memory_tokens is not None and self.memory_tokens < 0:
@@ -81,12 +83,16 @@ class JudgeTurnResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnResult:
-    """One turn: query, responses, records, and the canonical memory after the turn."""
+    """One turn: query, responses, records, and the canonical memory after the turn.
+
+    `seconds` is the time that each agent took; recorded turns do not contain it.
+    """
 
     query: EvaluationTurnQuery
     responses: tuple[AgentTurnResponse, ...]
     records: tuple[AgentTurnEvaluationRecord, ...]
     canonical_memory: Mapping[str, object]
+    seconds: Mapping[str, float] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,35 @@
+"""`acc compare`: two runs side by side."""
+
+from pathlib import Path
+
+import msgspec
+
+from acc.bootstrap import reports
+from acc.cli.eval_view import comparison_table
+from acc.cli.event_view import safe_text
+from acc.cli.output import console, print_json
+
+
+def compare(first: Path, second: Path, /, *, json: bool = False) -> int:
+    """Compare two runs, turn by turn where they have scenario, seed and turn in common.
+
+    Args:
+        first: A run directory.
+        second: Another run directory.
+        json: Print the comparison as JSON.
+    """
+    one, other = reports.open_run(first), reports.open_run(second)
+    rows = reports.compare_runs(one, other)
+    settings = reports.configuration_differences(one, other)
+    if json:
+        data = {"differences": rows, "settings": settings}
+        print_json(msgspec.json.format(msgspec.json.encode(data), indent=2))
+        return 0
+    output = console()
+    output.print(comparison_table(rows, first.name, second.name))
+    if settings:
+        output.print("\nThe runs also differ in:", markup=False)
+        for row in settings:
+            line = f"  {row['what']}: {row['first']}, then {row['second']}"
+            output.print(safe_text(line), soft_wrap=True)
+    return 0
