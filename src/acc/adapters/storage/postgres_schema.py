@@ -248,8 +248,8 @@ _EVENTS = (
     """
     CREATE TABLE acc_event_subscriptions (
         name text COLLATE "C" PRIMARY KEY,
-        xact bigint NOT NULL,
-        seq bigint NOT NULL
+        xact bigint NOT NULL DEFAULT 0,
+        seq bigint NOT NULL DEFAULT 0
     ) WITH (fillfactor = 50)
     """,
     """

@@ -221,7 +221,8 @@ _TABLES = (
     )
     """,
     # Events up to `position` were delivered; those without an acknowledgement are claims.
-    "CREATE TABLE event_subscriptions (name TEXT PRIMARY KEY, position INTEGER NOT NULL)",
+    "CREATE TABLE event_subscriptions"
+    " (name TEXT PRIMARY KEY, position INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID",
     """
     CREATE TABLE event_claims (
         subscription TEXT NOT NULL,
