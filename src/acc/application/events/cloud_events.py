@@ -109,10 +109,11 @@ def event_key(event: CloudEvent) -> str:
     return str(uuid5(NAMESPACE_URL, f"{event.source}\n{event.id}"))
 
 
-def attributes_of(event: CloudEvent) -> Mapping[str, JsonData]:
-    """Return the attributes of an event without its data."""
+def event_document(event: CloudEvent) -> Mapping[str, JsonData]:
+    """Return the attributes of an event and its data."""
     found = {name: getattr(event, name) for name in _ATTRIBUTES}
-    return {**event.extensions, **{name: value for name, value in found.items() if value}}
+    found = {name: value for name, value in found.items() if value}
+    return {**event.extensions, **found, "data": event.data}
 
 
 def _quoted(name: str) -> str:

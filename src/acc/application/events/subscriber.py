@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from acc.application.events.cloud_events import attributes_of, decode_cloud_event, event_key
+from acc.application.contracts.intents import contracts_of
+from acc.application.events.cloud_events import decode_cloud_event, event_document, event_key
+from acc.application.runtime.json_types import encode_json
 from acc.application.runtime.run import EventRecorder
 from acc.application.runtime.runner import SessionRunner
 from acc.application.tracing.spans import TRACE_PARENT
@@ -39,6 +41,8 @@ from acc.ports.outbound.storage_ports import BeginTurn, TurnStart
 log = logging.getLogger("acc.run")
 #: The user whose sessions have the runs of events.
 EVENTS_USER_ID = "events"
+#: Key of the metadata of a run that has the event with all attributes and its data.
+EVENT_METADATA = "cloudevent"
 DEFAULT_CONCURRENCY = 4
 #: An event whose run did not end after so many deliveries is a dead letter.
 MAX_ATTEMPTS = 10
@@ -129,7 +133,7 @@ class EventSubscriber:
                     await self._wait_for_change()
                     continue
                 try:
-                    wait = 0.0 if until_idle and not self._in_flight else _WAIT_SECONDS
+                    wait = 0.0 if until_idle else _WAIT_SECONDS
                     deliveries = await self._subscription.receive(limit=free, wait=wait)
                     failures = 0
                 except (CarrierFailed, StorageFailed) as error:
@@ -140,8 +144,10 @@ class EventSubscriber:
                 for delivery in deliveries:
                     self._in_flight[delivery.token] = delivery
                     group.create_task(self._handle_and_report(delivery, observer))
-                if until_idle and not deliveries and not self._in_flight:
-                    break
+                if until_idle and not deliveries:
+                    if not self._in_flight:
+                        break
+                    await self._wait_for_change()
             while self._in_flight:
                 await self._wait_for_change()
             extender.cancel()
@@ -215,7 +221,7 @@ class EventSubscriber:
         key = self._runner.session_key(EVENTS_USER_ID, f"event-{letter.key}")
         try:
             result = await self._runner.run(
-                message_of(event),
+                self._message(event),
                 user_id=key.user_id,
                 session_id=key.session_id,
                 context=context_of(event),
@@ -235,7 +241,7 @@ class EventSubscriber:
         user_id, session_id, context = key.user_id, key.session_id, context_of(event)
         try:
             result = await self._runner.run(
-                message_of(event),
+                self._message(event),
                 user_id=user_id,
                 session_id=session_id,
                 context=context,
@@ -252,6 +258,10 @@ class EventSubscriber:
             except (NothingPending, SessionWaiting):  # another process was faster
                 raise _InUse from None
         return result.status, result.text, True
+
+    def _message(self, event: CloudEvent) -> tuple[Part, ...]:
+        has_intents = next(contracts_of(self._runner.agent), None) is not None
+        return message_of(event, as_data=has_intents and isinstance(event.payload, Mapping))
 
     async def _failure(self, key: SessionKey, error: AccError) -> str:
         """Return why the run of an event has failed, empty if it may still succeed."""
@@ -284,16 +294,18 @@ class EventSubscriber:
         await self._letters.add_dead_letter(self._name, letter)
 
 
-def message_of(event: CloudEvent) -> tuple[Part, ...]:
-    """Return the message that an agent gets for an event: a line of text and the payload."""
-    text = replace_surrogates(f"Event {event.type} from {event.source}:\n")
+def message_of(event: CloudEvent, *, as_data: bool = False) -> tuple[Part, ...]:
+    """Return the message that an agent gets for an event: a line of text and the payload.
+
+    The payload is JSON text, or with `as_data` JSON data, the inputs of an intent.
+    """
     payload = event.payload
-    if payload is None:
-        return (Part(text=text),)
     mark = {UNTRUSTED_METADATA: True}  # for the information-flow policy: others wrote it
-    if isinstance(payload, str):
-        return (Part(text=text), Part(text=replace_surrogates(payload), metadata=mark))
-    return (Part(text=text), Part(data=payload, metadata=mark))
+    if as_data:
+        return (Part(data=payload, metadata=mark),)
+    text = replace_surrogates(f"Event {event.type} from {event.source}:\n")
+    content = payload if isinstance(payload, str) else encode_json(payload)
+    return (Part(text=text), Part(text=replace_surrogates(content), metadata=mark))
 
 
 def context_of(event: CloudEvent) -> CallContext:
@@ -303,7 +315,7 @@ def context_of(event: CloudEvent) -> CallContext:
         trace_id=trace_of_parent(event.traceparent) or event.trace_id or event.id,
         caller=f"event://{event.source.lstrip('/')}",
         message_id=event.id,
-        metadata={TRACE_PARENT: event.traceparent, "cloudevent": attributes_of(event)},
+        metadata={TRACE_PARENT: event.traceparent, EVENT_METADATA: event_document(event)},
     )
 
 
