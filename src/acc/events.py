@@ -1,6 +1,10 @@
 """Events between agents: publish, subscribe, relay."""
 
-from acc.application.events.cloud_events import decode_cloud_event, encode_cloud_event
+from acc.application.events.cloud_events import (
+    decode_cloud_event,
+    encode_cloud_event,
+    event_of,
+)
 from acc.application.events.relay import EventRelay
 from acc.application.events.subscriber import (
     EventOutcome,
@@ -35,6 +39,7 @@ __all__ = [
     "PublishEventTool",
     "decode_cloud_event",
     "encode_cloud_event",
+    "event_of",
     "make_publisher",
     "make_subscription",
     "open_relay",

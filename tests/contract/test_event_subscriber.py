@@ -10,7 +10,7 @@ from event_carrier_factories import CarrierUnderTest, carrier
 
 from acc import RunContext, Runner
 from acc.domain.errors import CarrierFailed
-from acc.events import EventOutcome, EventSubscriber, HandledEvent
+from acc.events import EventOutcome, EventSubscriber, HandledEvent, event_of
 from acc.ports.outbound.event_ports import EventDelivery, EventSubscriptionPort
 
 __all__ = ["carrier"]
@@ -59,7 +59,7 @@ class Shipping:
         self.most_running = max(self.running, self.most_running)
         await asyncio.sleep(self.seconds)
         self.running -= 1
-        number = ctx.call.metadata["cloudevent"]["data"]["number"]
+        number = event_of(ctx).payload["number"]
         self.effects.append(number)
         if self.fails:
             raise RuntimeError("no stock")

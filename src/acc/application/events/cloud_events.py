@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 SPEC_VERSION = "1.0"
 MEDIA_TYPE = "application/cloudevents+json"
+#: Key of the metadata of a message that has the event.
+EVENT_METADATA = "cloudevent"
 #: State key of a trace id that the application chose.
 _TRACE_STATE_KEY = "trace_id"
 _ATTRIBUTES = ("id", "source", "type", "time", "subject", "datacontenttype", "traceparent")
@@ -61,6 +63,17 @@ def new_event(ctx: "RunContext", event_type: str, payload: JsonData, *, step: st
 
 def encode_cloud_event(event: CloudEvent) -> bytes:
     """Return an event as structured JSON; InvalidInput if it is too large for carriers."""
+    body = msgspec.json.encode(event_document(event))
+    if len(body) > MAX_EVENT_BYTES:
+        raise InvalidInput(
+            f"event {event.type!r} has {len(body):,} bytes, at most {MAX_EVENT_BYTES:,} are "
+            "allowed: save the content as an artifact and publish its name"
+        )
+    return body
+
+
+def event_document(event: CloudEvent) -> dict[str, JsonData]:
+    """Return an event as a JSON object."""
     document: dict[str, Any] = {"specversion": SPEC_VERSION}
     for name in _ATTRIBUTES:
         if value := getattr(event, name):
@@ -68,13 +81,7 @@ def encode_cloud_event(event: CloudEvent) -> bytes:
     document |= event.extensions
     if event.data is not None:
         document["data"] = event.data
-    body = msgspec.json.encode(document)
-    if len(body) > MAX_EVENT_BYTES:
-        raise InvalidInput(
-            f"event {event.type!r} has {len(body):,} bytes, at most {MAX_EVENT_BYTES:,} are "
-            "allowed: save the content as an artifact and publish its name"
-        )
-    return body
+    return document
 
 
 def decode_cloud_event(body: bytes) -> CloudEvent:
@@ -87,7 +94,19 @@ def decode_cloud_event(body: bytes) -> CloudEvent:
         document = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidInput(f"the event is not JSON ({error}); expected a CloudEvent") from None
-    if not isinstance(document, dict) or document.get("specversion") != SPEC_VERSION:
+    return _read_document(document)
+
+
+def event_of(ctx: "RunContext") -> CloudEvent:
+    """Return the event that started the run; InvalidInput if it was not an event."""
+    for part in ctx.run.request.message:
+        if (document := part.metadata.get(EVENT_METADATA)) is not None:
+            return _read_document(document)
+    raise InvalidInput("the run was not started by an event; start it with `acc subscribe`")
+
+
+def _read_document(document: object) -> CloudEvent:
+    if not isinstance(document, Mapping) or document.get("specversion") != SPEC_VERSION:
         raise InvalidInput(
             f'the event is not a CloudEvent: expected an object with "specversion": '
             f'"{SPEC_VERSION}"; publish structured JSON ({MEDIA_TYPE})'
@@ -107,13 +126,6 @@ def decode_cloud_event(body: bytes) -> CloudEvent:
 def event_key(event: CloudEvent) -> str:
     """Return a short name of an event that is the same for every delivery of it."""
     return str(uuid5(NAMESPACE_URL, f"{event.source}\n{event.id}"))
-
-
-def event_document(event: CloudEvent) -> Mapping[str, JsonData]:
-    """Return the attributes of an event and its data."""
-    found = {name: getattr(event, name) for name in _ATTRIBUTES}
-    found = {name: value for name, value in found.items() if value}
-    return {**event.extensions, **found, "data": event.data}
 
 
 def _quoted(name: str) -> str:

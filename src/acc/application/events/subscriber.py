@@ -8,7 +8,12 @@ from enum import StrEnum
 from typing import Protocol
 
 from acc.application.contracts.intents import contracts_of
-from acc.application.events.cloud_events import decode_cloud_event, event_document, event_key
+from acc.application.events.cloud_events import (
+    EVENT_METADATA,
+    decode_cloud_event,
+    event_document,
+    event_key,
+)
 from acc.application.runtime.json_types import encode_json
 from acc.application.runtime.run import EventRecorder
 from acc.application.runtime.runner import SessionRunner
@@ -41,8 +46,6 @@ from acc.ports.outbound.storage_ports import BeginTurn, TurnStart
 log = logging.getLogger("acc.run")
 #: The user whose sessions have the runs of events.
 EVENTS_USER_ID = "events"
-#: Key of the metadata of a run that has the event with all attributes and its data.
-EVENT_METADATA = "cloudevent"
 DEFAULT_CONCURRENCY = 4
 #: An event whose run did not end after so many deliveries is a dead letter.
 MAX_ATTEMPTS = 10
@@ -300,7 +303,8 @@ def message_of(event: CloudEvent, *, as_data: bool = False) -> tuple[Part, ...]:
     The payload is JSON text, or with `as_data` JSON data, the inputs of an intent.
     """
     payload = event.payload
-    mark = {UNTRUSTED_METADATA: True}  # for the information-flow policy: others wrote it
+    # Others wrote it, which matters to the information-flow policy.
+    mark = {UNTRUSTED_METADATA: True, EVENT_METADATA: event_document(event)}
     if as_data:
         return (Part(data=payload, metadata=mark),)
     text = replace_surrogates(f"Event {event.type} from {event.source}:\n")
@@ -315,7 +319,7 @@ def context_of(event: CloudEvent) -> CallContext:
         trace_id=trace_of_parent(event.traceparent) or event.trace_id or event.id,
         caller=f"event://{event.source.lstrip('/')}",
         message_id=event.id,
-        metadata={TRACE_PARENT: event.traceparent, EVENT_METADATA: event_document(event)},
+        metadata={TRACE_PARENT: event.traceparent},
     )
 
 
