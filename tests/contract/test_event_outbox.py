@@ -1,10 +1,15 @@
 """Stores record published events together with the state, all or none."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
+from postgres_server import new_store_url
 from session_store_factories import KEY, Stores, event
 
 from acc.adapters.storage.event_log import LogSubscription
+from acc.bootstrap.events import make_publisher, make_subscription
+from acc.bootstrap.storage import copy_store
 from acc.domain.errors import SessionConflict
 from acc.domain.value_objects.cloud_event import CloudEvent
 from acc.domain.value_objects.event import Event, EventActions
@@ -104,3 +109,30 @@ async def test_dead_letters_are_listed_replaced_and_deleted(
 
 def _published(number: int, event_type: str = "order.created") -> CloudEvent:
     return CloudEvent(id=str(number), source="/apps/shop", type=event_type, data=number)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+async def test_copied_store_delivers_what_was_not_acknowledged(
+    reverse: bool, tmp_path: Path
+) -> None:
+    places = [str(tmp_path / "events.db"), new_store_url()]
+    source, target = reversed(places) if reverse else places
+    before = make_subscription(source, name="shipping", events=["order.*"])
+    publisher = make_publisher(source)
+    for number in range(4):
+        await publisher.publish(_published(number, "other" if number == 3 else "order.created"))
+    done, _ = await before.receive(limit=2, wait=0.0)
+    await before.acknowledge(done)
+    await before.aclose()
+    await publisher.aclose()
+    await copy_store(source, target, dry_run=False)
+    after = make_subscription(target, name="shipping", events=["order.*"], lease=60.0)
+    publisher = make_publisher(target)
+    await publisher.publish(_published(4))
+    found: list[int] = []
+    while deliveries := await after.receive(limit=10, wait=0.0):
+        found += [msgspec.json.decode(one.body)["data"] for one in deliveries]
+    # Number 1 was delivered and not acknowledged: its lease has not expired.
+    assert found == [2, 4]
+    await after.aclose()
+    await publisher.aclose()

@@ -43,7 +43,7 @@ async def test_publish_log_node_handles_the_events_of_the_specification(
     node, log = PublishLogNode().as_agent(), Log()
     async with open_subscriber(node, events=["agent.*"], source=tmp_path / "a.db") as subscriber:
         await subscriber.run(until_idle=True, observer=log)
-    await runner.services.aclose()
+    await runner.aclose()
     (handled,) = log.handled
     assert handled.outcome is EventOutcome.COMPLETED
     assert handled.text == '{"status":"success","log_id":"req-1"}'
