@@ -460,15 +460,8 @@ class _EncodedEvents:
         row of the session's id, its fence and its last event before, None if nothing was written.
         """
         values, renewed, removed = self.changes
-        statement = _statement(
-            head,
-            len(arguments),
-            bool(self.rows),
-            bool(values),
-            bool(renewed),
-            bool(removed),
-            bool(self.published),
-        )
+        written = (self.rows, values, renewed, removed, self.published)
+        statement = _statement(head, len(arguments), *map(bool, written))
         if self.rows:
             arguments += _columns(self.rows, 4)
         if values:
