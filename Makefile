@@ -165,7 +165,7 @@ docs: $(DEV) ## Build the documentation site in build/site
 COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11
 
 # What the container image contains.
-SERVER_EXTRAS := a2a console grpc mcp models otel postgres temporal valkey
+SERVER_EXTRAS := a2a console grpc mcp models nats otel postgres temporal valkey
 
 lock: $(DEV) ## Renew the files in requirements/
 	$(COMPILE) --upgrade --all-extras --group dev pyproject.toml -o requirements/dev.lock

@@ -7,7 +7,7 @@ development environment. Kinds of KEDA, Knative and kustomize have no schema the
 import sys
 from pathlib import Path
 
-import kubernetes_validate
+import kubernetes_validate  # type: ignore[import-not-found]
 import yaml
 
 FOLDER = Path(__file__).parent.parent / "deploy" / "kubernetes"

@@ -38,6 +38,7 @@ PUBLIC_MODULES = frozenset(
         "acc",
         "acc.a2a",
         "acc.contracts",
+        "acc.events",
         "acc.testing",
         "acc.testing.providers",
         "acc.testing.trajectories",

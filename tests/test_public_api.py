@@ -65,7 +65,7 @@ def test_import_loads_only_the_standard_library_and_msgspec() -> None:
     assert loaded - sys.stdlib_module_names - {"acc", "msgspec"} == set()
 
 
-PUBLIC_MODULES = {"acc", "acc.a2a", "acc.contracts", "acc.frameworks", "acc.testing"}
+PUBLIC_MODULES = {"acc", "acc.a2a", "acc.contracts", "acc.events", "acc.frameworks", "acc.testing"}
 
 
 def _imported_modules(source: str) -> set[str]:

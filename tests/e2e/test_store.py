@@ -17,12 +17,12 @@ def test_migrate_and_check(tmp_path: Path) -> None:
     missing = acc("store", "check", url)
     assert (missing.returncode, "acc store migrate" in missing.stdout) == (1, True)
     dry = acc("store", "migrate", url, "--dry-run")
-    assert "would migrate to version 1" in dry.stdout
+    assert "would migrate to version 2" in dry.stdout
     assert acc("store", "check", url).returncode == 1
-    assert "migrated to version 1" in acc("store", "migrate", url).stdout
+    assert "migrated to version 2" in acc("store", "migrate", url).stdout
     assert "no migration is missing" in acc("store", "migrate", url).stdout
     done = acc("store", "check", url)
-    assert (done.returncode, "schema version 1, ok" in done.stdout) == (0, True)
+    assert (done.returncode, "schema version 2, ok" in done.stdout) == (0, True)
     for result in (missing, dry, done):
         assert PASSWORD not in result.stdout + result.stderr
         assert ENCODED_PASSWORD not in result.stdout + result.stderr

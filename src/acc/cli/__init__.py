@@ -32,6 +32,7 @@ from acc.cli.output import print_error
 from acc.cli.proxy import proxy
 from acc.cli.run import run
 from acc.cli.serve import serve
+from acc.cli.subscribe import relay, subscribe
 from acc.cli.worker import worker
 from acc.domain.errors import AccError, EmbeddedModelWarning, InvalidInput, RunMismatch
 
@@ -72,6 +73,8 @@ app.command(trace, group=_DEBUG)
 app.command(explain, group=_DEBUG)
 app.command(replay, group=_DEBUG)
 app.command(serve, group=_CONNECT)
+app.command(subscribe, group=_CONNECT)
+app.command(relay, group=_CONNECT)
 app.command(proxy, group=_CONNECT)
 app.command(mcp, group=_CONNECT)
 app.command(worker, group=_CONNECT)

@@ -512,6 +512,12 @@ class Unavailable(AccError):
         self.retry_after = retry_after
 
 
+class CarrierFailed(AccError):
+    """A carrier of events cannot be reached or refuses an event; nothing accepted is lost."""
+
+    code = "carrier_failed"
+
+
 class AddressRefused(InvalidInput):
     """A network address that must not be called from this machine.
 

@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 from itertools import islice
 from typing import Any
 
+from acc.adapters.storage.in_memory_events import InMemoryEventLog
 from acc.adapters.storage.invariants import (
     check_fork,
     encode,
@@ -15,6 +16,7 @@ from acc.adapters.storage.invariants import (
     session_files,
     starts_run,
 )
+from acc.adapters.storage.session_records import published_rows
 from acc.domain.text import replace_surrogates
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.event import NO_ACTIONS, Event, EventKind
@@ -44,6 +46,7 @@ class InMemorySessionStore:
         self._records: dict[SessionKey, _SessionRecord] = {}
         self._app_state: dict[str, dict[str, Any]] = {}
         self._user_state: dict[tuple[str, str], dict[str, Any]] = {}
+        self._event_log = InMemoryEventLog(clock=clock)
 
     async def open(self, key: SessionKey, *, holder: str, replaces: str = "") -> Session:
         """Acquire the lease of a session and return it, created if it does not exist."""
@@ -77,6 +80,7 @@ class InMemorySessionStore:
         """Store events, all or none, apply their state deltas, and return them with numbers."""
         record = self._leased(key, holder)
         _check_storable(events)
+        published = published_rows(events)
         seq = record.seq
         numbered = tuple([replace(event, seq=seq + n) for n, event in enumerate(events, start=1)])
         now = self._clock.now()
@@ -84,6 +88,8 @@ class InMemorySessionStore:
         record.lease_until = now + self._lease
         if release:
             record.holder = None
+        if published:
+            self._event_log.add(published)
         return numbered
 
     async def renew(self, key: SessionKey, *, holder: str) -> None:
@@ -217,6 +223,10 @@ class InMemorySessionStore:
             else:
                 await self.delete(key)
         return frozenset(in_use)
+
+    def event_log(self) -> InMemoryEventLog:
+        """Return the log of the events that agents published."""
+        return self._event_log
 
     async def aclose(self) -> None:
         """Do nothing: there are no files or threads."""

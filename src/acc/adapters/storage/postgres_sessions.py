@@ -15,6 +15,7 @@ from acc.adapters.storage.invariants import (
 )
 from acc.adapters.storage.location import PostgresLocation
 from acc.adapters.storage.postgres import Operation, PostgresDatabase, as_database
+from acc.adapters.storage.postgres_events import PostgresEventLog
 from acc.adapters.storage.postgres_recall import PostgresRecallIndex, delete_recall
 from acc.adapters.storage.processes import Process, this_process
 from acc.adapters.storage.session_records import (
@@ -25,6 +26,7 @@ from acc.adapters.storage.session_records import (
     encode_event,
     is_leased_by_other,
     progress_of,
+    published_rows,
     scope_name,
     session_of,
     state_changes,
@@ -369,6 +371,10 @@ class PostgresSessionStore:
         """Return the recall index of a memory of a session, which is deleted with the session."""
         return PostgresRecallIndex(self.database, key=key, name=name, terms=terms)
 
+    def event_log(self) -> PostgresEventLog:
+        """Return the log of the events that agents published."""
+        return PostgresEventLog(self.database, clock=self._clock)
+
     async def aclose(self) -> None:
         """Close the connections once everything submitted is done."""
         await self.database.aclose()
@@ -435,7 +441,7 @@ class _Changes(NamedTuple):
 class _EncodedEvents:
     """Events as rows, with the changes of their state deltas."""
 
-    __slots__ = ("changes", "progress", "rows")
+    __slots__ = ("changes", "progress", "published", "rows")
 
     def __init__(self, key: SessionKey, events: Sequence[Event]) -> None:
         self.rows = [encode_event(event) for event in events]
@@ -443,19 +449,19 @@ class _EncodedEvents:
         self.changes = _last_changes(
             [change for event in events for change in state_changes(key, event)]
         )
+        self.published = published_rows(events)
 
     async def execute(
         self, connection: "Connection[Any]", head: str, arguments: tuple[Any, ...]
     ) -> Any:
-        """Write the row of the session and, if that succeeds, the events and the state.
+        """Write the row of the session and, if that succeeds, events, state and publications.
 
         Everything is one statement, so that it is one transaction and one round trip. Return the
         row of the session's id, its fence and its last event before, None if nothing was written.
         """
         values, renewed, removed = self.changes
-        statement = _statement(
-            head, len(arguments), bool(self.rows), bool(values), bool(renewed), bool(removed)
-        )
+        written = (self.rows, values, renewed, removed, self.published)
+        statement = _statement(head, len(arguments), *map(bool, written))
         if self.rows:
             arguments += _columns(self.rows, 4)
         if values:
@@ -464,12 +470,20 @@ class _EncodedEvents:
             arguments += _columns(renewed, 2)
         if removed:
             arguments += _columns(removed, 2)
+        if self.published:
+            arguments += _columns(self.published, 5)
         return await connection.fetchrow(statement, *arguments)
 
 
 @lru_cache(maxsize=64)
 def _statement(
-    head: str, n: int, has_events: bool, has_values: bool, has_renewed: bool, has_removed: bool
+    head: str,
+    n: int,
+    has_events: bool,
+    has_values: bool,
+    has_renewed: bool,
+    has_removed: bool,
+    has_published: bool,
 ) -> str:
     """Return a statement that writes events and state if `head` returns a row."""
     text = f"WITH s AS ({head})"
@@ -500,6 +514,13 @@ def _statement(
         text += (
             f", d AS (DELETE FROM acc_state USING s, unnest(${n + 1}::text[], ${n + 2}::text[])"  # noqa: S608 - constants
             " AS r (scope, key) WHERE acc_state.scope = r.scope AND acc_state.key = r.key)"
+        )
+        n += 2
+    if has_published:
+        text += (
+            ", p AS (INSERT INTO acc_published_events (source, event_id, type, at, body)"  # noqa: S608 - constants
+            f" SELECT r.* FROM s, unnest(${n + 1}::text[], ${n + 2}::text[], ${n + 3}::text[],"
+            f" ${n + 4}::float8[], ${n + 5}::bytea[]) r ON CONFLICT DO NOTHING)"
         )
     return f"{text} SELECT id, fence, last FROM s"  # noqa: S608 - constants
 

@@ -7,6 +7,7 @@ import msgspec
 
 from acc.adapters.storage.invariants import encode, encode_readable, starts_run
 from acc.adapters.storage.processes import Process
+from acc.application.events.cloud_events import encode_cloud_event
 from acc.domain.value_objects.base import set_field
 from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.run import RunStatus
@@ -88,6 +89,16 @@ def state_changes(
     for name in event.actions.state_removed:
         if (scope := scope_of(name)) is not Scope.TEMP and only in (None, scope):
             yield StateChange(scope_name(key, scope), name, None)
+
+
+def published_rows(events: Sequence[Event]) -> list[tuple[str, str, str, float, bytes]]:
+    """Return source, id, type, time and body of what events publish to other agents."""
+    return [
+        (one.source, one.id, one.type, event.at, encode_cloud_event(one))
+        for event in events
+        if event.actions.published
+        for one in event.actions.published
+    ]
 
 
 def scope_name(key: SessionKey, scope: Scope) -> str:

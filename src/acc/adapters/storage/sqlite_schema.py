@@ -7,7 +7,7 @@ from pathlib import Path
 from acc.domain.errors import StorageFailed
 
 #: Version of the tables. Files of other versions are rejected: there is no released version before.
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 _APPLICATION_ID = 0x61636373  # "accs", to recognise our files
 _TABLES = (
     """
@@ -208,6 +208,41 @@ _TABLES = (
     """,
     # Pairs of numbers: a retired passage and what replaces it.
     "CREATE TABLE recall_retired (memory INTEGER PRIMARY KEY, data BLOB NOT NULL)",
+    # What agents published. AUTOINCREMENT: subscriptions have passed the numbers of deleted rows.
+    """
+    CREATE TABLE published_events (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT,
+        source TEXT NOT NULL,
+        event_id TEXT NOT NULL,
+        type TEXT NOT NULL,
+        at REAL NOT NULL,
+        body BLOB NOT NULL,
+        UNIQUE (source, event_id)
+    )
+    """,
+    # Events up to `position` were delivered; those without an acknowledgement are claims.
+    "CREATE TABLE event_subscriptions"
+    " (name TEXT PRIMARY KEY, position INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID",
+    """
+    CREATE TABLE event_claims (
+        subscription TEXT NOT NULL,
+        seq INTEGER NOT NULL,
+        attempts INTEGER NOT NULL,
+        due_at REAL NOT NULL,
+        PRIMARY KEY (subscription, seq)
+    ) WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE dead_letters (
+        id INTEGER PRIMARY KEY,
+        subscription TEXT NOT NULL,
+        key TEXT NOT NULL,
+        body BLOB NOT NULL,
+        reason TEXT NOT NULL,
+        at REAL NOT NULL,
+        UNIQUE (subscription, key)
+    )
+    """,
 )
 _RETRY_SECONDS = 0.01
 _HINTS = {

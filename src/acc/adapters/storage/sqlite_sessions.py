@@ -24,6 +24,7 @@ from acc.adapters.storage.session_records import (
     encode_event,
     is_leased_by_other,
     progress_of,
+    published_rows,
     scope_name,
     session_of,
     state_changes,
@@ -34,6 +35,7 @@ from acc.adapters.storage.sqlite import (
     as_database,
     insert,
 )
+from acc.adapters.storage.sqlite_events import ADD_PUBLISHED, SqliteEventLog
 from acc.adapters.storage.sqlite_recall import SqliteRecallIndex, delete_recall
 from acc.domain.recall import TermExtractor
 from acc.domain.value_objects.base import replace
@@ -329,6 +331,10 @@ class SqliteSessionStore:
         """Return the recall index of a memory of a session, which is deleted with the session."""
         return SqliteRecallIndex(self.database, key=key, name=name, terms=terms)
 
+    def event_log(self) -> SqliteEventLog:
+        """Return the log of the events that agents published."""
+        return SqliteEventLog(self.database, clock=self._clock)
+
     async def aclose(self) -> None:
         """Close the file and end its thread once everything submitted is done."""
         await self.database.aclose()
@@ -458,7 +464,7 @@ def events_query(
 class _EncodedEvents:
     """Events as rows, with the statements of their state deltas."""
 
-    __slots__ = ("progress", "rows", "statements")
+    __slots__ = ("progress", "published", "rows", "statements")
 
     def __init__(self, key: SessionKey, events: Sequence[Event]) -> None:
         self.rows = [encode_event(event) for event in events]
@@ -466,13 +472,16 @@ class _EncodedEvents:
             _statement(change) for event in events for change in state_changes(key, event)
         ]
         self.progress = progress_of(events)
+        self.published = published_rows(events)
 
     def insert(self, connection: sqlite3.Connection, session: int, seq: int) -> None:
-        """Insert the rows after event `seq` of a session and apply the state deltas."""
+        """Insert the rows after event `seq` of a session, state deltas and published events."""
         rows = [(session, seq + n, *row) for n, row in enumerate(self.rows, start=1)]
         connection.executemany(_ADD_EVENT, rows)
         for statement, values in self.statements:
             connection.execute(statement, values)
+        if self.published:
+            connection.executemany(ADD_PUBLISHED, self.published)
 
 
 def _statement(change: StateChange) -> tuple[str, tuple[Any, ...]]:

@@ -46,7 +46,18 @@ COLUMNS = {
     "acc_recall_passages": "memory position passage_id body terms",
     "acc_recall_postings": "memory term chunk data",
     "acc_recall_lengths": "memory chunk data",
+    "acc_published_events": "seq source event_id type at body",
+    "acc_event_subscriptions": "name",
+    "acc_event_claims": "subscription seq attempts due_at",
+    "acc_dead_letters": "id subscription key body reason at",
 }
+#: Positions in the log differ between stores, so what a subscription has not read yet is copied as
+#: a delivery that is due, and every position becomes the end of the log.
+_READ_CLAIMS = (
+    "SELECT subscription, seq, attempts, due_at FROM acc_event_claims UNION ALL"
+    " SELECT name, e.seq, 0, 0 FROM acc_event_subscriptions s"
+    " JOIN acc_published_events e ON (e.xact, e.seq) > (s.xact, s.seq)"
+)
 _READ = {
     "acc_sessions": "SELECT id, app_name, user_id, session_id, seq, turns, run_id, status,"
     " updated_at, 0.0, 0 FROM sessions ORDER BY id",
@@ -72,6 +83,11 @@ _READ = {
     " FROM recall_passages p LEFT JOIN recall_unindexed u ON u.id = p.id ORDER BY p.id",
     "acc_recall_postings": "SELECT memory, term, chunk, data FROM recall_postings",
     "acc_recall_lengths": "SELECT memory, chunk, data FROM recall_lengths",
+    "acc_published_events": "SELECT seq, source, event_id, type, at, body FROM published_events",
+    "acc_event_subscriptions": "SELECT name FROM event_subscriptions",
+    "acc_event_claims": "SELECT subscription, seq, attempts, due_at FROM event_claims UNION ALL"
+    " SELECT name, seq, 0, 0.0 FROM event_subscriptions JOIN published_events ON seq > position",
+    "acc_dead_letters": "SELECT id, subscription, key, body, reason, at FROM dead_letters",
 }
 _ADD = {
     "acc_sessions": "INSERT INTO sessions (id, app_name, user_id, session_id, seq, turns, run_id,"
@@ -102,6 +118,13 @@ _ADD = {
     "acc_recall_postings": "INSERT INTO recall_postings (memory, term, chunk, data)"
     " VALUES (?, ?, ?, ?)",
     "acc_recall_lengths": "INSERT INTO recall_lengths (memory, chunk, data) VALUES (?, ?, ?)",
+    "acc_published_events": "INSERT INTO published_events (seq, source, event_id, type, at, body)"
+    " VALUES (?, ?, ?, ?, ?, ?)",
+    "acc_event_subscriptions": "INSERT INTO event_subscriptions (name) VALUES (?)",
+    "acc_event_claims": "INSERT INTO event_claims (subscription, seq, attempts, due_at)"
+    " VALUES (?, ?, ?, ?)",
+    "acc_dead_letters": "INSERT INTO dead_letters (id, subscription, key, body, reason, at)"
+    " VALUES (?, ?, ?, ?, ?, ?)",
 }
 _ADD_OWNER = "INSERT OR IGNORE INTO task_owners (app_name, tenant, caller) VALUES (?, ?, ?)"
 _COUNT_STATES = "UPDATE task_owners SET revision = (SELECT coalesce(max(revision), 0) FROM tasks"
@@ -112,10 +135,11 @@ _WITH_IDENTITY = (
     "acc_push_configs",
     "acc_deliveries",
     "acc_recall_memories",
+    "acc_dead_letters",
 )
 _SET_IDENTITY = (
-    "SELECT setval(pg_get_serial_sequence('{0}', 'id'), (SELECT coalesce(max(id), 0) + 1 FROM {0}),"
-    " false)"
+    "SELECT setval(pg_get_serial_sequence('{0}', '{1}'),"
+    " (SELECT coalesce(max({1}), 0) + 1 FROM {0}), false)"
 )
 _SET_REVISION = (
     "SELECT setval('acc_task_revisions',"
@@ -191,9 +215,12 @@ class _PostgresStore:
         self._connection = connection
 
     async def read(self, table: str) -> AsyncIterator[Rows]:
-        columns = COLUMNS[table].replace(" ", ", ")
-        order = "1, 2" if "id" not in COLUMNS[table].split() else "id"
-        cursor = await self._connection.cursor(f"SELECT {columns} FROM {table} ORDER BY {order}")  # noqa: S608 - constants
+        columns = COLUMNS[table].split()
+        order = "id" if "id" in columns else ", ".join(columns[:2])
+        query = f"SELECT {', '.join(columns)} FROM {table} ORDER BY {order}"  # noqa: S608 - constants
+        cursor = await self._connection.cursor(
+            _READ_CLAIMS if table == "acc_event_claims" else query
+        )
         while rows := await cursor.fetch(_BATCH_SIZE):
             yield [tuple(row) for row in rows]
 
@@ -208,7 +235,12 @@ class _PostgresStore:
 
     async def finish(self) -> None:
         for table in _WITH_IDENTITY:
-            await self._connection.execute(_SET_IDENTITY.format(table))
+            await self._connection.execute(_SET_IDENTITY.format(table, "id"))
+        await self._connection.execute(_SET_IDENTITY.format("acc_published_events", "seq"))
+        await self._connection.execute(
+            "UPDATE acc_event_subscriptions SET (xact, seq) ="
+            " (SELECT coalesce(max(xact), 0), coalesce(max(seq), 0) FROM acc_published_events)"
+        )
         await self._connection.execute(_SET_REVISION)
 
 
@@ -258,3 +290,7 @@ class _SqliteStore:
             for state in TaskState
         )
         self._connection.execute(f"{_COUNT_STATES} WHERE owner = task_owners.id), {columns}")
+        self._connection.execute(
+            "UPDATE event_subscriptions SET position ="
+            " (SELECT coalesce(max(seq), 0) FROM published_events)"
+        )

@@ -245,7 +245,7 @@ class BaseAgent(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
             raise
         if span is not None:
             span.end()
-        if ctx.current_branch.state.pending or ctx.run.journal.steps:
+        if ctx.current_branch.state.pending or ctx.unpublished or ctx.run.journal.steps:
             await _flush_state(ctx)
         if config.snapshots:
             await _emit_snapshot(ctx, "after")
@@ -539,10 +539,12 @@ async def _say(ctx: RunContext, callback: Callback, answer: object, *, write: bo
 
 
 async def _flush_state(ctx: RunContext) -> None:
-    """Record state writes that no event has recorded yet."""
+    """Record state writes and published events that no event has recorded yet."""
     recorded = ctx.next_recorded()
-    if ctx.current_branch.state.pending or (
-        recorded is not None and recorded.kind is EventKind.STATE
+    if (
+        ctx.current_branch.state.pending
+        or ctx.unpublished
+        or (recorded is not None and recorded.kind is EventKind.STATE)
     ):
         await ctx.emit(EventKind.STATE)
 

@@ -237,6 +237,7 @@ class Branches:
         parent.state.write(*merge_branches(parent.state, writes, self._merge))
         for branch in branches.values():
             parent.thread += branch.thread[branch.inherited :]
+            ctx.unpublished += tuple(branch.published)
         ctx.escalated = ctx.escalated or any(context.escalated for context in finished.values())
 
 

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn
 import msgspec
 from msgspec.structs import replace
 
+from acc.application.events.cloud_events import new_event
 from acc.application.runtime.artifacts import Artifacts, download
 from acc.application.runtime.inputs import check_storable
 from acc.application.runtime.interrupts import RunPaused, RunRejected
 from acc.application.runtime.json_types import encode_json
 from acc.application.runtime.run import Branch, Run, Services, state_changes
 from acc.application.runtime.state import StateView
-from acc.application.runtime.type_variables import (
-    ContextDepsT,
-)
+from acc.application.runtime.type_variables import ContextDepsT
 from acc.domain.call_options import explain_attributes
 from acc.domain.errors import InvalidInput, ReplayMismatch
 from acc.domain.text import replace_surrogates
 from acc.domain.value_objects.approval import InputAnswer, InputRequest, RequestKind
 from acc.domain.value_objects.base import JsonData
+from acc.domain.value_objects.cloud_event import CloudEvent
 from acc.domain.value_objects.content import ChatMessage, Part, Usage, text_of, text_part
 from acc.domain.value_objects.event import NO_ACTIONS, TRANSIENT, Event, EventActions, EventKind
 from acc.domain.value_objects.run import CallContext, Grant, RunConfig
@@ -76,6 +76,7 @@ class RunContext(Generic[ContextDepsT]):
         "state",
         "text",
         "transfer_to",
+        "unpublished",
     )
 
     def __init__(
@@ -123,6 +124,7 @@ class RunContext(Generic[ContextDepsT]):
         self._steps = 0
         self._is_final = False
         self._child_counts: dict[str, int] = {}
+        self.unpublished: tuple[CloudEvent, ...] = ()
 
     @property
     def message(self) -> str:
@@ -195,8 +197,8 @@ class RunContext(Generic[ContextDepsT]):
                 if (recorded := journal.steps.get(step)) is not None:
                     return self._replay(recorded, kind)
                 journal.catch_up(branch)
-            if branch.state.pending:
-                actions = _with_changes(actions, branch)
+            if self.unpublished or branch.state.pending:
+                actions = self._with_changes(actions)
         event = Event(
             kind=kind,
             run_id=run.request.run_id,
@@ -224,6 +226,26 @@ class RunContext(Generic[ContextDepsT]):
             if not run.recorder.last_seq % _YIELD_INTERVAL:
                 await asyncio.sleep(0)
         return event
+
+    def publish(self, event_type: str, payload: JsonData) -> str:
+        """Publish an event with the next step and its state changes; return its message id.
+
+        They are one transaction. If the agent fails before its next step, nothing is published.
+        """
+        step = f"{self.path}#{self._steps}/{len(self.unpublished)}"
+        event = new_event(self, event_type, payload, step=step)
+        self.unpublished += (event,)
+        return event.id
+
+    def _with_changes(self, actions: EventActions) -> EventActions:
+        """Return actions with pending changes and events; those of a branch count once it joins."""
+        branch, published, self.unpublished = self.current_branch, self.unpublished, ()
+        delta, removed = branch.state.flush()
+        if branch.is_main:
+            return replace(actions, state_delta=delta, state_removed=removed, published=published)
+        branch.published += published
+        changes = {"branch_delta": delta, "branch_removed": removed}
+        return replace(actions, **changes, branch_published=published)
 
     async def record_model_call(self, detail: Mapping[str, JsonData], usage: Usage | None) -> None:
         """Record the request of a model call. It is not a step, so that a replay ignores it."""
@@ -358,6 +380,8 @@ class RunContext(Generic[ContextDepsT]):
             )
         branch = self.current_branch
         branch.state.apply(*state_changes(recorded, branch), seq=recorded.seq)
+        self.unpublished = ()
+        branch.published += recorded.actions.branch_published
         self.run.journal.replayed.add(recorded.seq)
         if kind is EventKind.ARTIFACT:
             self.published += recorded.parts
@@ -556,14 +580,6 @@ class RunContext(Generic[ContextDepsT]):
         self.identity = self.identity and grant.identity
         if grant.artifacts != ("*",):
             self.artifact_grants = (*self.artifact_grants, tuple(grant.artifacts))
-
-
-def _with_changes(actions: EventActions, branch: Branch) -> EventActions:
-    """Return actions with the pending state changes; those of a branch count once it joins."""
-    delta, removed = branch.state.flush()
-    if branch.is_main:
-        return replace(actions, state_delta=delta, state_removed=removed)
-    return replace(actions, branch_delta=delta, branch_removed=removed)
 
 
 class Actions:

@@ -11,6 +11,7 @@ from acc.application.runtime.state import State, Written
 from acc.domain.errors import BudgetExceeded, InvalidInput, TransferLoop
 from acc.domain.value_objects.approval import InputAnswer
 from acc.domain.value_objects.base import Value, replace
+from acc.domain.value_objects.cloud_event import CloudEvent
 from acc.domain.value_objects.content import NO_USAGE, ChatMessage, Part, Usage
 from acc.domain.value_objects.endpoint import RemoteEndpoint
 from acc.domain.value_objects.event import NO_ACTIONS, Event, EventActions, EventKind
@@ -498,7 +499,7 @@ class Branch:
     `path` is that of the agent that started it: a branch of the same name elsewhere is another one.
     """
 
-    __slots__ = ("inherited", "is_main", "name", "path", "state", "thread")
+    __slots__ = ("inherited", "is_main", "name", "path", "published", "state", "thread")
 
     def __init__(
         self,
@@ -516,10 +517,14 @@ class Branch:
         self.inherited = len(thread)
         #: Messages of agents in this run, as later agents see them.
         self.thread = list(thread)
+        #: Events that agents of a parallel branch published, which count once it joins.
+        self.published: list[CloudEvent] = []
 
     def without_thread(self) -> "Branch":
         """Return the same branch for an agent that must not see the conversation."""
-        return Branch(self.state, name=self.name, path=self.path)
+        branch = Branch(self.state, name=self.name, path=self.path)
+        branch.published = self.published
+        return branch
 
     def has(self, event: Event) -> bool:
         """Return True if a recorded event belongs to this branch."""

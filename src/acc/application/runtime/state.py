@@ -346,6 +346,11 @@ class StateView(_LockedMapping):
         """Reject all further writes, because the call that used the view has ended."""
         self._open = False
 
+    def check_open(self) -> None:
+        """Raise StateNotGranted if the call that used the view has ended."""
+        if not self._open:
+            raise StateNotGranted("*", "the call that it was granted to has ended")
+
     def over(self, state: MutableMapping[str, Any]) -> "StateView":
         """Return the same grant over another state."""
         inner = self._state.over(state) if isinstance(self._state, StateView) else state

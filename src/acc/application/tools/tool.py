@@ -208,6 +208,14 @@ class ToolContext(Generic[ContextDepsT]):
             artifact = content
         self._staged_artifacts.append((filename, artifact, media_type))
 
+    def publish(self, event_type: str, payload: JsonData) -> str:
+        """Publish an event to other agents together with the result; return its message id.
+
+        The event, the result and the state changes are stored in one transaction.
+        """
+        self._state.check_open()
+        return self.run_context.publish(event_type, payload)
+
     async def progress(self, text: str, *, detail: Mapping[str, JsonData] | None = None) -> None:
         """Report the progress of the tool; the report is not stored."""
         await self.run_context.progress(text, detail=detail)

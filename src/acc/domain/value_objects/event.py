@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from acc.domain.value_objects.approval import InputAnswer, InputRequest
 from acc.domain.value_objects.base import JsonData, Value
+from acc.domain.value_objects.cloud_event import CloudEvent
 from acc.domain.value_objects.content import Part, ToolCall, ToolResult, Usage, text_of
 from acc.domain.value_objects.run import RunStatus
 
@@ -41,9 +42,10 @@ TRANSIENT = frozenset(
 
 
 class EventActions(Value, frozen=True, kw_only=True):
-    """State changes and control flow of an event.
+    """State changes, published events and control flow of an event.
 
-    `branch_delta` was written inside a parallel branch and takes effect when the branches join.
+    `branch_delta` and `branch_published` were written inside a parallel branch and take effect when
+    the branches join.
     """
 
     state_delta: Mapping[str, JsonData] = {}
@@ -52,6 +54,8 @@ class EventActions(Value, frozen=True, kw_only=True):
     branch_removed: tuple[str, ...] = ()
     transfer_to_agent: str = ""
     escalate: bool = False
+    published: tuple[CloudEvent, ...] = ()
+    branch_published: tuple[CloudEvent, ...] = ()
 
 
 NO_ACTIONS = EventActions()

@@ -1,0 +1,353 @@
+"""Run an agent once for every event of a subscription."""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from acc.application.contracts.intents import contracts_of
+from acc.application.events.cloud_events import (
+    EVENT_METADATA,
+    decode_cloud_event,
+    event_document,
+    event_key,
+)
+from acc.application.runtime.json_types import encode_json
+from acc.application.runtime.run import EventRecorder
+from acc.application.runtime.runner import SessionRunner
+from acc.application.tracing.spans import TRACE_PARENT
+from acc.domain.errors import (
+    AccError,
+    CarrierFailed,
+    InvalidInput,
+    NothingPending,
+    SessionBusy,
+    SessionWaiting,
+    StorageFailed,
+)
+from acc.domain.text import replace_surrogates
+from acc.domain.value_objects.cloud_event import CloudEvent
+from acc.domain.value_objects.content import Part
+from acc.domain.value_objects.event import EventKind
+from acc.domain.value_objects.flow import UNTRUSTED_METADATA
+from acc.domain.value_objects.run import CallContext, RunStatus, trace_of_parent
+from acc.domain.value_objects.session import Session, SessionKey
+from acc.ports.outbound.event_ports import (
+    DELIVERY_LEASE_SECONDS,
+    DeadLetter,
+    DeadLetterPort,
+    EventDelivery,
+    EventSubscriptionPort,
+)
+from acc.ports.outbound.storage_ports import BeginTurn, TurnStart
+
+log = logging.getLogger("acc.run")
+#: The user whose sessions have the runs of events.
+EVENTS_USER_ID = "events"
+DEFAULT_CONCURRENCY = 4
+#: An event whose run did not end after so many deliveries is a dead letter.
+MAX_ATTEMPTS = 10
+_WAIT_SECONDS = 1.0
+_BUSY_SECONDS = 2.0
+_MAX_BACKOFF_SECONDS = 30.0
+_MAX_REASON_LENGTH = 1_000
+#: Of a body that is no event; the rest is cut off.
+_MAX_LETTER_BYTES = 256 * 1024
+_ENDED_WITH_FAILURE = frozenset({RunStatus.FAILED, RunStatus.CANCELED, RunStatus.REJECTED})
+
+
+class EventOutcome(StrEnum):
+    """What became of a delivery."""
+
+    COMPLETED = "completed"
+    WAITING = "waiting"
+    REPEATED = "repeated"
+    POSTPONED = "postponed"
+    DEAD_LETTER = "dead_letter"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandledEvent:
+    """A delivery that was handled, for logs and the command line."""
+
+    outcome: EventOutcome
+    event: CloudEvent | None
+    key: str
+    text: str
+
+
+class HandledObserver(Protocol):
+    """Receives what became of every delivery."""
+
+    def on_handled(self, handled: HandledEvent) -> None:
+        """Receive the outcome of one delivery."""
+        ...
+
+
+class EventSubscriber:
+    """Runs an agent for the events of a subscription, each event in a session of its own.
+
+    The id of the session follows from source and id of the event, and its message is stored only
+    if the session has none. So an event that is delivered again starts nothing: a run that ended is
+    acknowledged, and one whose process died is resumed by replay.
+    """
+
+    def __init__(
+        self,
+        runner: SessionRunner,
+        subscription: EventSubscriptionPort,
+        letters: DeadLetterPort,
+        *,
+        name: str,
+        concurrency: int = DEFAULT_CONCURRENCY,
+        lease: float = DELIVERY_LEASE_SECONDS,
+        max_attempts: int = MAX_ATTEMPTS,
+    ) -> None:
+        if concurrency < 1:
+            raise InvalidInput(f"concurrency must be at least 1, got {concurrency}")
+        self._runner = runner
+        self._subscription = subscription
+        self._letters = letters
+        self._name = name
+        self._concurrency = concurrency
+        self._lease = lease
+        self._max_attempts = max_attempts
+        self._in_flight: dict[str, EventDelivery] = {}
+        self._changed = asyncio.Event()
+        self._is_stopping = False
+
+    def stop(self) -> None:
+        """Receive no further events; `run` returns when the current runs have ended."""
+        self._is_stopping = True
+        self._changed.set()
+
+    async def run(
+        self, *, until_idle: bool = False, observer: HandledObserver | None = None
+    ) -> None:
+        """Handle events until `stop`, or with `until_idle` until there are no more."""
+        failures = 0
+        async with asyncio.TaskGroup() as group:
+            extender = group.create_task(self._extend())
+            while not self._is_stopping:
+                free = self._concurrency - len(self._in_flight)
+                if free <= 0:
+                    await self._wait_for_change()
+                    continue
+                try:
+                    wait = 0.0 if until_idle else _WAIT_SECONDS
+                    deliveries = await self._subscription.receive(limit=free, wait=wait)
+                    failures = 0
+                except (CarrierFailed, StorageFailed) as error:
+                    failures += 1
+                    log.warning("events cannot be received, trying again: %s", error)
+                    await asyncio.sleep(min(2.0**failures / 10, _MAX_BACKOFF_SECONDS))
+                    continue
+                for delivery in deliveries:
+                    self._in_flight[delivery.token] = delivery
+                    group.create_task(self._handle_and_report(delivery, observer))
+                if until_idle and not deliveries:
+                    if not self._in_flight:
+                        break
+                    await self._wait_for_change()
+            while self._in_flight:
+                await self._wait_for_change()
+            extender.cancel()
+
+    async def _wait_for_change(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+    async def _extend(self) -> None:
+        """Renew the leases of deliveries for as long as their runs last."""
+        while True:
+            await asyncio.sleep(self._lease / 3)
+            for delivery in list(self._in_flight.values()):
+                try:
+                    await self._subscription.extend(delivery)
+                except AccError as error:  # the delivery is repeated, which starts nothing
+                    log.warning("the lease of an event cannot be extended: %s", error)
+
+    async def _handle_and_report(
+        self, delivery: EventDelivery, observer: HandledObserver | None
+    ) -> None:
+        try:
+            handled = await self.handle(delivery)
+            if observer is not None:
+                observer.on_handled(handled)
+        except AccError as error:
+            # The carrier or the store failed. The lease expires and the event is delivered again.
+            log.warning("an event is delivered again: %s", error)
+        finally:
+            self._in_flight.pop(delivery.token, None)
+            self._changed.set()
+
+    async def handle(self, delivery: EventDelivery) -> HandledEvent:
+        """Run the agent for a delivery unless the event was handled before."""
+        try:
+            event = decode_cloud_event(delivery.body)
+        except InvalidInput as error:
+            return await self._bury(delivery, None, str(error))
+        key = self._runner.session_key(EVENTS_USER_ID, f"event-{event_key(event)}")
+        try:
+            status, text, is_new = await self._run_once(key, event)
+        except (_InUse, SessionBusy):
+            # Another process runs it, or has died and its lease will expire.
+            await self._subscription.postpone(delivery, seconds=_BUSY_SECONDS)
+            return _handled(EventOutcome.POSTPONED, event, "another process runs it")
+        except AccError as error:
+            failed = await self._failure(key, error)
+            if not failed and delivery.attempts < self._max_attempts:
+                seconds = min(2.0**delivery.attempts, _MAX_BACKOFF_SECONDS)
+                await self._subscription.postpone(delivery, seconds=seconds)
+                return _handled(EventOutcome.POSTPONED, event, str(error))
+            return await self._bury(delivery, event, failed or str(error))
+        if status in _ENDED_WITH_FAILURE:
+            return await self._bury(delivery, event, text or f"the run ended as {status}")
+        await self._subscription.acknowledge(delivery)
+        if not is_new:
+            return _handled(EventOutcome.REPEATED, event, "it was handled before")
+        is_waiting = status is RunStatus.INPUT_REQUIRED
+        return _handled(EventOutcome.WAITING if is_waiting else EventOutcome.COMPLETED, event, text)
+
+    async def dead_letters(self, *, limit: int = 100) -> Sequence[DeadLetter]:
+        """Return the dead letters of the subscription, oldest first."""
+        return await self._letters.dead_letters(self._name, limit=limit)
+
+    async def replay(self, letter: DeadLetter) -> HandledEvent:
+        """Run the agent again for a dead letter, as the next turn of its session.
+
+        The letter is deleted if the run completes or waits for input, and replaced if it fails.
+        """
+        event = decode_cloud_event(letter.body)
+        key = self._runner.session_key(EVENTS_USER_ID, f"event-{letter.key}")
+        try:
+            result = await self._runner.run(
+                self._message(event),
+                user_id=key.user_id,
+                session_id=key.session_id,
+                context=context_of(event),
+            )
+            status, text = result.status, result.text
+        except AccError as error:
+            status, text = RunStatus.FAILED, str(error)
+        if status in _ENDED_WITH_FAILURE:
+            await self._add_letter(letter.key, letter.body, text or f"the run ended as {status}")
+            return _handled(EventOutcome.DEAD_LETTER, event, text)
+        await self._letters.delete_dead_letter(self._name, letter.key)
+        is_waiting = status is RunStatus.INPUT_REQUIRED
+        return _handled(EventOutcome.WAITING if is_waiting else EventOutcome.COMPLETED, event, text)
+
+    async def _run_once(self, key: SessionKey, event: CloudEvent) -> tuple[RunStatus, str, bool]:
+        """Return status and text of the run of an event, and whether it ended just now."""
+        user_id, session_id, context = key.user_id, key.session_id, context_of(event)
+        try:
+            result = await self._runner.run(
+                self._message(event),
+                user_id=user_id,
+                session_id=session_id,
+                context=context,
+                recorder=_FirstTurnRecorder(self._runner.services.sessions),
+            )
+        except _AlreadyStarted as started:
+            if started.session.status is not RunStatus.WORKING:
+                return started.session.status, await self._reason(key), False
+            try:
+                # The lease was free, so the process that started the run is dead.
+                result = await self._runner.resume(
+                    user_id=user_id, session_id=session_id, context=context
+                )
+            except (NothingPending, SessionWaiting):  # another process was faster
+                raise _InUse from None
+        return result.status, result.text, True
+
+    def _message(self, event: CloudEvent) -> tuple[Part, ...]:
+        has_intents = next(contracts_of(self._runner.agent), None) is not None
+        return message_of(event, as_data=has_intents and isinstance(event.payload, Mapping))
+
+    async def _failure(self, key: SessionKey, error: AccError) -> str:
+        """Return why the run of an event has failed, empty if it may still succeed."""
+        session = await self._runner.services.sessions.read(key)
+        if session is None or not session.turns:
+            # Invalid input is refused before the run starts, every time.
+            return str(error) if isinstance(error, InvalidInput) else ""
+        return str(error) if session.status in _ENDED_WITH_FAILURE else ""
+
+    async def _reason(self, key: SessionKey) -> str:
+        ended = await self._runner.services.sessions.events(
+            key, kinds={EventKind.ENDED}, newest_first=True, limit=1
+        )
+        return ended[0].text if ended else ""
+
+    async def _bury(
+        self, delivery: EventDelivery, event: CloudEvent | None, reason: str
+    ) -> HandledEvent:
+        """Store a dead letter, then end the delivery."""
+        key = f"invalid-{delivery.token}" if event is None else event_key(event)
+        await self._add_letter(key, delivery.body, reason)
+        await self._subscription.acknowledge(delivery)
+        return HandledEvent(outcome=EventOutcome.DEAD_LETTER, event=event, key=key, text=reason)
+
+    async def _add_letter(self, key: str, body: bytes, reason: str) -> None:
+        reason = replace_surrogates(reason).replace("\0", "")[:_MAX_REASON_LENGTH]
+        letter = DeadLetter(
+            key, body[:_MAX_LETTER_BYTES], reason, self._runner.services.clock.now()
+        )
+        await self._letters.add_dead_letter(self._name, letter)
+
+
+def message_of(event: CloudEvent, *, as_data: bool = False) -> tuple[Part, ...]:
+    """Return the message that an agent gets for an event: a line of text and the payload.
+
+    The payload is JSON text, or with `as_data` JSON data, the inputs of an intent.
+    """
+    payload = event.payload
+    # Others wrote it, which matters to the information-flow policy.
+    mark = {UNTRUSTED_METADATA: True, EVENT_METADATA: event_document(event)}
+    if as_data:
+        return (Part(data=payload, metadata=mark),)
+    text = replace_surrogates(f"Event {event.type} from {event.source}:\n")
+    content = payload if isinstance(payload, str) else encode_json(payload)
+    return (Part(text=text), Part(text=replace_surrogates(content), metadata=mark))
+
+
+def context_of(event: CloudEvent) -> CallContext:
+    """Return the context of a run of an event, which continues the trace of the publisher."""
+    return CallContext(
+        request_id=event.id,
+        trace_id=trace_of_parent(event.traceparent) or event.trace_id or event.id,
+        caller=f"event://{event.source.lstrip('/')}",
+        message_id=event.id,
+        metadata={TRACE_PARENT: event.traceparent},
+    )
+
+
+def _handled(outcome: EventOutcome, event: CloudEvent, text: str) -> HandledEvent:
+    return HandledEvent(outcome=outcome, event=event, key=event_key(event), text=text)
+
+
+class _AlreadyStarted(Exception):
+    """The session of an event has a run."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session.session_id)
+        self.session = session
+
+
+class _InUse(Exception):
+    """Another process has the session of an event."""
+
+
+class _FirstTurnRecorder(EventRecorder):
+    """Starts a run only in a session without one; does not wait for a session that is in use."""
+
+    async def _begin(self, turn: BeginTurn) -> TurnStart:
+        # The lease is held from here on, so nobody else can start a run.
+        try:
+            session = await self._sessions.open(turn.key, holder=turn.holder)
+        except SessionBusy:
+            raise _InUse from None
+        if session.turns:
+            raise _AlreadyStarted(session)
+        return await super()._begin(turn)

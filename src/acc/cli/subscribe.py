@@ -1,0 +1,200 @@
+"""`acc subscribe` and `acc relay`: events between agents."""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from acc.application.events.cloud_events import decode_cloud_event
+from acc.application.events.subscriber import (
+    DEFAULT_CONCURRENCY,
+    EventOutcome,
+    EventSubscriber,
+    HandledEvent,
+)
+from acc.bootstrap.agents import check_models, load_agent
+from acc.bootstrap.events import describe_carrier, open_relay, open_subscriber
+from acc.cli.output import console, show_controls
+from acc.cli.session import AgentReference
+from acc.domain.errors import InvalidInput
+from acc.domain.value_objects.run import RunConfig
+
+_ALL = "all"
+_MAX_LETTERS = 10_000
+_MAX_TEXT_LENGTH = 200
+
+
+def subscribe(
+    agent: AgentReference,
+    /,
+    *,
+    events: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="Types of events, such as order.created or 'order.*'.",
+            negative=(),
+            consume_multiple=False,
+        ),
+    ] = ("*",),
+    source: Annotated[
+        str,
+        Parameter(
+            name="--from",
+            help="The carrier: nats://HOST:4222, valkey://HOST:6379, redis://HOST:6379, the path "
+            "of a SQLite file or postgresql://USER@HOST/DATABASE.",
+        ),
+    ],
+    store: Annotated[
+        str,
+        Parameter(help="The store of the agent's sessions. [default: the carrier, if it is one]"),
+    ] = "",
+    name: Annotated[
+        str, Parameter(help="The name of the subscription. [default: the name of the agent]")
+    ] = "",
+    concurrency: Annotated[
+        int, Parameter(help="Events that are handled at the same time.", show_default=True)
+    ] = DEFAULT_CONCURRENCY,
+    timeout: Annotated[float | None, Parameter(help="Seconds that a run may take.")] = None,
+    until_idle: Annotated[
+        bool, Parameter(help="Exit when there are no more events.", negative=())
+    ] = False,
+    dead_letters: Annotated[
+        bool, Parameter(help="List events whose runs failed, and exit.", negative=())
+    ] = False,
+    replay: Annotated[
+        str, Parameter(help=f'Run the agent again for a dead letter, or for "{_ALL}" of them.')
+    ] = "",
+) -> int:
+    """Run an agent once for every event that other agents publish.
+
+    An event that is delivered again starts nothing. Events whose runs fail become dead letters.
+    Ctrl-C or SIGTERM lets current runs end; events that were not handled are delivered later.
+
+    Example: acc subscribe shop.py:shipping --events 'order.*' --from shop.db
+    """
+    if dead_letters and replay:
+        raise InvalidInput("--dead-letters cannot be combined with --replay")
+    loaded = load_agent(agent)
+    if not dead_letters:
+        check_models(loaded)
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+
+    async def work() -> int:
+        async with open_subscriber(
+            loaded,
+            events=events,
+            source=source,
+            store=store,
+            name=name,
+            concurrency=concurrency,
+            config=RunConfig(timeout=timeout),
+        ) as subscriber:
+            if dead_letters:
+                return await _list(subscriber)
+            if replay:
+                return await _replay(subscriber, replay)
+            types = ", ".join(events)
+            _print(f"{loaded.name} handles {types} from {describe_carrier(source)}")
+            _stop_on_signals(subscriber.stop)
+            await subscriber.run(until_idle=until_idle, observer=_Printer())
+        return 0
+
+    return asyncio.run(work())
+
+
+def relay(
+    store: Annotated[
+        str,
+        Parameter(help="The store of the agents that publish: a SQLite file or a PostgreSQL URL."),
+    ],
+    /,
+    *,
+    to: Annotated[
+        str, Parameter(help="nats://HOST:4222, valkey://HOST:6379, redis://HOST:6379 or a store.")
+    ],
+    events: Annotated[
+        tuple[str, ...],
+        Parameter(help="Types of events to send.", negative=(), consume_multiple=False),
+    ] = ("*",),
+    name: Annotated[
+        str, Parameter(help="Relays with the same name share the work.", show_default=True)
+    ] = "relay",
+    until_idle: Annotated[
+        bool, Parameter(help="Exit when there are no more events.", negative=())
+    ] = False,
+) -> int:
+    """Send the events that agents published from their store to a broker.
+
+    An event stays in the store until the broker has confirmed it.
+
+    Example: acc relay shop.db --to nats://broker.example.com:4222
+    """
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+
+    async def work() -> int:
+        async with open_relay(store, to, events=events, name=name) as started:
+            _print(f"relay from {describe_carrier(store)} to {describe_carrier(to)}")
+            _stop_on_signals(started.stop)
+            count = await started.run(until_idle=until_idle)
+            _print(f"sent {count} events")
+        return 0
+
+    return asyncio.run(work())
+
+
+class _Printer:
+    def on_handled(self, handled: HandledEvent) -> None:
+        """Print one line for a delivery."""
+        _print(_line(handled))
+
+
+def _line(handled: HandledEvent) -> str:
+    event = handled.event
+    what = "invalid event" if event is None else f"{event.type} {event.id}"
+    text = " ".join(handled.text.split())[:_MAX_TEXT_LENGTH]
+    return f"{what}: {handled.outcome.value.replace('_', ' ')}{': ' if text else ''}{text}"
+
+
+async def _list(subscriber: EventSubscriber) -> int:
+    letters = await subscriber.dead_letters(limit=_MAX_LETTERS)
+    for letter in letters:
+        try:
+            event_type = decode_cloud_event(letter.body).type
+        except InvalidInput:
+            event_type = "invalid"
+        _print(f"{letter.key} {event_type}: {' '.join(letter.reason.split())}")
+    _print(f"{len(letters)} dead letters")
+    return 0
+
+
+async def _replay(subscriber: EventSubscriber, which: str) -> int:
+    letters = await subscriber.dead_letters(limit=_MAX_LETTERS)
+    chosen = [letter for letter in letters if which in (_ALL, letter.key)]
+    if not chosen and which != _ALL:
+        raise InvalidInput(f"there is no dead letter {which!r}; list them with --dead-letters")
+    has_failed = False
+    for letter in chosen:
+        try:
+            handled = await subscriber.replay(letter)
+        except InvalidInput as error:
+            _print(f"{letter.key}: {error}")
+            has_failed = True
+            continue
+        _print(_line(handled))
+        has_failed = has_failed or handled.outcome is EventOutcome.DEAD_LETTER
+    return 1 if has_failed else 0
+
+
+def _stop_on_signals(stop: Callable[[], None]) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with suppress(NotImplementedError):  # Windows
+            loop.add_signal_handler(number, stop)
+
+
+def _print(text: str) -> None:
+    console().print(show_controls(text), markup=False, highlight=False, soft_wrap=True)
