@@ -13,7 +13,7 @@ about something else is asked, and one about each sentence that was changed, lif
 
 A memory that forgets everything passes `lift`, so read it together with `rule`. Intervals of 95 %
 are bootstrap intervals over dialogues. Run: python benchmarks/instructions.py [--budget N]
-[--turns N] [--writers e15,j12] [--memories acc,bm25]
+[--turns N] [--writers e15,j13] [--memories acc,bm25]
 """
 
 import argparse
@@ -38,7 +38,7 @@ from acc.ports.outbound.memory_ports import MemoryPort, MemoryView
 FOLDER = Path(__file__).parent
 DATA = FOLDER.parent / "training" / "reader" / "data"
 #: Writers whose texts were used neither for training nor for decisions.
-HELD_OUT = ("e12", "e15", "j12")
+HELD_OUT = ("e12", "e15", "j12", "j13")
 FILLER = {"e": "english_filler.txt", "j": "japanese_filler.txt"}
 NEUTRAL = {"e": "By the way, what should I cook tonight?", "j": "ところで、今夜は何を作ろうか？"}
 TOPIC = {"e": "What did I say about {}?", "j": "{}について何と言いましたか？"}

@@ -91,7 +91,7 @@ class StateUpdate:
                     self.uncertain.append(f"which rule is withdrawn: {sentence.text}")
         if note.score >= _MIN_SCORE:
             line = one_line(sentence.text)
-            self.notes = [n for n in self.notes if one_line(self._texts.get(n.id, "")) != line]
+            self.notes = [n for n in self.notes if self._texts.get(n.id) != line]
             self.notes.append(note)
 
     def finish(self) -> None:
