@@ -85,8 +85,9 @@ bench: $(DEV) ## Measure acc against its limits
 	$(BIN)/python benchmarks/run.py
 
 bench-memory: $(DEV) ## Measure reading and recall of the memory
-	$(BIN)/python benchmarks/reader.py
+	$(BIN)/python benchmarks/reader.py $(DATA)
 	$(BIN)/python benchmarks/instructions.py
+	$(BIN)/python benchmarks/everyday.py
 	$(BIN)/python benchmarks/memory.py
 
 TRAINING := .venv-training

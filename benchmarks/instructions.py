@@ -6,12 +6,14 @@ about something else is asked, and one about each sentence that was changed, lif
 - rule, fact: the sentence is in the view of the question about something else.
 - lift: the view of a question about the lifted rule does not have the rule.
 - change, correction: that view has the new sentence and not the old one.
-- task kept, small talk kept: a request for one answer or small talk is in the state (rules and
-  facts), where it is of no use.
+- rule hidden: the sentence was shown as a rule in its turn, nobody changed it, and no view has it.
+- task as rule, small talk as rule: a request for one answer or small talk is shown as a rule. `in
+  state`: as a rule or as a note, which fill the room that is left.
+- task turn leaves a rule: a single message that asks for something now, in a new conversation.
 
 A memory that forgets everything passes `lift`, so read it together with `rule`. Intervals of 95 %
 are bootstrap intervals over dialogues. Run: python benchmarks/instructions.py [--budget N]
-[--turns N] [--writers e12,j12] [--memories acc,bm25]
+[--turns N] [--writers e15,j13] [--memories acc,bm25]
 """
 
 import argparse
@@ -36,11 +38,23 @@ from acc.ports.outbound.memory_ports import MemoryPort, MemoryView
 FOLDER = Path(__file__).parent
 DATA = FOLDER.parent / "training" / "reader" / "data"
 #: Writers whose texts were used neither for training nor for decisions.
-HELD_OUT = ("e12", "j12")
+HELD_OUT = ("e12", "e15", "j12", "j13")
 FILLER = {"e": "english_filler.txt", "j": "japanese_filler.txt"}
 NEUTRAL = {"e": "By the way, what should I cook tonight?", "j": "ところで、今夜は何を作ろうか？"}
 TOPIC = {"e": "What did I say about {}?", "j": "{}について何と言いましたか？"}
-ROWS = ("rule", "lift", "change", "correction", "fact", "task kept", "small talk kept")
+ROWS = (
+    "rule",
+    "lift",
+    "change",
+    "correction",
+    "fact",
+    "rule hidden",
+    "task as rule",
+    "task in state",
+    "small talk as rule",
+    "small talk in state",
+    "task turn leaves a rule",
+)
 BOOTSTRAP = 2_000
 _ENGLISH_WORD = re.compile(r"[A-Za-z0-9][\w'-]{3,}")
 _JAPANESE_WORD = re.compile(r"[一-龠々ァ-ヶーA-Za-z0-9]{2,}")
@@ -105,11 +119,11 @@ async def run_dialogue(
 ) -> dict[str, list[bool]]:
     """Return the outcomes of one dialogue by row."""
     turn = 0
+    first_rules: list[str] = []
     for texts in dialogue["turns"]:
         turn += 1
-        await add_turn(
-            memory, turn, "\n".join(texts), "OK." if language == "e" else "わかりました。"
-        )
+        answer = "OK." if language == "e" else "わかりました。"
+        first_rules.append(rules_of(await add_turn(memory, turn, "\n".join(texts), answer)))
     for text in others:
         turn += 1
         await add_turn(memory, turn, text, "I see." if language == "e" else "そうですか。")
@@ -117,12 +131,19 @@ async def run_dialogue(
     shown, state = content(view), plain(view.text)
     replaced = {(c, d) for _, _, c, d in dialogue["refs"]}
     found: dict[str, list[bool]] = defaultdict(list)
-    rows = {"set": "rule", "state": "fact", "once": "task kept", "other": "small talk kept"}
+    rows = {"set": "rule", "state": "fact", "once": "task", "other": "small talk"}
     for i, (texts, labels) in enumerate(zip(dialogue["turns"], dialogue["labels"], strict=True)):
         for j, (text, label) in enumerate(zip(texts, labels, strict=True)):
-            if label in rows and (i, j) not in replaced:
-                where = shown if label in ("set", "state") else state
-                found[rows[label]].append(plain(text) in where)
+            if label not in rows or (i, j) in replaced:
+                continue
+            row, sentence = rows[label], plain(text)
+            if row in ("rule", "fact"):
+                found[row].append(sentence in shown)
+            else:
+                found[f"{row} as rule"].append(sentence in rules_of(view))
+                found[f"{row} in state"].append(sentence in state)
+            if row == "rule" and sentence in first_rules[i]:
+                found["rule hidden"].append(sentence not in shown)
     for a, b, c, d in dialogue["refs"]:
         old, new, label = dialogue["turns"][c][d], dialogue["turns"][a][b], dialogue["labels"][a][b]
         about = TurnSignal(turn_id=turn + 1, text=topic(old, language))
@@ -137,9 +158,29 @@ async def run_dialogue(
     return found
 
 
-async def add_turn(memory: MemoryPort, turn: int, text: str, answer: str) -> None:
-    await memory.view(TurnSignal(turn_id=turn, text=text))
+async def add_turn(memory: MemoryPort, turn: int, text: str, answer: str) -> MemoryView:
+    view = await memory.view(TurnSignal(turn_id=turn, text=text))
     await memory.record(ConversationTurn.of(turn, text, answer))
+    return view
+
+
+def rules_of(view: MemoryView) -> str:
+    """Return the rules that a view shows."""
+    prefix = "constraints: "
+    lines = [line for line in view.text.splitlines() if line.startswith(prefix)]
+    return plain(" ".join(lines))
+
+
+async def rules_of_single_messages(writer: str, name: str, budget: int) -> list[list[bool]]:
+    """Return for each request for now whether it leaves a rule."""
+    found: list[list[bool]] = []
+    for line in (DATA / writer / "sentences.tsv").read_text(encoding="utf-8").splitlines():
+        label, _, text = line.partition("\t")
+        if label in ("once", "other"):
+            memory = MEMORIES[name](budget)
+            view = await add_turn(memory, 1, text, "OK.")
+            found.append([bool(rules_of(view))])
+    return found
 
 
 def interval(outcomes: list[list[bool]]) -> str:
@@ -167,6 +208,7 @@ async def measure(writer: str, name: str, budget: int, turns: int) -> dict[str, 
         memory = MEMORIES[name](budget)
         for row, values in (await run_dialogue(memory, json.loads(line), language, others)).items():
             outcomes[row].append(values)
+    outcomes["task turn leaves a rule"] = await rules_of_single_messages(writer, name, budget)
     return {row: interval(outcomes[row]) for row in ROWS}
 
 

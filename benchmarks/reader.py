@@ -1,21 +1,28 @@
-"""Measure the embedded reader on two writers that were not used for training.
+"""Measure the embedded reader on writers that were not used for training.
 
 Rules: share of rules that are read as rules, and of other sentences that are read as rules. Links:
 share of lifts, changes and corrections that are recognised, and whose earlier sentence is found.
-Intervals are 95 % (Wilson). Run: python benchmarks/reader.py
+Intervals are 95 % (Wilson). Small talk: share of sentences of real conversations that are read as
+rules; it needs the folder with public data. Run: python benchmarks/reader.py [DATA]
 """
 
 import asyncio
 import json
 import math
+import sys
 from collections import Counter
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from training.reader.dataset import chitchat, small_talk
 
 from acc.adapters.memory.reader import EmbeddedReader
 from acc.domain.value_objects.reading import REFERRING_ACTS, Act, EarlierSentence
 
 DATA = Path(__file__).parents[1] / "training" / "reader" / "data"
-WRITERS = {"English": "e12", "Japanese": "j12"}
+WRITERS = {"e12": "English", "e15": "English", "j12": "Japanese", "j13": "Japanese"}
+SMALL_TALK = 5_000
 RULES = (Act.SET, Act.CHANGE)
 
 
@@ -78,9 +85,23 @@ async def measure_links(reader: EmbeddedReader, writer: str) -> None:
     print(f"  false references          {share(false_alarms, others)}")
 
 
+async def measure_small_talk(reader: EmbeddedReader, folder: Path) -> None:
+    """Print the share for conversations whose other half, or other files, were used in training."""
+    files = ["test_freq.json", "test_rare.json"]
+    for name, texts in (
+        ("Topical-Chat, test files", small_talk(folder, files)),
+        ("chitchat dataset, unused conversations", chitchat(folder, first=1)),
+    ):
+        readings = [(await reader.read([text], ()))[0] for text in texts[:SMALL_TALK]]
+        rules = sum(reading.act in RULES for reading in readings)
+        print(f"{name}: {rules} of {len(readings)} sentences read as rules")
+
+
 async def main() -> None:
     reader = EmbeddedReader()
-    for language, writer in WRITERS.items():
+    if len(sys.argv) > 1:
+        await measure_small_talk(reader, Path(sys.argv[1]))
+    for writer, language in WRITERS.items():
         print(f"{language}, held-out writer {writer}:")
         await measure_rules(reader, writer)
         await measure_links(reader, writer)

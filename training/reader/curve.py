@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> None:
     for language in "ej":
         known = [writer for writer in writers if writer.language == language]
         names = [name for name in HELD_OUT if name.startswith(language)]
-        (unseen,) = read_writers(names=names[-1:])
+        (unseen,) = read_writers(names=names[:1])
         for count in range(2, len(known) + 1, 2):
             examples = [*own_examples(known[:count]), *read_public(public, language)]
             accuracy, rules, others = measure(fit_classifier(examples), unseen)

@@ -11,15 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+from training.reader.frames import framed_instructions
+
 from acc.adapters.memory.reader_weights import ACTS
 from acc.domain.language import sentences
 from acc.domain.value_objects.reading import Act
 
 DATA = Path(__file__).parent / "data"
 #: Writers whose texts are never used for training or tuning.
-HELD_OUT = ("e12", "j12")
+HELD_OUT = ("e12", "e15", "j12", "j13")
 #: Sentences that are drawn from a file of Topical-Chat.
-TOPICAL_CHAT_SENTENCES = 1_500
+TOPICAL_CHAT_SENTENCES = 2_000
+#: Sentences that are drawn from the chitchat dataset; those of every second conversation.
+CHITCHAT_SENTENCES = 4_000
+FRAME_WEIGHT = 0.5
 _MAX_PUBLIC_LENGTH = 200
 
 
@@ -111,7 +116,7 @@ def read_public(folder: Path | None, language: str) -> list[Example]:
     if folder is None:
         return []
     if language == "e":
-        return [*_topical_chat(folder), *_follow_bench(folder)]
+        return [*_topical_chat(folder), *_chitchat(folder), *_follow_bench(folder)]
     return [*_jfbench(folder), *_m_ifeval(folder)]
 
 
@@ -132,6 +137,37 @@ def small_talk(folder: Path, files: Sequence[str]) -> list[str]:
         Random(0).shuffle(texts)  # noqa: S311 not for security
         found.extend(texts)
     return found
+
+
+def chitchat(folder: Path, *, first: int) -> list[str]:
+    """Return sentences of every second conversation of the chitchat dataset, in a fixed order."""
+    path = folder / "chitchat-dataset" / "chitchat_dataset" / "dataset.json"
+    if not path.exists():
+        return []
+    talks = json.loads(path.read_text(encoding="utf-8"))
+    texts = [
+        sentence
+        for talk in sorted(talks)[first::2]
+        for messages in talks[talk]["messages"]
+        for message in messages
+        for sentence in sentences(message["text"])
+        if len(sentence) < _MAX_PUBLIC_LENGTH
+    ]
+    Random(0).shuffle(texts)  # noqa: S311 not for security
+    return texts
+
+
+def _chitchat(folder: Path) -> list[Example]:
+    acts = frozenset({Act.OTHER, Act.STATE})
+    texts = chitchat(folder, first=0)[:CHITCHAT_SENTENCES]
+    return [Example(text=text, acts=acts, weight=0.3) for text in texts]
+
+
+def unused_chat(folder: Path | None, language: str) -> list[str]:
+    """Return sentences of the same conversations that `read_public` does not return."""
+    if folder is None or language != "e":
+        return []
+    return chitchat(folder, first=0)[CHITCHAT_SENTENCES : 2 * CHITCHAT_SENTENCES]
 
 
 def _topical_chat(folder: Path) -> list[Example]:
@@ -215,11 +251,16 @@ def _m_ifeval(folder: Path) -> list[Example]:
 
 
 def own_examples(writers: Iterable[Writer]) -> list[Example]:
-    """Return the sentences of writers as examples."""
+    """Return the sentences of writers of one language, and its framed instructions."""
+    known = list(writers)
+    framed = framed_instructions(known[0].language) if known else []
     return [
-        Example(text=text, acts=frozenset({act}))
-        for writer in writers
-        for text, act in writer.items()
+        *(
+            Example(text=text, acts=frozenset({act}))
+            for writer in known
+            for text, act in writer.items()
+        ),
+        *(Example(text=text, acts=frozenset({act}), weight=FRAME_WEIGHT) for text, act in framed),
     ]
 
 

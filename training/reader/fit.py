@@ -22,6 +22,9 @@ ITERATIONS = 200
 LINK_PENALTY = 3.0
 #: Sentences of the writer that are put before a dialogue, as other turns of a conversation.
 FILLERS = (0, 0, 10, 40)
+#: Sentences of real conversations that follow a dialogue, and their acts.
+CHAT = 2
+CHAT_ACTS = frozenset({Act.OTHER, Act.STATE})
 _PLAIN = [i for i, act in enumerate(ACTS) if act.value not in PAIR_ACTS]
 _PAIRS = [ACTS.index(Act(name)) for name in PAIR_ACTS]
 # The parameters of `joint_scores`: factors, offsets, weights of pairs, factors of references.
@@ -52,7 +55,9 @@ def fit_classifier(examples: Sequence[Example]) -> LanguageWeights:
         values.extend([len(found) ** -0.5] * len(used))
         starts.append(len(indices))
     columns, compact = np.unique(np.array(indices), return_inverse=True)
-    matrix = csr_matrix((values, compact, starts), shape=(len(examples), len(columns)))
+    # Single precision is enough for weights of one byte, and twice as fast.
+    numbers = np.array(values, dtype=np.float32)
+    matrix = csr_matrix((numbers, compact, starts), shape=(len(examples), len(columns)))
     matrix.sum_duplicates()
     allowed = np.array([act_mask(example.acts) for example in examples])
     weights = np.array([example.weight for example in examples])
@@ -76,7 +81,7 @@ def _fit_softmax(matrix: csr_matrix, allowed: Floats, weights: Floats) -> tuple[
 
     def loss(flat: Floats) -> tuple[float, Floats]:
         table, bias = flat[:-count].reshape(-1, count), flat[-count:]
-        scores = matrix @ table + bias
+        scores = (matrix @ table.astype(np.float32)).astype(np.float64) + bias
         scores -= scores.max(axis=1, keepdims=True)
         chance = np.exp(scores)
         chance /= chance.sum(axis=1, keepdims=True)
@@ -84,7 +89,7 @@ def _fit_softmax(matrix: csr_matrix, allowed: Floats, weights: Floats) -> tuple[
         total = right.sum(axis=1, keepdims=True) + 1e-12
         value = -(weights * np.log(total[:, 0])).sum() + 0.5 / INVERSE_PENALTY * (table**2).sum()
         slope = (chance - right / total) * weights[:, None]
-        gradient = transposed @ slope + table / INVERSE_PENALTY
+        gradient = transposed @ slope.astype(np.float32) + table / INVERSE_PENALTY
         return float(value), np.concatenate([gradient.ravel(), slope.sum(axis=0)])
 
     start = np.zeros((matrix.shape[1] + 1) * count)
@@ -99,6 +104,8 @@ class Situation:
 
     writer: str
     line: Line
+    #: Acts that the label allows.
+    acts: frozenset[Act]
     words: tuple[float, ...]
     turn: int
     #: Texts and turns of the earlier sentences.
@@ -115,20 +122,25 @@ def situations(
     vectors: Mapping[str, Floats] | None = None,
     fillers: Sequence[int] = FILLERS,
     seed: int = 0,
+    chat: Sequence[str] = (),
 ) -> list[Situation]:
     """Return the writer's sentences, each after earlier ones.
 
     A dialogue follows a number of other sentences, drawn from `fillers`. The single sentences are
-    dialogues without references.
+    dialogues without references. Sentences of `chat` follow a dialogue: they set no rule and refer
+    to nothing.
     """
     random = Random(seed)  # noqa: S311 not for security
-    known = {text: tuple(score(text)) for text, _ in writer.items()}
+    known = {text: tuple(score(text)) for text in (*(t for t, _ in writer.items()), *chat)}
     plain = [text for text, _ in writer.sentences]
     result: list[Situation] = []
     for dialogue in (*writer.dialogues, *_shuffled(writer, random)):
         count = random.choice(list(fillers))
         earlier = [(random.choice(plain), turn) for turn in range(count)]
-        for line in dialogue:
+        last = dialogue[-1].turn
+        talk = random.sample(list(chat), CHAT) if chat else []
+        added = [Line(text=t, act=Act.OTHER, turn=last + n) for n, t in enumerate(talk, start=1)]
+        for line in (*dialogue, *added):
             cosines: list[float] = []
             if vectors is not None and earlier:
                 new = vectors[line.text]
@@ -139,6 +151,7 @@ def situations(
                 Situation(
                     writer=writer.name,
                     line=line,
+                    acts=CHAT_ACTS if line in added else frozenset({line.act}),
                     words=known[line.text],
                     turn=count + line.turn,
                     earlier=tuple(earlier),
@@ -195,12 +208,12 @@ class _Problem:
     def loss(self, flat: Floats) -> tuple[float, Floats]:
         """Return the penalised negative log likelihood and its gradient."""
         plain, pair = self.chances(flat)
-        right = (plain * self.plain_right).sum(axis=1)
-        right += self.by_owner((pair * self.pair_right).sum(axis=1))
+        plain_part, pair_part = plain * self.plain_right, pair * self.pair_right
+        right = plain_part.sum(axis=1) + self.by_owner(pair_part.sum(axis=1)) + 1e-12
         change = flat - _PRIOR
-        value = -np.log(right + 1e-12).sum() + 0.5 * LINK_PENALTY * (change**2).sum()
-        plain -= self.plain_right
-        pair -= self.pair_right
+        value = -np.log(right).sum() + 0.5 * LINK_PENALTY * (change**2).sum()
+        plain -= plain_part / right[:, None]
+        pair -= pair_part / right[self.owner][:, None]
         sums = np.stack([self.by_owner(column) for column in pair.T], axis=1)
         slope = np.zeros_like(self.words)
         slope[:, _PLAIN] = plain
@@ -215,12 +228,12 @@ class _Problem:
 
 def fit_links(found: Sequence[Situation]) -> tuple[float, ...]:
     """Return the parameters of `joint_scores` that explain the labels best."""
-    acts = [ACTS.index(situation.line.act) for situation in found]
     sizes = [len(situation.pairs) for situation in found]
     starts = np.cumsum([0, *sizes])
     pair_right = np.zeros((starts[-1], len(_PAIRS)))
-    for start, act, situation in zip(starts, acts, found, strict=False):
+    for start, situation in zip(starts, found, strict=False):
         if situation.target is not None:
+            act = ACTS.index(situation.line.act)
             pair_right[start + situation.target, _PAIRS.index(act)] = 1.0
     words = np.log(np.maximum(np.array([situation.words for situation in found]), _SMALL))
     problem = _Problem(
@@ -228,7 +241,9 @@ def fit_links(found: Sequence[Situation]) -> tuple[float, ...]:
         reference=np.log(np.maximum(np.exp(words[:, _PAIRS]).sum(axis=1), _SMALL)),
         owner=np.repeat(np.arange(len(found)), sizes),
         pairs=np.array([row for situation in found for row in situation.pairs]),
-        plain_right=np.array([[float(act == i) for i in _PLAIN] for act in acts]),
+        plain_right=np.array(
+            [[float(ACTS[i] in situation.acts) for i in _PLAIN] for situation in found]
+        ),
         pair_right=pair_right,
     )
     options = {"maxiter": 300}

@@ -13,7 +13,14 @@ from pathlib import Path
 # Before numpy is loaded: sums of several threads have no fixed order.
 os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
 
-from training.reader.dataset import Example, Writer, own_examples, read_public, read_writers
+from training.reader.dataset import (
+    Example,
+    Writer,
+    own_examples,
+    read_public,
+    read_writers,
+    unused_chat,
+)
 from training.reader.fit import fit_classifier, fit_links, situations
 
 from acc.adapters.memory.reader_weights import (
@@ -27,10 +34,13 @@ FOLDS = 4
 OUTPUT = Path(__file__).parents[2] / "src" / "acc" / "adapters" / "memory" / "reader.bin"
 
 
-def train_language(writers: Sequence[Writer], public: Sequence[Example]) -> LanguageWeights:
+def train_language(
+    writers: Sequence[Writer], public: Sequence[Example], chat: Sequence[str] = ()
+) -> LanguageWeights:
     """Return the weights of a language from its writers.
 
-    The linking model is trained on scores of classifiers that did not see the writer.
+    The linking model is trained on scores of classifiers that did not see the writer. `chat` are
+    sentences of conversations that are not among the public ones.
     """
     found = []
     for first in range(FOLDS):
@@ -38,7 +48,7 @@ def train_language(writers: Sequence[Writer], public: Sequence[Example]) -> Lang
         others = [writer for writer in writers if writer not in unseen]
         classifier = fit_classifier([*own_examples(others), *public])
         for writer in unseen:
-            found += situations(writer, classifier.scores)
+            found += situations(writer, classifier.scores, chat=chat)
     links = fit_links(found)
     classifier = fit_classifier([*own_examples(writers), *public])
     return replace(classifier, links=links, links_with_vectors=links)
@@ -52,6 +62,7 @@ def main(arguments: Sequence[str]) -> None:
         train_language(
             [writer for writer in writers if writer.language == language],
             read_public(public, language),
+            unused_chat(public, language),
         )
         for language in "ej"
     )

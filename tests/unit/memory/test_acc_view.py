@@ -1,6 +1,7 @@
 """What a view of ACC memory shows of earlier messages."""
 
 import logging
+from collections.abc import Sequence
 
 import pytest
 
@@ -11,6 +12,7 @@ from acc.application.memory.messages import unknown_result
 from acc.application.memory.passages import SUPERSEDED_MARKER
 from acc.bootstrap.memory import new_recall_index, token_counter
 from acc.domain.errors import ModelFailed
+from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import (
     RUNTIME_AUTHOR,
     ChatMessage,
@@ -21,7 +23,7 @@ from acc.domain.value_objects.content import (
     user_message,
 )
 from acc.domain.value_objects.memory import ConversationTurn, TurnSignal
-from acc.domain.value_objects.reading import Act
+from acc.domain.value_objects.reading import Act, EarlierSentence, Reading
 from acc.ports.outbound.model_ports import ModelRequest
 from acc.testing import ScriptedModel, ScriptedReader
 
@@ -177,3 +179,96 @@ async def test_unknown_outcome_of_a_call_is_shown_while_its_turn_is_recalled(kin
     assert (note.role, note.author) == ("user", RUNTIME_AUTHOR)
     assert "pay was started and its outcome is unknown" in note.text
     assert view.tokens <= 1_024
+
+
+class UncertainReader(ScriptedReader):
+    """A reader that takes one sentence for a rule with a low probability, all others for facts."""
+
+    def __init__(self, rule: str) -> None:
+        super().__init__({})
+        self._rule = rule
+
+    async def read(
+        self,
+        sentences: Sequence[str],
+        earlier: Sequence[EarlierSentence],
+        *,
+        dialogue: Sequence[str] = (),
+    ) -> tuple[Reading, ...]:
+        readings = await super().read(sentences, earlier, dialogue=dialogue)
+        return tuple(
+            replace(reading, scores={Act.SET: 0.45, Act.OTHER: 0.55})
+            if reading.text == self._rule
+            else replace(reading, act=Act.STATE, scores={Act.STATE: 0.8, Act.OTHER: 0.2})
+            for reading in readings
+        )
+
+
+async def test_probable_rule_stays_in_the_view_longer_than_newer_facts() -> None:
+    rule = "Plain words for the public line."
+    memory = AccMemory(
+        reader=UncertainReader(rule), index=new_recall_index(), tokens=token_counter(), budget=256
+    )
+    texts = [rule, *(f"The bus number {n} was late again this morning." for n in range(59))]
+    for turn_id, text in enumerate(texts, start=1):
+        await memory.view(TurnSignal(turn_id=turn_id, text=text))
+        await memory.record(ConversationTurn.of(turn_id, text, "I see."))
+    view = await memory.view(TurnSignal(turn_id=61, text="What should I cook?"))
+    assert rule in view.text
+    assert view.tokens <= 256
+
+
+async def test_notes_use_what_recalled_messages_leave_of_the_budget() -> None:
+    facts = [f"Shelf {n} has {n * 7} boxes of sort {n * 3}." for n in range(20)]
+    memory = make_memory(dict.fromkeys(facts, Act.STATE), budget=512)
+    for turn_id, text in enumerate(facts, start=1):
+        await memory.view(TurnSignal(turn_id=turn_id, text=text))
+        await memory.record(ConversationTurn.of(turn_id, text, "OK."))
+    view = await memory.view(TurnSignal(turn_id=21, text="Bonjour !"))
+    assert [fact for fact in facts if fact not in view.text] == []
+    assert view.tokens <= 512
+
+
+async def test_same_words_are_recalled_once() -> None:
+    memory = make_memory()
+    for turn_id in range(1, 6):
+        text = f"Box {turn_id} arrived." if turn_id == 1 else "The pharmacy was closed at noon."
+        await memory.view(TurnSignal(turn_id=turn_id, text=text))
+        await memory.record(ConversationTurn.of(turn_id, text, "I see."))
+    await memory.view(TurnSignal(turn_id=6, text="Hello."))
+    await memory.record(ConversationTurn.of(6, "Hello.", "Hello."))
+    view = await memory.view(TurnSignal(turn_id=7, text="When was the pharmacy closed?"))
+    texts = [message.text for message in view.messages]
+    assert texts.count("The pharmacy was closed at noon.") == 1
+    assert texts.count("I see.") == 1
+
+
+async def test_change_of_nothing_becomes_a_rule_only_if_it_is_certain() -> None:
+    text = "My back hurts from sitting all day."
+
+    class Unsure(UncertainReader):
+        async def read(
+            self,
+            sentences: Sequence[str],
+            earlier: Sequence[EarlierSentence],
+            *,
+            dialogue: Sequence[str] = (),
+        ) -> tuple[Reading, ...]:
+            found = await super().read(sentences, earlier, dialogue=dialogue)
+            scores = {Act.CHANGE: 0.4, Act.STATE: 0.4, Act.OTHER: 0.2}
+            return tuple(replace(item, act=Act.CHANGE, scores=scores) for item in found)
+
+    memory = AccMemory(reader=Unsure(""), index=new_recall_index(), tokens=token_counter())
+    await memory.view(TurnSignal(turn_id=1, text=text))
+    assert memory.state.constraints == ()
+
+
+@pytest.mark.parametrize("budget", [64, 256, 512])
+async def test_notes_with_escaped_characters_stay_within_the_budget(budget: int) -> None:
+    facts = [f"Row {n} is a|b|c|d <x> <y> \\\\ | {n} <z>." for n in range(40)]
+    memory = make_memory(dict.fromkeys(facts, Act.STATE), budget=budget)
+    for turn_id, text in enumerate(facts, start=1):
+        view = await memory.view(TurnSignal(turn_id=turn_id, text=text))
+        assert view.tokens <= budget
+        assert token_counter().count(view.text) <= budget
+        await memory.record(ConversationTurn.of(turn_id, text, "OK."))

@@ -13,7 +13,7 @@ from acc.adapters.memory.reader_weights import (
 )
 from acc.domain.errors import ModelFailed
 from acc.domain.value_objects.base import replace
-from acc.domain.value_objects.reading import Act, EarlierSentence
+from acc.domain.value_objects.reading import REFERRING_ACTS, Act, EarlierSentence
 
 
 def _earlier(*texts: str) -> list[EarlierSentence]:
@@ -145,3 +145,11 @@ async def test_earlier_sentence_is_not_read_again_if_its_scores_are_known() -> N
         [text], [replace(old, words=other) if old.text == rule else old for old in others]
     )
     assert changed.confidence != pytest.approx(without.confidence, abs=1e-3)
+
+
+@pytest.mark.parametrize("text", ["My back hurts, 7 pm instead of 8.", "今後は二文で答えて。"])
+async def test_repeated_sentence_does_not_refer_to_itself(text: str) -> None:
+    earlier = [EarlierSentence(id="a", text=text, act=Act.SET, turn_id=1)]
+    (reading,) = await EmbeddedReader().read([text], earlier)
+    assert reading.target == ""
+    assert reading.act not in REFERRING_ACTS

@@ -8,7 +8,7 @@ same input gives the same result on every machine.
 import logging
 from collections.abc import Sequence
 from functools import lru_cache
-from math import log
+from math import inf, log
 
 from acc.adapters.memory.reader_links import FEATURES, PAIR_ACTS, Candidates, analyse_sentence
 from acc.adapters.memory.reader_weights import ACTS, ReaderWeights, load_weights, softmax
@@ -47,8 +47,8 @@ class EmbeddedReader:
         *,
         embedder: EmbedderPort | None = None,
         weights: ReaderWeights | None = None,
-        min_rule: float = 0.7,
-        min_reference: float = 0.5,
+        min_rule: float = 0.75,
+        min_reference: float = 0.4,
     ) -> None:
         self._weights = weights or load_weights()
         self._embedder = embedder
@@ -154,6 +154,9 @@ class EmbeddedReader:
         rows = candidates.features(text, turn, cosines)
         parameters = weights.links_with_vectors if vectors else weights.links
         plain, pairs = joint_scores(words, rows, parameters)
+        for pair, old in zip(pairs, earlier, strict=True):
+            if old.text == text:  # a sentence that is said again does not refer to itself
+                pair[:] = [-inf] * len(pair)
         chances = softmax([*plain, *(score for pair in pairs for score in pair)])
         scores = dict(zip(_PLAIN, chances, strict=False))
         rest = chances[len(_PLAIN) :]

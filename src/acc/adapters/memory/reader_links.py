@@ -13,6 +13,31 @@ from acc.domain.language import is_japanese, normalize_text, numbers, term_list,
 PAIR_ACTS = ("change", "lift", "correct")
 _QUOTED = re.compile(r"[\"“”「」『』'‘’]([^\"“”「」『』]{1,40})[\"“”「」『』'‘’]")
 _UNIT = re.compile(r"\d+(?:[.,:]\d+)*\s*([^\W\d_]{1,8}|[%$€£¥円時分日月年人個台回行文字点本枚歳])")
+#: Values that are written as words, by kind. Two values of a kind can replace each other.
+_WORDED_VALUES = {
+    "day": re.compile(
+        r"\b(mon|tues?|wed(?:nes)?|thur?s?|fri|sat(?:ur)?|sun)(?:day)?s?\b|([月火水木金土日])曜"
+    ),
+    "month": re.compile(
+        r"\b(jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)(?:uary|ruary|ch|il|ust|ember"
+        r"|tember|ober)?\b|(\d+月)"
+    ),
+    "number": re.compile(
+        r"\b(one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen"
+        r"|fifteen|sixteen|seventeen|eighteen|nineteen|twenty|thirty|forty|fifty|sixty|seventy"
+        r"|eighty|ninety|hundred|thousand|million|dozen|half|double|once|twice|first|second|third"
+        r"|fourth|fifth|sixth|seventh|eighth|ninth|tenth|noon|midnight|\d+(?:[.,:]\d+)*)(?:th|st|nd"
+        r"|rd|am|pm|k|m)?\b|([一二三四五六七八九十百千万]+|\d+)(?=[^\W\d_])"
+    ),
+    "time": re.compile(
+        r"\b(today|tomorrow|tonight|yesterday|morning|noon|afternoon|evening|night|weekly|monthly"
+        r"|daily|hourly)\b|(今日|明日|明後日|昨日|今週|来週|今月|来月|午前|午後|朝|昼|夕方|夜)"
+    ),
+}
+_NEGATION = re.compile(
+    r"\b(?:no|not|never|none|without|skip|stop|avoid|ban|drop|dont|cant|wont|leave out|\w+n['’]t)\b"
+    r"|ない|ません|なし|なく|禁止|やめ|不要|省"
+)
 _SMALL = 1e-4
 #: In characters; longer sentences are compared by their beginning.
 _MAX_LENGTH = 300
@@ -37,6 +62,11 @@ FEATURES = (
     "newest_fact",
     "vague_recent",
     "candidates",
+    "other_value",
+    "same_worded_value",
+    "negation",
+    "rule_recency",
+    "fact_recency",
     "cosine",
     "cosine_rank",
 )
@@ -56,6 +86,8 @@ class SentenceAnalysis(NamedTuple):
     units: frozenset[str]
     values: frozenset[str]
     quotes: frozenset[str]
+    worded: frozenset[tuple[str, str]]
+    is_negative: bool
 
     def grams(self) -> frozenset[str]:
         """Return the n-grams of the characters of a sentence."""
@@ -75,6 +107,14 @@ def analyse_sentence(text: str) -> SentenceAnalysis:
         units=frozenset([match[1].casefold() for match in _UNIT.finditer(normal)]),
         values=values(text),
         quotes=frozenset([match[1].casefold() for match in _QUOTED.finditer(normal)]),
+        worded=frozenset(
+            [
+                (kind, match[1] or match[2])
+                for kind, pattern in _WORDED_VALUES.items()
+                for match in pattern.finditer(plain)
+            ]
+        ),
+        is_negative=_NEGATION.search(plain) is not None,
     )
 
 
@@ -127,6 +167,7 @@ class Candidates:
         facts = [scores[5] + scores[3] for _, _, scores in earlier]
         self._newest_rule = max((i for i, p in enumerate(rules) if p > 0.4), default=-1)
         self._newest_fact = max((i for i, p in enumerate(facts) if p > 0.4), default=-1)
+        self._recency = list(zip(_recency(rules), _recency(facts), strict=True))
         self._acts = [
             (
                 1.0,
@@ -174,11 +215,31 @@ class Candidates:
                     float(i == self._newest_fact),
                     vague * distance,
                     candidates,
+                    float(_has_other_value(new, old)),
+                    float(bool(new.worded & old.worded)),
+                    float(new.is_negative != old.is_negative),
+                    *self._recency[i],
                     similarities[i],
                     ranks[i],
                 ]
             )
         return rows
+
+
+def _has_other_value(new: SentenceAnalysis, old: SentenceAnalysis) -> bool:
+    """Return True if both have a value of a kind, and the new one has one that the old has not."""
+    kinds = {kind for kind, _ in old.worded}
+    return any(kind in kinds for kind, _ in new.worded - old.worded)
+
+
+def _recency(chances: Sequence[float]) -> list[float]:
+    """Return each chance divided by the number of later sentences that are as likely."""
+    later = 0.0
+    result = [0.0] * len(chances)
+    for i in range(len(chances) - 1, -1, -1):
+        result[i] = chances[i] / (1.0 + later)
+        later += chances[i]
+    return result
 
 
 def _relative(cosines: Sequence[float]) -> list[float]:

@@ -2,12 +2,16 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace as replace_state
-from datetime import UTC, datetime
 
 import msgspec
 
 from acc.application.memory.messages import count_tokens, fit_messages
 from acc.application.memory.passages import (
+    day,
+    has_file_parts,
+    has_files,
+    heading,
+    heading_message,
     passage_id,
     passage_messages,
     turn_passages,
@@ -44,10 +48,7 @@ from acc.domain.value_objects.ccs import (
 )
 from acc.domain.value_objects.content import (
     NO_USAGE,
-    RUNTIME_AUTHOR,
     ChatMessage,
-    Part,
-    text_part,
 )
 from acc.domain.value_objects.memory import (
     MAX_CUE_LENGTH,
@@ -83,6 +84,8 @@ _EXCHANGE_SHARE = 0.2
 _MIN_EVIDENCE_SHARE = 0.4
 #: The largest share of the room for evidence that one message may have.
 _PASSAGE_SHARE = 0.5
+#: Size of the name of the field for notes.
+_NOTES_HEADING_TOKENS = 6
 _MAX_SENTENCES = 400
 _MAX_QUOTED_SENTENCES = 20
 #: Sentences that a new one may refer to, and those of them that are notes or recalled.
@@ -303,7 +306,7 @@ class AccMemory:
                     text=text,
                     act=note.act,
                     turn_id=note.turn_id,
-                    confidence=note.score,
+                    confidence=min(note.score, 1.0),
                     words=note.words,
                 )
         passages = [m.passage for m in recalled if m.passage.source is Source.USER]
@@ -393,8 +396,9 @@ class AccMemory:
         readings: tuple[Reading, ...],
         update: StateUpdate | None,
     ) -> MemoryView:
-        shown, tokens, dropped = self._fit_rules(base)
-        shown, tokens = self._add_facts(shown, tokens, signal.turn_id)
+        rules, rules_tokens, dropped = self._fit_rules(base)
+        share = int(self._budget * _STATE_SHARE)
+        _, tokens = self._choose_notes(rules, rules_tokens, signal.turn_id, share)
         available = self._budget - tokens
         exchange, exchange_tokens = self._last_exchange(available)
         evidence, qualified, rejected, evidence_tokens = self._evidence(
@@ -403,6 +407,14 @@ class AccMemory:
         if any(message.is_shortened for message in exchange):
             # Give the exchange the tokens that the evidence does not need.
             exchange, exchange_tokens = self._fit_exchange(available - evidence_tokens)
+        # Notes get what is left: a view without room for them loses most.
+        left = self._budget - exchange_tokens - evidence_tokens
+        notes, _ = self._choose_notes(rules, rules_tokens, signal.turn_id, left)
+        shown = replace_state(rules, relational_map=notes)
+        tokens = self._count(render_prompt(shown))
+        while shown.relational_map and tokens > left:  # escaped characters need more
+            shown = replace_state(shown, relational_map=shown.relational_map[1:])
+            tokens = self._count(render_prompt(shown))
         references = tuple(
             ArtifactReference(artifact_id=p.id, provenance=f"{p.source.value} turn {p.turn_id}")
             for p in qualified[: LIMITS["retrieved_artifacts"].items]
@@ -455,32 +467,33 @@ class AccMemory:
         fitted, dropped, tokens = fit_to_budget(shown, limit, self._count)
         return fitted, tokens, dropped
 
-    def _add_facts(
-        self, shown: CompressedCognitiveState, tokens: int, turn_id: int
-    ) -> tuple[CompressedCognitiveState, int]:
-        """Add the most important notes until their share of the budget is used."""
-        limit = max(int(self._budget * _STATE_SHARE), tokens)
+    def _choose_notes(
+        self, shown: CompressedCognitiveState, tokens: int, turn_id: int, limit: int
+    ) -> tuple[tuple[str, ...], int]:
+        """Return the most important notes that fit into a limit, and the size of all.
+
+        `shown` is the state without notes, and `tokens` its size.
+        """
         rules = {rule.text for rule in shown.constraints}
         texts, notes = self._texts, self._notes
         chosen: list[int] = []
         for number in by_importance(notes):
             note = notes[number]
             text = texts.get(note.id)
-            if not text or text in rules or note.turn_id == turn_id or tokens + note.tokens > limit:
+            size = note.tokens if chosen else note.tokens + _NOTES_HEADING_TOKENS
+            if not text or text in rules or note.turn_id == turn_id or tokens + size > limit:
                 continue
-            tokens += note.tokens
+            tokens += size
             chosen.append(number)
             if len(chosen) == LIMITS["relational_map"].items:
                 break
-        items = tuple(dict.fromkeys([_fact(notes[number], texts) for number in sorted(chosen)]))
-        with_facts = replace_state(shown, relational_map=items)
-        return with_facts, self._count(render_prompt(with_facts))
+        return tuple(dict.fromkeys([_fact(notes[i], texts) for i in sorted(chosen)])), tokens
 
     def _last_exchange(self, available: int) -> tuple[tuple[ChatMessage, ...], int]:
         """Return the last exchange and its size; evidence gets at least a share of its own."""
         if self._last_turn is None:
             return (), 0
-        if any(map(_has_files, self._last_turn.messages)):
+        if any(map(has_files, self._last_turn.messages)):
             return self._fit_exchange(available)  # a file is left out as a whole, so it comes first
         share = max(int(self._budget * _EXCHANGE_SHARE), MIN_BUDGET_TOKENS)
         free = available - int(self._budget * _MIN_EVIDENCE_SHARE)
@@ -499,6 +512,7 @@ class AccMemory:
         rejected: list[Rejection] = []
         tokens = 0
         dates: set[int] = set()
+        seen: set[tuple[Source, str]] = set()
         length = max(int(available * _PASSAGE_SHARE) * 4, 80)
         for match in recalled:
             passage = match.passage
@@ -507,30 +521,31 @@ class AccMemory:
             if not passage.text:
                 rejected.append(_rejection(match.passage, RejectionReason.SUPERSEDED))
                 continue
-            if passage.turn_id == last:
+            key = (passage.source, passage.text)
+            if passage.turn_id == last or (key in seen and not passage.parts):
                 rejected.append(_rejection(passage, RejectionReason.DUPLICATE))
                 continue
-            date = _day(passage.at)
-            heading = 0 if date in dates else self._count(_heading(passage.at)) + 4
+            date = day(passage.at)
+            extra = 0 if date in dates else self._count(heading(passage.at)) + 4
             size = self._passage_size(passage, length)
-            if tokens + size + heading > available and _has_file_parts(passage.parts):
+            if tokens + size + extra > available and has_file_parts(passage.parts):
                 passage = without_files(passage)
                 size = self._passage_size(passage, length)
-            if tokens + size + heading > available:
+            if tokens + size + extra > available:
                 reason = RejectionReason.OVER_BUDGET
                 rejected.append(_rejection(passage, reason, f"{size} tokens do not fit"))
                 continue
+            seen.add(key)
             dates.add(date)
-            tokens += size + heading
+            tokens += size + extra
             shown.append((passage, passage_messages(passage, length)))
         shown.sort(key=lambda entry: (entry[0].turn_id, entry[0].order, entry[0].id))
         result: list[ChatMessage] = []
         shown_date = -1
         for passage, messages in shown:
-            if _day(passage.at) != shown_date:
-                shown_date = _day(passage.at)
-                parts = text_part(_heading(passage.at))
-                result.append(ChatMessage(role="user", author=RUNTIME_AUTHOR, parts=parts))
+            if day(passage.at) != shown_date:
+                shown_date = day(passage.at)
+                result.append(heading_message(passage.at))
             result += messages
         return result, [passage for passage, _ in shown], rejected, tokens
 
@@ -553,23 +568,13 @@ class AccMemory:
 
 _EXPLANATIONS = {
     RejectionReason.SUPERSEDED: "a later sentence changed, lifted or corrected it",
-    RejectionReason.DUPLICATE: "it is part of the last exchange",
+    RejectionReason.DUPLICATE: "the view already contains it",
 }
 
 
 def _rejection(passage: Passage, reason: RejectionReason, explanation: str = "") -> Rejection:
     text = explanation or _EXPLANATIONS[reason]
     return Rejection(passage=passage, reason=reason, explanation=text)
-
-
-def _has_files(message: ChatMessage) -> bool:
-    return _has_file_parts(message.parts)
-
-
-def _has_file_parts(parts: Sequence[Part]) -> bool:
-    return any(
-        part.raw is not None or (part.result is not None and part.result.files) for part in parts
-    )
 
 
 _KINDS = {Act.STATE: "fact", Act.CORRECT: "fact", Act.SET: "wish", Act.ONCE: "task"}
@@ -587,13 +592,3 @@ def _clip(text: str, field: str, reserved: int = 0) -> str:
     line = one_line(text)
     limit = LIMITS[field].characters - reserved
     return line if len(line) <= limit else line[: limit - 3].rstrip() + "..."
-
-
-def _day(at: float) -> int:
-    return int(at // 86_400)
-
-
-def _heading(at: float) -> str:
-    if not at:
-        return "[Earlier]"
-    return f"[Earlier, {datetime.fromtimestamp(at, UTC).date().isoformat()}]"

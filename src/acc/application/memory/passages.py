@@ -1,6 +1,7 @@
 """Messages of a turn as passages of the recall index, and back."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -178,3 +179,32 @@ def _tool_parts(passage: Passage) -> tuple[Part, ...]:
     return Part(call=call), Part(
         result=ToolResult(call_id=call.id, name=call.name, content=content)
     )
+
+
+def has_files(message: ChatMessage) -> bool:
+    """Return True if a message contains files."""
+    return has_file_parts(message.parts)
+
+
+def has_file_parts(parts: Sequence[Part]) -> bool:
+    """Return True if parts contain files."""
+    return any(
+        part.raw is not None or (part.result is not None and part.result.files) for part in parts
+    )
+
+
+def day(at: float) -> int:
+    """Return the number of the day of a time."""
+    return int(at // 86_400)
+
+
+def heading(at: float) -> str:
+    """Return the heading of recalled messages of a day."""
+    if not at:
+        return "[Earlier]"
+    return f"[Earlier, {datetime.fromtimestamp(at, UTC).date().isoformat()}]"
+
+
+def heading_message(at: float) -> ChatMessage:
+    """Return the heading of recalled messages as a message of the runtime."""
+    return ChatMessage(role="user", author=RUNTIME_AUTHOR, parts=text_part(heading(at)))

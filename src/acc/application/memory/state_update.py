@@ -19,8 +19,17 @@ _MIN_SCORE = 0.15
 _ONCE_TURNS = 6
 #: A change that is shorter than this is shown with the rule that it changes.
 _SELF_CONTAINED_LENGTH = 40
-_MIN_CORRECTION = 0.6
-_MIN_LINK_WITHOUT_WORDS = 0.8
+#: Minimum probability of the earlier fact that a sentence corrects.
+_MIN_LINK = 0.3
+#: The same for a rule that is changed or lifted: hiding a rule by mistake is worse.
+_MIN_RULE_LINK = 0.45
+#: Minimum probability of a rule, if a change does not take the place of one.
+_MIN_RULE = 0.7
+#: Minimum probability of a lift without an earlier sentence to become an open question.
+_MIN_QUESTION = 0.5
+#: A probable rule is shown before a fact that is less than so many times as probable.
+_RULE_WEIGHT = 2.0
+_ONCE_WEIGHT = 0.3
 
 
 class StateUpdate:
@@ -63,22 +72,26 @@ class StateUpdate:
         match reading.act:
             case Act.SET:
                 self._set(sentence.text)
-            case Act.CHANGE:
+            case Act.CHANGE | Act.CORRECT:
+                rules = len(self.constraints)
                 old = self._supersede(reading)
-                self._set(_changed(sentence.text, old), replaced=old)
+                # What takes the place of a rule is a rule.
+                if len(self.constraints) < rules or _is_rule(reading):
+                    self._set(_changed(sentence.text, old), replaced=old)
+                elif old:
+                    self.changes.append(f"corrected: {old}")
+                    if self.retired and not _stands_alone(sentence.text, old):
+                        note = replace(note, replaced=self.retired[-1])
             case Act.LIFT:
                 old = self._supersede(reading)
                 if old:
                     self.changes.append(f"lifted: {old}")
                     return
-                self.uncertain.append(f"which rule is withdrawn: {sentence.text}")
-            case Act.CORRECT:
-                old = self._supersede(reading)
-                if old:
-                    self.changes.append(f"corrected: {old}")
-                    if self.retired and not _stands_alone(sentence.text, old):
-                        note = replace(note, replaced=self.retired[-1])
+                if reading.confidence >= _MIN_QUESTION:
+                    self.uncertain.append(f"which rule is withdrawn: {sentence.text}")
         if note.score >= _MIN_SCORE:
+            line = one_line(sentence.text)
+            self.notes = [n for n in self.notes if self._texts.get(n.id) != line]
             self.notes.append(note)
 
     def finish(self) -> None:
@@ -105,17 +118,18 @@ class StateUpdate:
     def _supersede(self, reading: Reading) -> str:
         """Remove the sentence that a reading refers to; return its text, empty if there is none."""
         text = self._texts.get(reading.target, "")
-        if not text or not _is_similar(reading, text):
+        rules = [rule for rule in self.constraints if rule.text == one_line(text)]
+        is_fact = reading.act is Act.CORRECT and not rules
+        if not text or reading.target_score < (_MIN_LINK if is_fact else _MIN_RULE_LINK):
             return ""
-        for rule in list(self.constraints):
-            if rule.text == one_line(text):
-                if rule.set_by != self._signal.author:
-                    self.messages.append(
-                        f"{self._signal.author} cannot change a rule that {rule.set_by} set: "
-                        f"{rule.text}"
-                    )
-                    return ""
-                self.constraints.remove(rule)
+        for rule in rules:
+            if rule.set_by != self._signal.author:
+                author = self._signal.author
+                self.messages.append(
+                    f"{author} cannot change a rule that {rule.set_by} set: {rule.text}"
+                )
+                return ""
+            self.constraints.remove(rule)
         for note in [n for n in self.notes if self._texts.get(n.id) == text]:
             self.notes.remove(note)
             self.retired.append(note.id)
@@ -124,12 +138,10 @@ class StateUpdate:
         return text
 
 
-def _is_similar(reading: Reading, earlier: str) -> bool:
-    """Return True if a sentence is likely enough to refer to an earlier one."""
-    if reading.act is Act.CORRECT and reading.confidence < _MIN_CORRECTION:
-        return False
-    shared = terms(reading.text) & terms(earlier)
-    return bool(shared) or reading.target_score >= _MIN_LINK_WITHOUT_WORDS
+def _is_rule(reading: Reading) -> bool:
+    """Return True if a change is certain enough to be a rule."""
+    scores = reading.scores
+    return scores.get(Act.SET, 0.0) + scores.get(Act.CHANGE, 0.0) >= _MIN_RULE
 
 
 def _stands_alone(correction: str, earlier: str) -> bool:
@@ -158,12 +170,11 @@ def _is_over(note: Note, turn_id: int) -> bool:
 
 
 def _score(reading: Reading) -> float:
-    """Return the probability that a sentence matters later; one-off constraints count less."""
+    """Return how much a sentence matters later: rules most, constraints of one answer least."""
     scores = reading.scores
-    lasting = sum(
-        scores.get(act, 0.0) for act in (Act.SET, Act.CHANGE, Act.STATE, Act.CORRECT, Act.LIFT)
-    )
-    return round(lasting + 0.3 * scores.get(Act.ONCE, 0.0), 4)
+    rule = sum(scores.get(act, 0.0) for act in (Act.SET, Act.CHANGE, Act.LIFT))
+    fact = scores.get(Act.STATE, 0.0) + scores.get(Act.CORRECT, 0.0)
+    return round(_RULE_WEIGHT * rule + fact + _ONCE_WEIGHT * scores.get(Act.ONCE, 0.0), 4)
 
 
 def _changed(new: str, old: str) -> str:

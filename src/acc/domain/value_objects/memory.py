@@ -106,10 +106,10 @@ class Match(Value, frozen=True, kw_only=True):
 class Note(Value, frozen=True, kw_only=True):
     """A reference to a sentence of a user, and what the reader made of it.
 
-    `id` names the passage and the place of the sentence in it, see `sentence_id`. `score` is the
-    probability that the sentence matters later, and `words` is `Reading.words`. `tokens` is the
-    size of the sentence as an item of the state, 0 if unknown. `replaced` is the id of the sentence
-    that it corrects.
+    `id` names the passage and the place of the sentence in it, see `sentence_id`. `score` says
+    how much the sentence matters later, and `words` is `Reading.words`. `tokens` is the size of the
+    sentence as an item of the state, 0 if unknown. `replaced` is the id of the sentence that it
+    corrects.
     """
 
     id: str
