@@ -129,7 +129,7 @@ class EvaluationOptions:
     ] = False
     episodes: Annotated[
         int, Parameter(help="Number of episodes of each scenario, each with its own seed.")
-    ] = 2
+    ] = 1
     turns: Annotated[
         int | None, Parameter(help="Number of turns of an episode. [default: all]")
     ] = None
