@@ -9,58 +9,58 @@ from acc.bootstrap import evaluation, reports
 from acc.cli.eval import EvaluationOptions, configure
 
 #: Scored turns of each agent.
-SCORED = 500
+SCORED = 1200
 ROOT = Path(__file__).parents[2]
 #: Means over all scored turns, to the digits of summary.json.
 MEANS = {
     "baseline": {
-        "outcome": 8.226934,
-        "relevance": 7.44385,
-        "answer_quality": 5.868824,
-        "instruction_following": 9.608062,
-        "coherence": 9.987,
-        "hallucination": 0.17211,
-        "drift": 0.039994,
-        "memory_tokens": 2271.816,
-        "last_memory_tokens": 2252.2,
+        "outcome": 7.525934,
+        "relevance": 6.344505,
+        "answer_quality": 4.740773,
+        "instruction_following": 9.14207,
+        "coherence": 9.876389,
+        "hallucination": 0.203784,
+        "drift": 0.086693,
+        "memory_tokens": 2084.030833,
+        "last_memory_tokens": 2862.041667,
     },
     "retrieval": {
-        "outcome": 7.924278,
-        "relevance": 7.204135,
-        "answer_quality": 5.68937,
-        "instruction_following": 8.836273,
-        "coherence": 9.967333,
-        "hallucination": 0.163467,
-        "drift": 0.118748,
-        "memory_tokens": 308.238,
-        "last_memory_tokens": 349.7,
+        "outcome": 7.696278,
+        "relevance": 6.898778,
+        "answer_quality": 5.300712,
+        "instruction_following": 8.708678,
+        "coherence": 9.876945,
+        "hallucination": 0.123778,
+        "drift": 0.130917,
+        "memory_tokens": 249.08,
+        "last_memory_tokens": 264.125,
     },
     "acc": {
-        "outcome": 7.740153,
-        "relevance": 6.731204,
-        "answer_quality": 5.019765,
-        "instruction_following": 9.244976,
-        "coherence": 9.964667,
-        "hallucination": 0.230467,
-        "drift": 0.077043,
-        "memory_tokens": 480.47,
-        "last_memory_tokens": 507.1,
+        "outcome": 7.638827,
+        "relevance": 6.613005,
+        "answer_quality": 4.90837,
+        "instruction_following": 9.132761,
+        "coherence": 9.901171,
+        "hallucination": 0.180273,
+        "drift": 0.087643,
+        "memory_tokens": 479.006667,
+        "last_memory_tokens": 507.375,
     },
     "oracle": {
-        "outcome": 8.835247,
-        "relevance": 8.235934,
-        "answer_quality": 7.194602,
-        "instruction_following": 9.915452,
-        "coherence": 9.995,
-        "hallucination": 0.090333,
-        "drift": 0.008627,
-        "memory_tokens": 429.688,
-        "last_memory_tokens": 600.6,
+        "outcome": 8.236185,
+        "relevance": 7.372639,
+        "answer_quality": 6.026347,
+        "instruction_following": 9.602143,
+        "coherence": 9.943611,
+        "hallucination": 0.102944,
+        "drift": 0.039747,
+        "memory_tokens": 366.6225,
+        "last_memory_tokens": 514.166667,
     },
 }
-CLAIMS = {"baseline": 1050, "retrieval": 932, "acc": 998, "oracle": 903}
+CLAIMS = {"baseline": 2042, "retrieval": 1821, "acc": 2004, "oracle": 1779}
 #: Mean, low and high end of the paired difference between acc and baseline.
-ACC_MINUS_BASELINE_OUTCOME = (-0.486781, None, None)
+ACC_MINUS_BASELINE_OUTCOME = (0.112893, -0.081734, 0.315883)
 
 
 def run_summary(path: Path, options: EvaluationOptions) -> dict[str, Any]:

@@ -190,7 +190,7 @@ def test_agents_have_names_and_kinds() -> None:
 
 
 def test_scenarios_must_exist_and_be_unique() -> None:
-    assert len(CONFIGURATOR.scenarios("all")) == 5
+    assert len(CONFIGURATOR.scenarios("all")) == 24
     assert [one.id for one in CONFIGURATOR.scenarios("it-operations, finance-operations")] == [
         "it-operations",
         "finance-operations",

@@ -194,22 +194,18 @@ def test_shipped_scenarios_are_valid_and_have_every_stress_topic(name: str) -> N
     assert {turn.topic for turn in template.turns} == set(StressTopic)
 
 
-def test_shipped_scenarios_cover_four_domains_and_two_languages() -> None:
+def test_shipped_scenarios_cover_many_domains_in_two_languages() -> None:
     templates = [scenario_files.load_template(name) for name in scenario_files.shipped_ids()]
-    assert {(t.entry.domain, t.entry.language) for t in templates} == {
-        ("it_operations", "en"),
-        ("it_operations", "ja"),
-        ("cybersecurity", "en"),
-        ("healthcare", "en"),
-        ("finance", "en"),
-    }
+    assert len(templates) >= 24
+    assert len({t.entry.domain for t in templates}) >= 12
+    assert all([t.entry.language for t in templates].count(one) >= 10 for one in ("en", "ja"))
 
 
 @pytest.mark.parametrize("name", scenario_files.shipped_ids())
 def test_different_seeds_give_different_episodes(name: str) -> None:
     template = scenario_files.load_template(name)
-    episodes = {tuple(t.query for t in template.render(seed).turns) for seed in range(60)}
-    assert len(episodes) == 60
+    episodes = {tuple(t.query for t in template.render(seed).turns) for seed in range(20)}
+    assert len(episodes) == 20
 
 
 def test_seed_varies_values_phrasings_and_distractors() -> None:

@@ -111,6 +111,7 @@ async def test_cancelled_call_does_not_wait_for_the_function() -> None:
         second.cancel()
     assert time.monotonic() - started < 5
     gate.set()
+    await wait_until(lambda: done == ["slow"])
     await threads.call(done.append, "later")
     assert done == ["slow", "later"]
 
