@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-import nats
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import AuthorizationError, Error, MsgAlreadyAckdError, NoServersError
@@ -26,7 +25,7 @@ STREAM = "ACC_EVENTS"
 SUBJECT = "acc.events"
 #: The server recognises an event that is published again for so many seconds.
 _DUPLICATE_WINDOW_SECONDS = 600.0
-_TIMEOUT_SECONDS = 5.0
+_TIMEOUT_SECONDS = 5
 #: Of a request for events; a wait of 0 would end before the server answers.
 _MIN_FETCH_SECONDS = 0.2
 
@@ -47,15 +46,16 @@ class _Connection:
         return self._client.jetstream(timeout=_TIMEOUT_SECONDS)
 
     async def _connect(self) -> Client:
-        client = await nats.connect(
-            self._url,
-            name="acc",
-            error_cb=_ignore,
-            connect_timeout=_TIMEOUT_SECONDS,
-            max_reconnect_attempts=1,
-            allow_reconnect=False,
-        )
+        client = Client()
         try:
+            await client.connect(
+                self._url,
+                name="acc",
+                error_cb=_ignore,
+                connect_timeout=_TIMEOUT_SECONDS,
+                max_reconnect_attempts=1,
+                allow_reconnect=False,
+            )
             context = client.jetstream(timeout=_TIMEOUT_SECONDS)
             try:
                 await context.stream_info(STREAM)
@@ -69,7 +69,7 @@ class _Connection:
                     )
                 )
         except BaseException:
-            await client.close()
+            await client.close()  # also the socket of a connection that was refused
             raise
         return client
 
