@@ -36,14 +36,19 @@ class _Connection:
     def __init__(self, url: str) -> None:
         self._url = url
         self._client: Client | None = None
+        self._stream: JetStreamContext | None = None
         self._lock = asyncio.Lock()
 
     async def stream(self) -> JetStreamContext:
-        """Return the API of the stream, which is created if it does not exist."""
+        """Return the API of the stream, another one after each new connection.
+
+        The stream is created if it does not exist.
+        """
         async with self._lock:
-            if self._client is None or self._client.is_closed:
+            if self._stream is None or self._client is None or self._client.is_closed:
                 self._client = await self._connect()
-        return self._client.jetstream(timeout=_TIMEOUT_SECONDS)
+                self._stream = self._client.jetstream(timeout=_TIMEOUT_SECONDS)
+        return self._stream
 
     async def _connect(self) -> Client:
         client = Client()
@@ -208,7 +213,7 @@ class NatsSubscription:
 
     async def _bind(self) -> Any:
         stream = await self._connection.stream()
-        if self._consumer is None or self._consumer[0]._nc is not stream._nc:
+        if self._consumer is None or self._consumer[0] is not stream:
             config = ConsumerConfig(
                 durable_name=self._name,
                 ack_policy=AckPolicy.EXPLICIT,
