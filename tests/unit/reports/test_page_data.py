@@ -66,6 +66,21 @@ def test_comparisons_state_better_worse_and_unclear_metrics() -> None:
     assert found.missing == ("memory tokens",)
 
 
+def test_size_of_the_memory_is_compared_by_its_interval() -> None:
+    row = difference("memory_tokens", -1605.0) | {"clear": False, "declared": False}
+    (found,) = list_comparisons(
+        {
+            "agents": {"baseline": {}, "acc": {}},
+            "configuration": {"agents": [{"name": "acc", "kind": "acc"}]},
+            "paired": [row | {"low": -1682.0, "high": -1515.0}],
+        }
+    )
+    assert found.better == (
+        "memory tokens (\N{MINUS SIGN}1,605, 95 % interval \N{MINUS SIGN}1,682 to "
+        "\N{MINUS SIGN}1,515)",
+    )
+
+
 def test_best_means_exclude_the_ceiling_and_name_ties() -> None:
     means = {"a": 8.0, "b": 8.0, "c": 9.0}
     found = list_best_means(

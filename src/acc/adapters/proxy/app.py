@@ -5,6 +5,7 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from hashlib import sha256
+from hmac import compare_digest
 from typing import Any
 
 import httpx2
@@ -98,7 +99,7 @@ class Proxy:
             Route("/v1/chat/completions", guarded(self.chat), methods=["POST"]),
             Route("/v1/responses", guarded(self.respond), methods=["POST"]),
             Route("/v1/responses/compact", guarded(self.compact), methods=["POST"]),
-            Route("/v1/responses/{id}", guarded(self.read_response), methods=["GET", "DELETE"]),
+            Route("/v1/responses/{id}", guarded(self.handle_response), methods=["GET", "DELETE"]),
             Route("/v1/models", guarded(self.forward), methods=["GET"]),
             Route("/v1/models/{id:path}", guarded(self.forward), methods=["GET"]),
             Route("/v1/embeddings", guarded(self.forward), methods=["POST"]),
@@ -108,7 +109,7 @@ class Proxy:
     async def _guard(self, endpoint: Callable[[Request], Any], request: Request) -> Response:
         """Return the response of an endpoint; errors in the form of the OpenAI API."""
         given = request.headers.get("authorization", "")
-        if self._token and given.encode() != f"Bearer {self._token}".encode():
+        if self._token and not compare_digest(given.encode(), f"Bearer {self._token}".encode()):
             return _error(
                 401, "the API key is not that of the proxy; see --token", "invalid_api_key"
             )
@@ -118,6 +119,9 @@ class Proxy:
             return _error(400, str(error), "invalid_request")
         except UpstreamFailed as error:
             return Response(error.content, error.status, headers=dict(error.headers))
+        except httpx2.HTTPError as error:
+            log.warning("the upstream response ended early: %s", error)
+            return _error(502, "the upstream response ended early", "upstream_unreachable")
         except AccError as error:
             log.warning("a request failed: %s", error)
             return _error(503, str(error), "unavailable")
@@ -142,7 +146,7 @@ class Proxy:
 
         upstream = await self._send(request, "/chat/completions", body | {"messages": selected})
         if not _is_stream(upstream):
-            content = await _read(upstream)
+            content = await _read_upstream(upstream)
             completion = _parse(content)
             await note(_answer_text(completion))
             return Response(content, media_type=_JSON)
@@ -155,8 +159,8 @@ class Proxy:
         added, caller = chat_messages(body.get("input")), _caller(request)
         check_messages(added)
         response_id = f"resp_{self._ids.new()}"
-        previous = await self._previous(caller, body)
-        conversation, history, is_complete = await self._continue(
+        previous = await self._read_previous(caller, body)
+        conversation, history, is_complete = await self._resolve_conversation(
             caller, previous, added, response_id
         )
         instructions = [] if previous is None else list(previous.instructions)
@@ -193,14 +197,14 @@ class Proxy:
             if _is_stream(upstream):
                 events = _response_events(upstream, builder, store, undo)
                 return StreamingResponse(events, media_type=_SSE)
-            builder.add_completion(_parse(await _read(upstream)))
+            builder.add_completion(_parse(await _read_upstream(upstream)))
             await store()
         except BaseException:
             await undo()
             raise
         return JSONResponse(builder.response)
 
-    async def _previous(self, caller: str, body: Mapping[str, Any]) -> ResponseRecord | None:
+    async def _read_previous(self, caller: str, body: Mapping[str, Any]) -> ResponseRecord | None:
         previous_id = body.get("previous_response_id")
         if not previous_id:
             return None
@@ -212,7 +216,7 @@ class Proxy:
             )
         return record
 
-    async def _continue(
+    async def _resolve_conversation(
         self,
         caller: str,
         previous: ResponseRecord | None,
@@ -237,7 +241,7 @@ class Proxy:
         body = await _read_json(request)
         check_options(body)
         caller = _caller(request)
-        previous = await self._previous(caller, body)
+        previous = await self._read_previous(caller, body)
         messages = [] if previous is None else await self._chains.messages(caller, previous)
         if body.get("input") or previous is None:
             messages = [*messages, *check_messages(chat_messages(body.get("input")))]
@@ -261,7 +265,7 @@ class Proxy:
             }
         )
 
-    async def read_response(self, request: Request) -> Response:
+    async def handle_response(self, request: Request) -> Response:
         """Return or delete a stored response."""
         response_id, caller = request.path_params["id"], _caller(request)
         if request.method == "DELETE":
@@ -275,8 +279,10 @@ class Proxy:
         """Send a request on without a change."""
         content = await _read_body(request)
         path = request.url.path.removeprefix("/v1")
+        if request.url.query:
+            path = f"{path}?{request.url.query}"
         upstream = await self._send(request, path, content)
-        return Response(await _read(upstream), upstream.status_code, media_type=_JSON)
+        return Response(await _read_upstream(upstream), upstream.status_code, media_type=_JSON)
 
     async def _send(
         self, request: Request, path: str, body: Mapping[str, Any] | bytes
@@ -301,7 +307,7 @@ class Proxy:
             upstream = await self._client.send(call, stream=True)
             if upstream.status_code < httpx2.codes.BAD_REQUEST:
                 return upstream
-            content = await _read(upstream)
+            content = await _read_upstream(upstream)
         except (httpx2.HTTPError, AccError) as error:
             message = f"{redact_secrets(self._base_url)} cannot be reached: {error or type(error)}"
             log.warning("%s", message)
@@ -335,7 +341,7 @@ async def _read_json(request: Request) -> dict[str, Any]:
     return body
 
 
-async def _read(upstream: httpx2.Response) -> bytes:
+async def _read_upstream(upstream: httpx2.Response) -> bytes:
     try:
         return await upstream.aread()
     finally:
@@ -387,8 +393,9 @@ async def _copy_stream(
     async with aclosing(_chunks(upstream)) as chunks:
         async for line, chunk in chunks:
             for choice in (chunk or {}).get("choices") or ():
-                texts.append((choice.get("delta") or {}).get("content") or "")
-            if line == "data: [DONE]":
+                if choice.get("index", 0) == 0:
+                    texts.append((choice.get("delta") or {}).get("content") or "")
+            if line.startswith("data:") and line.removeprefix("data:").strip() == "[DONE]":
                 await note("".join(texts))
             yield f"{line}\n".encode()
 

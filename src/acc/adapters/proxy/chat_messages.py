@@ -87,7 +87,9 @@ def _decode_call(call: dict[str, Any]) -> ToolCall:
     function = call.get("function")
     if function is None:
         custom = call["custom"]
-        return ToolCall(id=call["id"], name=custom["name"], arguments={"input": custom["input"]})
+        return ToolCall(
+            id=call["id"], name=custom["name"], arguments={"input": custom.get("input", "")}
+        )
     try:
         arguments = json.loads(function.get("arguments") or "{}")
     except (ValueError, TypeError, RecursionError):
@@ -113,7 +115,7 @@ def _decode_content(content: str | list[dict[str, Any]] | None) -> tuple[Part, .
 
 
 def _decode_part(part: dict[str, Any]) -> Part:
-    """Return a part; a file is kept as its address or as JSON data."""
+    """Return a part. An image URL is kept; other files become a placeholder such as `[file]`."""
     if isinstance(text := part.get("text", part.get("refusal")), str):
         return Part(text=replace_surrogates(text))
     image = part.get("image_url")

@@ -79,9 +79,19 @@ class Difference:
         """Return "better", "worse", "no clear difference" or "not tested" for `agent`."""
         if self.low is None:
             return "not tested"
-        if not self.clear:
+        if not self.is_clear:
             return "no clear difference"
         return "better" if (self.mean < 0) == (self.metric in _LOWER_IS_BETTER) else "worse"
+
+    @property
+    def is_clear(self) -> bool:
+        """Return True for a corrected finding, and for a size whose interval excludes zero.
+
+        Sizes are not declared measures, so they are not tested together with these.
+        """
+        if self.metric != "memory_tokens" or self.low is None or self.high is None:
+            return self.clear
+        return self.low > 0 or self.high < 0
 
     def swapped(self) -> "Difference":
         """Return the same difference from the other agent's side."""
@@ -213,7 +223,7 @@ def list_comparisons(summary: Mapping[str, Any]) -> list[Comparison]:
             if row := by_metric.get(metric):
                 unit = f" {difference_unit(metric)}" if metric in RATES else ""
                 note = f" ({format_difference(metric, row.mean)}{unit}{_interval_text(row)})"
-                is_shown = row.clear or row.low is None
+                is_shown = row.is_clear or row.low is None
                 texts[row.verdict].append(f"{METRIC_TITLES[metric]}{note if is_shown else ''}")
         comparisons.append(
             Comparison(

@@ -159,7 +159,7 @@ def summarize(results: Sequence[Result], *, seed: int = 0) -> list[Summary]:
 
 
 def _turns(messages: Sequence[RecordedMessage]) -> list[ConversationTurn]:
-    """Return messages as turns; a turn has one message that is not of an assistant, the first."""
+    """Return messages as turns. A turn starts at each user message, or at the first message."""
     groups: list[list[RecordedMessage]] = []
     for message in messages:
         if message.role == "user" or not groups:

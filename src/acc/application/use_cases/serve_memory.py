@@ -26,8 +26,8 @@ _NOTED = "Noted."
 Json = dict[str, Any]
 
 
-class NoteTaker:
-    """A model that acknowledges every message; the memory is all that matters."""
+class AcknowledgingModel:
+    """A model that answers every message with a fixed acknowledgement."""
 
     async def complete(self, prompt: ModelRequest) -> ModelResponse:
         """Return the acknowledgement."""
@@ -48,7 +48,7 @@ class ServeMemoryUseCase:
     @staticmethod
     def agent(memory: MemoryName) -> LlmAgent:
         """Return the agent that owns the memories."""
-        return LlmAgent(name=AGENT_NAME, model=NoteTaker(), memory=memory)
+        return LlmAgent(name=AGENT_NAME, model=AcknowledgingModel(), memory=memory)
 
     async def remember(self, text: str, conversation: str = DEFAULT_CONVERSATION) -> Json:
         """Add a text; return how its sentences were read."""
@@ -60,7 +60,10 @@ class ServeMemoryUseCase:
         return {"read": read, "dropped": list(detail.get("dropped", ()))}
 
     async def recall(self, query: str, conversation: str = DEFAULT_CONVERSATION) -> Json:
-        """Return what the memory shows for a question; the question is not remembered."""
+        """Return what the memory shows for a question; the question is not remembered.
+
+        `tokens` is the size of the whole view, which also has earlier answers.
+        """
         _check(query, conversation)
         newest = await self._newest(conversation)
         if newest is None:
