@@ -1,0 +1,68 @@
+"""Memory for clients with an agent of their own: remember, recall, rules, explain."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from acc import Runner
+from acc.application.runtime.agent_memory import MemoryName
+from acc.application.use_cases.serve_memory import AGENT_NAME, ServeMemoryUseCase
+from acc.domain.errors import InvalidInput
+
+RULE = "From now on, always answer in French."
+
+
+@pytest.fixture
+async def memory() -> AsyncIterator[ServeMemoryUseCase]:
+    name = MemoryName("acc")
+    runner = Runner(ServeMemoryUseCase.agent(name), app_name=AGENT_NAME)
+    use_case = ServeMemoryUseCase(runner, name)
+    yield use_case
+    await use_case.aclose()
+
+
+async def test_rules_are_set_lifted_and_explained(memory: ServeMemoryUseCase) -> None:
+    assert await memory.rules() == {"rules": [], "goal": ""}
+    assert await memory.recall("Anything?") == {"memory": "", "tokens": 0}
+    assert await memory.explain("French") == {"statements": []}
+    read = await memory.remember(RULE)
+    assert read["read"] == [{"text": RULE, "act": "set"}]
+    await memory.remember("My dog is called Momo.")
+    assert (await memory.rules())["rules"] == [RULE]
+    (statement,) = (await memory.explain("rule about French"))["statements"]
+    assert statement["text"] == RULE
+    assert [entry["step"] for entry in statement["history"]][:3] == ["said", "read", "kept"]
+    await memory.remember("You no longer have to answer in French.")
+    assert (await memory.rules())["rules"] == []
+    (statement, *_) = (await memory.explain("rule about French"))["statements"]
+    assert "superseded" in statement["history"][-1]["reason"]
+
+
+async def test_questions_are_not_remembered(memory: ServeMemoryUseCase) -> None:
+    await memory.remember("My dog is called Momo.")
+    for number in range(8):
+        await memory.remember(f"We talked about lamp {number}.")
+    first = await memory.recall("What is my dog called?")
+    assert "Momo" in first["memory"]
+    assert await memory.recall("What is my dog called?") == first
+    assert await memory.recall("犬の名前は？", "another") == {"memory": "", "tokens": 0}
+
+
+async def test_statements_of_a_conversation_are_explained_in_both_languages(
+    memory: ServeMemoryUseCase,
+) -> None:
+    rule = "今後は金額を必ず円で書いてください。"
+    await memory.remember(rule, "ja")
+    await memory.remember("来月は大阪に出張します。", "ja")
+    (statement, *_) = (await memory.explain("金額", "ja"))["statements"]
+    assert statement["text"] == rule
+    assert (await memory.explain("French", "ja"))["statements"] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "conversation"), [("", "a"), (" ", "a"), ("x" * 100_001, "a"), ("x", ""), ("x", "\n")]
+)
+async def test_invalid_arguments(memory: ServeMemoryUseCase, text: str, conversation: str) -> None:
+    with pytest.raises(InvalidInput):
+        await memory.remember(text, conversation)
+    assert await memory.rules() == {"rules": [], "goal": ""}
