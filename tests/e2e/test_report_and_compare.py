@@ -54,7 +54,7 @@ def test_compare_prints_the_differences_of_two_runs(runs: tuple[Path, Path]) -> 
 
 def test_compare_gives_intervals_over_six_scenarios(tmp_path: Path) -> None:
     assert acc("scenarios", "new", "mine", cwd=tmp_path).returncode == 0
-    shipped = json.loads(acc("scenarios", "list", "--json").stdout)
+    shipped = json.loads(acc("scenarios", "list", "--json").stdout)[:5]
     scenarios = ",".join([*(scenario["id"] for scenario in shipped), "mine.toml"])
     options = ("--scenario", scenarios, "--turns", "10", "--episodes", "1", "--agents", "acc")
     for budget in ("64", "512"):

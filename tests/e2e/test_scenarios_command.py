@@ -18,7 +18,7 @@ def test_shipped_scenarios_can_be_listed_shown_and_validated() -> None:
     assert len(rendered["turns"]) == 50
     done = acc("scenarios", "validate")
     assert done.returncode == 0
-    assert done.stdout.count(": ok, 50 turns") == 5
+    assert done.stdout.count(": ok, 50 turns") == len(listed) >= 24
 
 
 def test_new_scenario_can_be_evaluated(tmp_path: Path) -> None:

@@ -54,6 +54,8 @@ def test_openapi_document_lists_every_path(tmp_path: Path) -> None:
     assert plain == {
         "/.well-known/agent-card.json",
         "/health",
+        "/health/live",
+        "/health/ready",
         "/ready",
         "/message:send",
         "/message:stream",

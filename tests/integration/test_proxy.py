@@ -4,7 +4,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -242,6 +245,12 @@ def test_compaction_is_readable_and_can_be_continued(
         model=_MODEL, input=[*items, {"role": "user", "content": "What does it cost?"}]
     )
     assert _RULE in _text(_sent(upstream))
+    question: Any = {"role": "user", "content": "And now?"}
+    for _ in range(3):
+        items = [*client.responses.compact(model=_MODEL, input=[*items, question]).output]
+    (state,) = [item for item in items if item.type == "compaction"]
+    assert state.encrypted_content.count("constraints:") == 1
+    assert "<memory>" not in state.encrypted_content
 
 
 def test_responses_survive_a_killed_process(upstream: ProviderServer, tmp_path: Path) -> None:
@@ -274,6 +283,19 @@ def test_stream_that_breaks_off_fails(client: OpenAI, upstream: ProviderServer) 
     events = client.responses.create(model=_MODEL, input="Hello", stream=True)
     kinds = [event.type for event in events]
     assert kinds[-1] == "response.failed"
+    for reply in (
+        Reply(text="one two three four five", error_after=2),
+        Reply(text="one two three four five", end_after=2),
+    ):
+        upstream.script[:] = [reply]
+        events = client.responses.create(model=_MODEL, input="Hello", stream=True)
+        assert [event.type for event in events][-1] == "response.failed"
+    upstream.script[:] = [Reply(text="one two three four five", cut_after=2)]
+    chat = client.chat.completions.create(
+        model=_MODEL, messages=[{"role": "user", "content": "Hello"}], stream=True
+    )
+    with pytest.raises(openai.APIError, match="ended early"):
+        list(chat)
 
 
 @pytest.mark.parametrize(
@@ -291,6 +313,9 @@ def test_stream_that_breaks_off_fails(client: OpenAI, upstream: ProviderServer) 
             "tool_calls",
         ),
         ("responses", b'{"input": "x"}', "model"),
+        ("responses", b'{"model": "m", "input": "x", "text": "x"}', "text must be"),
+        ("responses", b'{"model": "m", "input": "x", "text": {"format": "x"}}', "text.format"),
+        ("responses", b'{"model": "m", "input": "x", "reasoning": "x"}', "reasoning"),
         ("responses", b'{"model": "m", "input": []}', "at least one item"),
         ("responses", b'{"model": "m", "input": [{"type": "item_reference"}]}', "item_reference"),
         ("responses", b'{"model": "m", "input": "x", "background": true}', "background"),
@@ -314,6 +339,41 @@ def test_invalid_requests_are_rejected(
     assert response.status_code == 400
     assert expected in response.json()["error"]["message"]
     assert not upstream.requests
+
+
+def test_unknown_paths_have_the_form_of_the_api(url: str) -> None:
+    for method, path, status in (("GET", "zzz", 404), ("GET", "chat/completions", 405)):
+        response = httpx2.request(method, f"{url}/{path}")
+        assert response.status_code == status
+        assert response.json()["error"]["message"]
+
+
+def test_concurrent_calls_of_a_session_do_not_exchange_answers(
+    client: OpenAI, upstream: ProviderServer
+) -> None:
+    headers = {"X-Acc-Session": "busy"}
+
+    def ask(text: str) -> None:
+        client.chat.completions.create(
+            model=_MODEL, messages=[{"role": "user", "content": text}], extra_headers=headers
+        )
+
+    def reply(request: Any) -> Reply:
+        text = request.body["messages"][-1]["content"]
+        return Reply(text=f"answer to {text}", delay=0.5 if text == "slow" else 0.0)
+
+    upstream.script[:] = [reply] * 10
+    slow = threading.Thread(target=ask, args=("slow",))
+    slow.start()
+    time.sleep(0.2)
+    ask("quick")
+    slow.join()
+    ask("last")
+    sent = _sent(upstream)
+    quick = next(index for index, one in enumerate(sent) if one.get("content") == "quick")
+    assert sent[quick + 1]["content"] == "answer to quick"
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(ask, [f"call {number}" for number in range(6)]))
 
 
 def test_unreachable_server_and_wrong_token() -> None:

@@ -53,12 +53,14 @@ def bench_memory(
 
     Example: acc bench-memory locomo locomo10.json --budgets 512
     """
-    names = [name.strip() for name in memories.split(",") if name.strip()]
+    names = list(dict.fromkeys(name.strip() for name in memories.split(",") if name.strip()))
     sizes = _parse_budgets(budgets)
     if not names:
         raise InvalidInput("--memories names no memory")
     if limit < 0:
         raise InvalidInput(f"--limit must be at least 0, got {limit}")
+    if output is not None and (output.is_dir() or not output.parent.is_dir()):
+        raise InvalidInput(f"--output {output} cannot be written: it must be a file in a folder")
     conversations = read_recorded(source, file)[: limit or None]
     total = sum(len(one.questions) for one in conversations) * len(names) * len(sizes)
     results: list[Result] = []
@@ -96,10 +98,10 @@ def bench_memory(
 
 
 def _parse_budgets(text: str) -> list[int]:
-    try:
-        return [int(one) for one in text.split(",")]
-    except ValueError:
-        raise InvalidInput(f"--budgets must be numbers separated by commas, got {text!r}") from None
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and int(part) for part in parts):
+        raise InvalidInput(f"--budgets must be positive numbers separated by commas, got {text!r}")
+    return list(dict.fromkeys(map(int, parts)))
 
 
 def _table(summaries: list[Summary], *, has_answers: bool) -> Table:

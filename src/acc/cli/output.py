@@ -1,11 +1,15 @@
 """Consoles for results and errors, shared by all commands."""
 
+import re
 import sys
 
 from rich.console import Console
 
+from acc.domain.errors import InvalidInput
+
 #: Width of output that is not a terminal, so that tables are not squeezed.
 _FILE_WIDTH = 160
+_SIZE_UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 #: C0 control characters, except tab and line feed, are replaced by their Unicode pictures.
 _VISIBLE_CONTROLS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"}
 #: Other control characters and those that reorder text have no picture.
@@ -44,3 +48,11 @@ def print_json(data: bytes) -> None:
     """Write JSON without formatting."""
     sys.stdout.write(data.decode())
     sys.stdout.write("\n")
+
+
+def parse_size(text: str) -> int:
+    """Return the bytes of a size such as 500K or 8M."""
+    match = re.fullmatch(r"(\d{1,12}) ?([kmg]?)(?:i?b)?", text.strip().lower())
+    if match is None or not int(match[1]):
+        raise InvalidInput(f"--max-body must be a size such as 500K or 8M, got {text!r}")
+    return int(match[1]) * _SIZE_UNITS[match[2]]

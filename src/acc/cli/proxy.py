@@ -12,6 +12,7 @@ from acc.cli.output import console as output
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.endpoint import redact_secrets
 
+_DEFAULT_PORT = 8080
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -53,8 +54,12 @@ def proxy(
         "127.0.0.1"
     ),
     port: Annotated[
-        int, Parameter(help="The port to listen on; 0 selects a free port.", show_default=True)
-    ] = 8080,
+        int | None,
+        Parameter(
+            help="The port to listen on; 0 selects a free port. [default: the variable PORT, or "
+            "8080]"
+        ),
+    ] = None,
 ) -> int:
     """Serve the OpenAI API in front of another server, with ACC memory instead of the history.
 
@@ -89,4 +94,5 @@ def proxy(
             output().print(line, markup=False, highlight=False)
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
-    return 0 if serve_proxy(options, host=host, port=port, on_ready=print_url) else 1
+    selected = settings.default_port(_DEFAULT_PORT) if port is None else port
+    return 0 if serve_proxy(options, host=host, port=selected, on_ready=print_url) else 1

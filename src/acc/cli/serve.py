@@ -1,7 +1,6 @@
 """`acc serve`: serve an agent over A2A."""
 
 import logging
-import re
 from collections.abc import Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass
@@ -36,7 +35,7 @@ from acc.bootstrap.agents import check_has_models, load_agent, log_requests
 from acc.bootstrap.storage import describe_store
 from acc.bootstrap.tracing import start_tracing
 from acc.cli.call import check_allow
-from acc.cli.output import console
+from acc.cli.output import console, parse_size
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.agent_card import CardConfig
 from acc.domain.value_objects.endpoint import (
@@ -48,7 +47,6 @@ from acc.ports.outbound.auth_ports import NotificationSignerPort
 
 PushSigning = Literal["hmac", "jwt", "bearer", "none"]
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-_SIZE_UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 _DAY_SECONDS = 24 * 3600.0
 _DEFAULTS = ServerLimits()
 _DEFAULT_PORT = 8000
@@ -297,11 +295,11 @@ class LimitOptions:
     def to_server_limits(self) -> ServerLimits:
         """Return the limits of the server, or raise InvalidInput."""
         return ServerLimits(
-            body=_parse_size(self.max_body),
+            body=parse_size(self.max_body),
             tasks=self.max_tasks,
             waiting=self.max_waiting,
             stored_tasks=self.max_stored_tasks,
-            stored_bytes=_parse_size(self.max_stored),
+            stored_bytes=parse_size(self.max_stored),
             streams=self.max_streams,
             receive=self.request_timeout,
             heartbeat=self.heartbeat,
@@ -452,7 +450,7 @@ def serve(
             root,
             make_options,
             host=address.host,
-            port=settings.default_port(_DEFAULT_PORT) if address.port is None else address.port,
+            port=_select_port(address),
             grpc_port=address.grpc_port,
             on_ready=lambda options: _print_summary(root, options),
             certificate=address.tls_cert,
@@ -464,11 +462,11 @@ def serve(
     return 0 if started else 1
 
 
-def _parse_size(text: str) -> int:
-    match = re.fullmatch(r"(\d{1,12}) ?([kmg]?)(?:i?b)?", text.strip().lower())
-    if match is None or not int(match[1]):
-        raise InvalidInput(f"--max-body must be a size such as 500K or 8M, got {text!r}")
-    return int(match[1]) * _SIZE_UNITS[match[2]]
+def _select_port(address: AddressOptions) -> int:
+    port = settings.default_port(_DEFAULT_PORT) if address.port is None else address.port
+    if port and port == address.grpc_port:
+        raise InvalidInput(f"--port and --grpc-port are both {port}; choose two ports")
+    return port
 
 
 def _check_host(host: str, *, is_protected: bool) -> None:

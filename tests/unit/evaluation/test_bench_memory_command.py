@@ -51,7 +51,7 @@ def _locomo() -> list[dict[str, Any]]:
                     {
                         "question": f"What is the {animal} called and what was bought for it?",
                         "answer": "Quibble; a blue cage",
-                        "evidence": ["D1:1; D2:1"],
+                        "evidence": ["D:1:01; D2:1", "D", "D9:9"],
                         "category": 1,
                     },
                     {"question": "Who is the king?", "evidence": [], "category": 5},
@@ -109,7 +109,7 @@ def test_locomo_by_type_budget_and_memory(
     path, lines = tmp_path / "locomo.json", tmp_path / "results.jsonl"
     path.write_text(json.dumps(_locomo()))
     rows = _run(
-        capsys, "locomo", str(path), "--budgets", "128,256", "--memories", "acc,bm25,last-n",
+        capsys, "locomo", str(path), "--budgets", "128,256,256", "--memories", "acc,bm25,last-n",
         "--output", str(lines),
     )  # fmt: skip
     for memory in ("acc", "bm25"):
@@ -196,6 +196,14 @@ def test_invalid_files_and_options(
     path.write_text(content)
     assert execute(["bench-memory", str(path), *arguments]) == 2
     assert expected in capsys.readouterr().err
+
+
+def test_output_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "any.json"
+    path.write_text(json.dumps(_longmemeval()))
+    for output in (tmp_path, tmp_path / "none" / "x.jsonl"):
+        assert execute(["bench-memory", str(path), "--output", str(output)]) == 2
+        assert "--output" in capsys.readouterr().err
 
 
 def test_form_without_a_file(capsys: pytest.CaptureFixture[str]) -> None:

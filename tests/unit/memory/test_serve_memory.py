@@ -66,3 +66,24 @@ async def test_invalid_arguments(memory: ServeMemoryUseCase, text: str, conversa
     with pytest.raises(InvalidInput):
         await memory.remember(text, conversation)
     assert await memory.rules() == {"rules": [], "goal": ""}
+
+
+@pytest.mark.parametrize(
+    ("fact", "question"),
+    [
+        ("Item {} weighs {} kg.", "How much does item {} weigh?"),
+        ("The part P{} costs {} dollars.", "What does the part P{} cost?"),
+        ("{}号室は{}人で使います。", "{}号室は何人で使いますか。"),
+    ],
+)
+async def test_facts_about_different_things_stay(
+    memory: ServeMemoryUseCase, fact: str, question: str
+) -> None:
+    for number in range(5):
+        await memory.remember(fact.format(number, 30 + number))
+    for number in range(5):
+        found = await memory.recall(question.format(number))
+        assert fact.format(number, 30 + number) in found["memory"]
+    await memory.remember(fact.format(2, 99))
+    shown = (await memory.recall(question.format(2)))["memory"]
+    assert fact.format(2, 99) in shown

@@ -95,13 +95,14 @@ def _read_locomo(item: Json, number: int) -> RecordedConversation:
         for _, name in sessions
         for entry in conversation[name]
     ]
+    known = {message.id for message in messages}
     questions = [
         RecordedQuestion(
             id=f"q{index}",
             text=str(one["question"]),
             kind=_LOCOMO_KINDS.get(one.get("category", 0), "other"),
             answer=str(one.get("answer", "")),
-            evidence=tuple(_locomo_evidence(one.get("evidence") or ())),
+            evidence=tuple(_locomo_evidence(one.get("evidence") or (), known)),
         )
         for index, one in enumerate(item["qa"], 1)
     ]
@@ -113,10 +114,15 @@ def _locomo_text(entry: Mapping[str, Any]) -> str:
     return f"{entry['text']} [shares {caption}]" if caption else str(entry["text"])
 
 
-def _locomo_evidence(evidence: Any) -> Iterator[str]:
-    """Return the ids; some entries have several, separated by semicolons or spaces."""
+def _locomo_evidence(evidence: Any, known: set[str]) -> Iterator[str]:
+    """Return the ids of messages. Published files have several in one entry, and odd forms.
+
+    `D:11:26` and `D11:026` mean `D11:26`. Entries that name no message are left out.
+    """
     for entry in [evidence] if isinstance(evidence, str) else evidence:
-        yield from (one for one in re.split(r"[;,\s]+", str(entry)) if one)
+        for session, place in re.findall(r"D:?(\d+):(\d+)", str(entry)):
+            if (name := f"D{int(session)}:{int(place)}") in known:
+                yield name
 
 
 def _read_longmemeval(item: Json, number: int) -> RecordedConversation:

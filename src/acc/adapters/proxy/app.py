@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx2
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -104,7 +105,11 @@ class Proxy:
             Route("/v1/models/{id:path}", guarded(self.forward), methods=["GET"]),
             Route("/v1/embeddings", guarded(self.forward), methods=["POST"]),
         ]
-        return Starlette(routes=routes, lifespan=lifespan)
+        return Starlette(
+            routes=routes,
+            lifespan=lifespan,
+            exception_handlers={HTTPException: _handle_http_error},
+        )
 
     async def _guard(self, endpoint: Callable[[Request], Any], request: Request) -> Response:
         """Return the response of an endpoint; errors in the form of the OpenAI API."""
@@ -142,7 +147,10 @@ class Proxy:
 
         async def note(text: str) -> None:
             if session_id:
-                await self._memory.note_answer(text, session_id=session_id, user_id=caller)
+                query = _last_query(messages)
+                await self._memory.note_answer(
+                    text, session_id=session_id, user_id=caller, query=query
+                )
 
         upstream = await self._send(request, "/chat/completions", body | {"messages": selected})
         if not _is_stream(upstream):
@@ -385,13 +393,26 @@ async def _chunks(
         await upstream.aclose()
 
 
+async def _until_broken(
+    chunks: AsyncIterator[tuple[str, dict[str, Any] | None]],
+) -> AsyncIterator[tuple[str, dict[str, Any] | None]]:
+    """Return lines and chunks; a connection that breaks gives an error event."""
+    try:
+        async for item in chunks:
+            yield item
+    except (httpx2.HTTPError, AccError) as error:
+        log.warning("an upstream stream ended early: %s", error)
+        content = json.loads(bytes(_error(502, "the stream ended early", "upstream").body))
+        yield f"data: {json.dumps(content)}\n", None
+
+
 async def _copy_stream(
     upstream: httpx2.Response, note: Callable[[str], Any]
 ) -> AsyncIterator[bytes]:
     """Send a stream on as it is; `note` gets its text."""
     texts: list[str] = []
     async with aclosing(_chunks(upstream)) as chunks:
-        async for line, chunk in chunks:
+        async for line, chunk in _until_broken(chunks):
             for choice in (chunk or {}).get("choices") or ():
                 if choice.get("index", 0) == 0:
                     texts.append((choice.get("delta") or {}).get("content") or "")
@@ -441,6 +462,18 @@ def _conversation_id(messages: list[Message]) -> str:
     """Return an id of a conversation without one: a digest of its first messages."""
     first = next((i for i, one in enumerate(messages) if _CODEC.starts_turn(one)), 0)
     return sha256(json.dumps(messages[: first + 1], sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _last_query(messages: list[Message]) -> str:
+    """Return the text of the user's last message, as the memory knows it."""
+    last = [one for one in messages if _CODEC.starts_turn(one)][-1:]
+    return _CODEC.decode(last)[0].text if last else ""
+
+
+async def _handle_http_error(_: Request, error: Exception) -> Response:
+    """Return an unknown path or method as an error of the OpenAI API."""
+    assert isinstance(error, HTTPException)  # noqa: S101 - it is registered for this class
+    return _error(error.status_code, f"the proxy: {error.detail}", "not_found")
 
 
 def _error(status: int, message: str, code: str) -> JSONResponse:

@@ -1,17 +1,21 @@
 """The Responses API in terms of chat completions: requests, responses and streams."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from acc.adapters.proxy.chat_messages import Message
-from acc.application.memory.messages import ABOUT_MEMORY, memory_block
-from acc.domain.errors import InvalidInput
+from acc.domain.errors import InvalidInput, InvalidResponse
 
 Json = dict[str, Any]
 #: Options with the same name and meaning in both APIs.
 _SAME_OPTIONS = ("model", "temperature", "top_p", "parallel_tool_calls", "user", "seed", "stream")
 _UNSUPPORTED_OPTIONS = ("background", "conversation", "prompt")
+#: The name of a field at the start of a line, and the kind of an item around its text.
+_FIELD = re.compile(r"^[a-z_]+: ")
+_ITEM = re.compile(r"^[a-z_]+\((.*)\)$", re.DOTALL)
+_OBJECTS = (("metadata", dict), ("text", dict), ("reasoning", dict))
 _ITEM_TYPES = "message, function_call, function_call_output, reasoning, compaction"
 
 
@@ -22,9 +26,13 @@ def check_options(body: Mapping[str, Any]) -> None:
             raise InvalidInput(f"the proxy does not support {name}; leave it out")
     if not isinstance(body.get("model"), str):
         raise InvalidInput("model must be the name of a model")
-    for name, kind in (("previous_response_id", str), ("instructions", str), ("metadata", dict)):
+    for name, kind in (("previous_response_id", str), ("instructions", str), *_OBJECTS):
         if not isinstance(body.get(name), kind | None):
             raise InvalidInput(f"{name} must be {'a string' if kind is str else 'an object'}")
+    if not isinstance((body.get("text") or {}).get("format"), dict | None):
+        raise InvalidInput("text.format must be an object")
+    if not isinstance(body.get("tools"), list | None):
+        raise InvalidInput("tools must be a list")
 
 
 def chat_request(body: Mapping[str, Any], messages: Sequence[Message]) -> Json:
@@ -97,12 +105,25 @@ def _chat_message(item: Json, where: str) -> Message | None:
         function = {"name": item.get("name"), "arguments": item.get("arguments") or "{}"}
         call = {"id": item["call_id"], "type": "function", "function": function}
         return {"role": "assistant", "content": None, "tool_calls": [call]}
-    if kind == "compaction" and isinstance(item.get("encrypted_content"), str):
-        text = f"{ABOUT_MEMORY}\n{memory_block(item['encrypted_content'])}"
-        return {"role": "user", "content": text}
+    if kind == "compaction":
+        if not isinstance(item.get("encrypted_content"), str):
+            raise InvalidInput(f"{where} needs encrypted_content, the text of the state")
+        return {"role": "user", "content": plain_state(item["encrypted_content"])}
     if kind == "reasoning":
         return None
     raise InvalidInput(f"{where} has the type {kind!r}; the proxy supports {_ITEM_TYPES}")
+
+
+def plain_state(text: str) -> str:
+    """Return the sentences of a compacted state, without the names of its fields.
+
+    They are read again as words of the user, so that a state in a state does not nest.
+    """
+    sentences: list[str] = []
+    for line in text.splitlines():
+        items = _FIELD.sub("", line).split(" | ")
+        sentences += [_ITEM.sub(r"\1", item.strip()) for item in items if item.strip()]
+    return "\n".join(dict.fromkeys(sentences))
 
 
 def _chat_content(content: object, where: str) -> str | list[Json]:
@@ -168,6 +189,7 @@ class ResponseBuilder:
         self._sequence = 0
         self._text = ""
         self._is_open = False
+        self._is_finished = False
         #: The output items; calls by the index that the chunks give them.
         self._items: list[Json] = []
         self._calls: dict[int, Json] = {}
@@ -221,7 +243,7 @@ class ResponseBuilder:
         delta = dict(choice["message"])
         calls = delta.get("tool_calls") or ()
         delta["tool_calls"] = [{**call, "index": index} for index, call in enumerate(calls)]
-        choices = [{"delta": delta, "finish_reason": choice.get("finish_reason")}]
+        choices = [{"delta": delta, "finish_reason": choice.get("finish_reason") or "stop"}]
         for _ in self.add_chunk({**completion, "choices": choices}):
             pass
         for _ in self.finish():
@@ -229,6 +251,9 @@ class ResponseBuilder:
 
     def add_chunk(self, chunk: Json) -> Iterator[Json]:
         """Add a chunk of a streamed chat completion; return its events."""
+        if error := chunk.get("error"):
+            message = error.get("message") if isinstance(error, dict) else error
+            raise InvalidResponse(f"the upstream server reported an error: {message}")
         if usage := chunk.get("usage"):
             self.response["usage"] = _usage(usage)
         for choice in chunk.get("choices") or ():
@@ -237,12 +262,15 @@ class ResponseBuilder:
                 yield from self._add_text(text)
             for call in delta.get("tool_calls") or ():
                 yield from self._add_call(call)
+            self._is_finished = self._is_finished or bool(choice.get("finish_reason"))
             reasons = {"length": "max_output_tokens", "content_filter": "content_filter"}
             if reason := reasons.get(choice.get("finish_reason") or ""):
                 self.response["incomplete_details"] = {"reason": reason}
 
     def finish(self) -> Iterator[Json]:
         """Return the events of finished items, and set the status of the response."""
+        if not self._is_finished:
+            raise InvalidResponse("the upstream stream ended before the answer was complete")
         yield from self._finish_text()
         for index, item in enumerate(self._items):
             if item["type"] == "function_call":

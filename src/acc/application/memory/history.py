@@ -175,11 +175,20 @@ class HistoryMemory:
             await _add(conversation, codec.decode(turn), self._clock.now())
         return conversation
 
-    async def note_answer(self, text: str, *, session_id: str = "", user_id: str = "") -> None:
-        """Store the answer of the current turn, for frameworks without a history."""
+    async def note_answer(
+        self, text: str, *, session_id: str = "", user_id: str = "", query: str | None = None
+    ) -> None:
+        """Store the answer of the current turn, for frameworks without a history.
+
+        An answer to another message than the current one, given by `query`, is not stored.
+        """
         key = self._key(session_id, user_id)
-        conversation = self._conversations.get(key)
-        if conversation is not None and text and session_id:
+        async with self._locks.setdefault(key, asyncio.Lock()):
+            conversation = self._conversations.get(key)
+            if conversation is None or not text or not session_id:
+                return
+            if query is not None and conversation.query != query:
+                return
             conversation.answer = text
             await self._save(key, conversation)
 

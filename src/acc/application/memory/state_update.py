@@ -1,5 +1,6 @@
 """Apply what the reader read in a turn to the rules and notes of an ACC memory."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from acc.application.memory.passages import passage_id
@@ -30,6 +31,10 @@ _MIN_QUESTION = 0.5
 #: A probable rule is shown before a fact that is less than so many times as probable.
 _RULE_WEIGHT = 2.0
 _ONCE_WEIGHT = 0.3
+#: The words at the start of a sentence that name what it is about.
+_SUBJECT_WORDS = 3
+#: A number, or a code such as P4 or db-1.
+_CODE = re.compile(r"[A-Za-z_-]*\d[\w.-]*")
 
 
 class StateUpdate:
@@ -72,7 +77,7 @@ class StateUpdate:
         match reading.act:
             case Act.SET:
                 self._set(sentence.text)
-            case Act.CHANGE | Act.CORRECT:
+            case Act.CHANGE | Act.CORRECT if not self._is_new_subject(sentence.text, reading):
                 rules = len(self.constraints)
                 old = self._supersede(reading)
                 # What takes the place of a rule is a rule.
@@ -93,6 +98,10 @@ class StateUpdate:
             line = one_line(sentence.text)
             self.notes = [n for n in self.notes if self._texts.get(n.id) != line]
             self.notes.append(note)
+
+    def _is_new_subject(self, text: str, reading: Reading) -> bool:
+        target = self._texts.get(reading.target, "")
+        return bool(target) and _is_about_another_thing(text, target)
 
     def finish(self) -> None:
         """Keep the notes that matter most, in the order of the conversation."""
@@ -136,6 +145,23 @@ class StateUpdate:
         if not reading.target.startswith(RULE_PREFIX):
             self.retired.append(reading.target)
         return text
+
+
+def _is_about_another_thing(new: str, old: str) -> bool:
+    """Return True if two sentences start with different numbers or codes of the same kind.
+
+    "Item 5 weighs 15 kg." states a fact about another item than "Item 4 weighs 14 kg.".
+    """
+    subjects = [_subject(new), _subject(old)]
+    kinds = [_CODE.sub("#", subject) for subject in subjects]
+    return subjects[0] != subjects[1] and kinds[0] == kinds[1]
+
+
+def _subject(sentence: str) -> str:
+    """Return the start of a sentence: the topic in Japanese, else the first words."""
+    topic, particle, _ = sentence.partition("は")
+    text = topic if particle else " ".join(sentence.split()[:_SUBJECT_WORDS])
+    return text.casefold()
 
 
 def _is_rule(reading: Reading) -> bool:

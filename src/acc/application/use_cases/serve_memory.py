@@ -124,7 +124,7 @@ class ServeMemoryUseCase:
 
 def _check(text: object, conversation: object) -> None:
     if not isinstance(text, str) or not text.strip():
-        raise InvalidInput("the text must not be empty")
+        raise InvalidInput("the text must be a string that is not empty")
     if len(text) > MAX_TEXT_LENGTH:
         raise InvalidInput(f"the text has {len(text):,} characters; at most {MAX_TEXT_LENGTH:,}")
     is_name = isinstance(conversation, str) and conversation.strip() and conversation.isprintable()
