@@ -21,7 +21,14 @@ from acc.adapters.memory.reader import EmbeddedReader
 from acc.domain.value_objects.reading import REFERRING_ACTS, Act, EarlierSentence
 
 DATA = Path(__file__).parents[1] / "training" / "reader" / "data"
-WRITERS = {"e12": "English", "e15": "English", "j12": "Japanese", "j13": "Japanese"}
+WRITERS = {
+    "e12": "English",
+    "e15": "English",
+    "e17": "English",
+    "j12": "Japanese",
+    "j13": "Japanese",
+    "j15": "Japanese",
+}
 SMALL_TALK = 5_000
 RULES = (Act.SET, Act.CHANGE)
 

@@ -1,7 +1,7 @@
 """Explicit instructions, built from a core and words that say how long it is valid.
 
 The writers' rules are mostly implicit. Here the same core is a standing rule, a constraint of one
-answer or a command for now, and only the other words decide which.
+answer, a command for now or a rule that is withdrawn, and only the other words decide which.
 """
 
 from random import Random
@@ -66,6 +66,18 @@ OK, {} then.|{} and tell me when it is done.|Could you {} before lunch?|{}!|I ne
     .strip("|")
     .split("|")
 )
+_WITHDRAWN = (
+    """
+You no longer need to {}.|You don't have to {} any more.|There is no need to {} any longer.
+Forget the rule to {}.|Forget that I asked you to {}.|Drop the instruction to {}.
+The rule to {} is withdrawn.|I take back the request to {}.|It is no longer necessary to {}.
+You needn't {} from now on.|Cancel my rule to {}.|I don't need you to {} any more.
+Ignore my earlier rule to {}.|The requirement to {} no longer applies.|Stop trying to {}.
+Never mind the rule to {}.|We are done with the rule to {}.|Scrap the rule to {}.
+""".replace("\n", "|")
+    .strip("|")
+    .split("|")
+)
 _ANSWERS_JAPANESE = (
     """
 二文で答えて|箇条書きにして|100字以内に収めて|敬語で書いて|最後に質問を付けて|絵文字は使わないで
@@ -112,19 +124,31 @@ _NOW_JAPANESE = (
     .strip("|")
     .split("|")
 )
+_WITHDRAWN_JAPANESE = (
+    """
+もう{}くれなくていいよ。|今後は{}もらわなくて結構です。|{}という決まりは廃止します。
+{}と言ったのは取り消します。|{}と頼んだ件はもういいです。|{}という指示は撤回します。
+{}というのは忘れてください。|これからは{}もらう必要はありません。|{}という約束はなしで。
+{}って言ったけど、もう気にしないで。|{}という規則は本日で終わりです。
+""".replace("\n", "|")
+    .strip("|")
+    .split("|")
+)
 
 
 def framed_instructions(language: str) -> list[tuple[str, Act]]:
     """Return instructions of a language with their acts, always the same ones."""
     if language == "e":
-        answers, tasks, frames = _ANSWERS, _TASKS, (_STANDING, _ONCE, _NOW)
+        answers, tasks = _ANSWERS, _TASKS
+        frames = (_STANDING, _ONCE, _NOW, _WITHDRAWN)
     else:
         answers, tasks = _ANSWERS_JAPANESE, _TASKS_JAPANESE
-        frames = (_STANDING_JAPANESE, _ONCE_JAPANESE, _NOW_JAPANESE)
-    standing, once, now = frames
+        frames = (_STANDING_JAPANESE, _ONCE_JAPANESE, _NOW_JAPANESE, _WITHDRAWN_JAPANESE)
+    standing, once, now, withdrawn = frames
     random = Random(0)  # noqa: S311 not for security
     kinds = [(answers, standing, Act.SET), (answers, once, Act.ONCE)]
     kinds += [(tasks, standing, Act.SET), (tasks, now, Act.OTHER)]
+    kinds += [(answers, withdrawn, Act.LIFT), (tasks, withdrawn, Act.LIFT)]
     found: list[tuple[str, Act]] = []
     for cores, endings, act in kinds:
         for core in cores:

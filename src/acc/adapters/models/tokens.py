@@ -1,6 +1,5 @@
 """Exact token counts with the o200k vocabulary, which the installed package contains."""
 
-import re
 from functools import lru_cache
 
 import splintr
@@ -10,7 +9,6 @@ _MAX_PIECE_LENGTH = 100_000
 #: Maximum length of a text whose count is cached, in characters.
 _MAX_CACHED_LENGTH = 400
 _CACHE_SIZE = 2_048
-_LINE_BREAK = re.compile(r"\n(?=[a-z])")
 
 
 class BpeTokenCounter:
@@ -25,22 +23,7 @@ class BpeTokenCounter:
         """Return the number of tokens of `text`."""
         if len(text) <= _MAX_CACHED_LENGTH:
             return self._count_cached(text)
-        # A long text is a state or a prompt: it does not recur, but its items do. In this
-        # vocabulary a space only begins a token and a line break before a letter only ends one,
-        # so the sum over the parts equals the count of the whole.
-        *lines, last = _LINE_BREAK.split(text)
-        return sum(self._count_line(f"{line}\n") for line in lines) + self._count_line(last)
-
-    def _count_line(self, line: str) -> int:
-        name, colon, rest = line.partition(": ")
-        if not colon:
-            return self._count_part(line)
-        items = rest.split(" | ")
-        tokens = self._count_part(f"{name}:") + (len(items) - 1) * self._count_cached(" |")
-        return tokens + sum(self._count_part(f" {item}") for item in items)
-
-    def _count_part(self, text: str) -> int:
-        return self._count_cached(text) if len(text) <= _MAX_CACHED_LENGTH else self._count(text)
+        return self._count(text)
 
     def _count(self, text: str) -> int:
         # Pieces bound the memory of one call; each boundary may add one token.

@@ -6,6 +6,7 @@ from dataclasses import replace as replace_state
 import msgspec
 
 from acc.application.memory.messages import count_tokens, fit_messages
+from acc.application.memory.notes import choose_notes, clip_item, fact_item, rank_notes
 from acc.application.memory.passages import (
     day,
     has_file_parts,
@@ -15,15 +16,13 @@ from acc.application.memory.passages import (
     passage_id,
     passage_messages,
     turn_passages,
+    user_sentences,
     without_files,
     without_sentences,
 )
-from acc.application.memory.state_update import (
-    RULE_PREFIX,
-    StateUpdate,
-    by_importance,
-)
+from acc.application.memory.state_update import RULE_PREFIX, StateUpdate, fit_rules
 from acc.application.memory.turn_trace import trace_data
+from acc.domain.call_options import explains_call
 from acc.domain.ccs import (
     LIMITS,
     MIN_BUDGET_TOKENS,
@@ -35,8 +34,8 @@ from acc.domain.ccs import (
     validate_state,
 )
 from acc.domain.entities import extract_entities
-from acc.domain.format_rules import states_goal
-from acc.domain.language import Origin, normalize_text, one_line
+from acc.domain.goals import states_goal
+from acc.domain.language import Origin, normalize_text
 from acc.domain.segmentation import Sentence, split_message
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.ccs import (
@@ -56,13 +55,14 @@ from acc.domain.value_objects.memory import (
     Match,
     Note,
     Passage,
+    ReadSentence,
     Rejection,
     RejectionReason,
-    SentencePlace,
     Source,
     TurnSignal,
     TurnTrace,
     parse_sentence_id,
+    passage_of_sentence,
     sentence_id,
 )
 from acc.domain.value_objects.reading import RULE_ACTS, Act, EarlierSentence, Reading
@@ -77,24 +77,26 @@ from acc.ports.outbound.model_ports import TokenCounterPort
 
 DEFAULT_BUDGET_TOKENS = 1_024
 _RECALL_LIMIT = 48
-#: Shares of the budget: rules and facts, and the last exchange. Evidence gets the rest.
+#: Shares of the budget: rules and facts, rules at most, the last exchange, evidence at least.
 _STATE_SHARE = 0.4
 _MAX_RULES_SHARE = 0.6
 _EXCHANGE_SHARE = 0.2
 _MIN_EVIDENCE_SHARE = 0.4
-#: The largest share of the room for evidence that one message may have.
+#: The largest share of the tokens for evidence that one message may use.
 _PASSAGE_SHARE = 0.5
-#: Size of the name of the field for notes.
-_NOTES_HEADING_TOKENS = 6
 _MAX_SENTENCES = 400
 _MAX_QUOTED_SENTENCES = 20
-#: Sentences that a new one may refer to, and those of them that are notes or recalled.
+#: What the reader gets at most: earlier sentences, and the notes and messages they are from.
 _MAX_EARLIER = 40
 _MAX_EARLIER_NOTES = 12
 _MAX_EARLIER_PASSAGES = 4
 _MAX_SUPERSEDED = 128
 
 
+@explains_call(
+    {"max_tokens": "budget", "budget_tokens": "budget", "model": "reader"},
+    advice="acc_memory(budget=...) creates one with the shipped parts",
+)
 class AccMemory:
     """Memory of one bounded state that is replaced once a turn.
 
@@ -123,17 +125,20 @@ class AccMemory:
         #: `Reading.words` of the rules by text, empty if unknown.
         self._rule_words: dict[str, tuple[int, ...]] = {}
         self._notes: tuple[Note, ...] = ()
-        #: Sentences of the notes and of those that they replaced. Others are read from the index.
+        #: Texts of the notes and of the sentences that they replaced, by id.
         self._texts: dict[str, str] = {}
         self._stored_notes: dict[str, object] = {}
         #: Ids of superseded sentences, which are never shown again.
         self._superseded: tuple[str, ...] = ()
-        #: The same by passage, and passages without them.
-        self._places: dict[str, list[SentencePlace]] = {}
+        #: Ids of superseded sentences by passage, and the passages without these sentences.
+        self._hidden: dict[str, list[str]] = {}
         self._reduced: dict[str, Passage] = {}
-        #: Those of them whose replacement is not recorded yet.
+        #: Superseded sentences whose replacement is not in the index yet.
         self._retired: tuple[str, ...] = ()
         self._last_turn: ConversationTurn | None = None
+        #: The last message that was read, and its sentences.
+        self._read_text = ""
+        self._read_sentences: tuple[ReadSentence, ...] = ()
         self._cue = ""
         self._fallbacks = 0
 
@@ -144,7 +149,7 @@ class AccMemory:
 
     @property
     def fallbacks(self) -> int:
-        """Return the number of turns that the embedded reader read because the model failed."""
+        """Return in how many turns the embedded reader replaced a model that failed."""
         return self._fallbacks
 
     def snapshot(self) -> Mapping[str, object]:
@@ -158,7 +163,7 @@ class AccMemory:
         }
 
     def _note_data(self) -> list[object]:
-        """Return the notes as JSON data; that of a note is created once."""
+        """Return the notes as JSON data; each note is converted once."""
         known = self._stored_notes
         self._stored_notes = {
             note.id: known[note.id] if note.id in known else msgspec.to_builtins(note)
@@ -167,14 +172,14 @@ class AccMemory:
         return list(self._stored_notes.values())
 
     def restore(self, snapshot: Mapping[str, object]) -> None:
-        """Replace the state by one that `snapshot` returned."""
+        """Replace the state with the result of an earlier `snapshot`."""
         self._state = parse_state(snapshot["ccs"])
         words = msgspec.convert(snapshot["rule_words"], list[tuple[int, ...]])
         texts = [rule.text for rule in self._state.constraints]
         self._rule_words = dict(zip(texts, words, strict=True))
         self._notes = msgspec.convert(snapshot["notes"], tuple[Note, ...])
         self._retired = msgspec.convert(snapshot["retired"], tuple[str, ...])
-        self._superseded, self._places = (), {}
+        self._superseded, self._hidden = (), {}
         self._supersede(msgspec.convert(snapshot["superseded"], tuple[str, ...]))
         self._texts, self._stored_notes = {}, {}
 
@@ -183,7 +188,7 @@ class AccMemory:
         return bool(await self._index.get([passage_id(turn_id, 0)]))
 
     async def view(self, signal: TurnSignal) -> MemoryView:
-        """Commit the state of this turn and return it with the evidence and last exchange."""
+        """Commit the state of this turn; return it with the evidence and the last exchange."""
         if signal.source is not Source.USER:
             return await self._view_of_results(signal)
         sentences = split_message(signal.text)
@@ -196,18 +201,28 @@ class AccMemory:
         readings = await self._reader.read([s.text for s in direct], earlier)
         known = {**self._texts, **{sentence.id: sentence.text for sentence in earlier}}
         update = StateUpdate(
-            signal, constraints=self._state.constraints, notes=self._notes, texts=known
+            signal,
+            constraints=self._state.constraints,
+            notes=self._notes,
+            texts=known,
+            rule_words=self._rule_words,
         )
         for sentence, reading in zip(direct, readings, strict=True):
             update.apply(sentence, reading)
         quoted = [s.text for s in sentences if s.origin is Origin.QUOTED][:_MAX_QUOTED_SENTENCES]
-        await self._question_quoted_rules(quoted, update)
+        await self._add_quoted_rules_as_questions(quoted, update)
         update.finish()
+        self._read_text = signal.text
+        self._read_sentences = tuple(
+            [
+                ReadSentence(start=s.start, end=s.end, words=reading.words)
+                for s, reading in zip(direct, readings, strict=True)
+            ]
+        )
         passage = passage_id(signal.turn_id, 0)
         known |= {sentence_id(passage, s.start, s.end): s.text for s in direct}
         self._set_notes(update.notes, known)
-        words = {**{reading.text: reading.words for reading in readings}, **self._rule_words}
-        self._rule_words = {rule.text: words.get(rule.text, ()) for rule in update.constraints}
+        self._rule_words = update.rule_words
         self._retired = tuple(update.retired)
         if update.retired:
             self._supersede(update.retired)
@@ -225,9 +240,11 @@ class AccMemory:
     async def record(self, turn: ConversationTurn) -> None:
         """Store the turn for later recall; the state does not change."""
         passages = turn_passages(turn, self._count)
-        await self._index.add(passages)
-        if self._notes and self._notes[-1].turn_id == turn.turn_id:
+        if passages and passages[0].text == self._read_text and turn.messages[0].role == "user":
+            passages[0] = replace(passages[0], sentences=self._read_sentences)
+        elif self._notes and self._notes[-1].turn_id == turn.turn_id:
             self._check_notes(turn.turn_id, passages[0].text if passages else "")
+        await self._index.add(passages)
         await self._retire(passage_id(turn.turn_id, 0))
         self._last_turn = turn
 
@@ -241,7 +258,7 @@ class AccMemory:
     # Reading
 
     async def _read_notes(self) -> None:
-        """Read sentences of the notes that are not known from the index."""
+        """Read the missing sentences of the notes from the index."""
         known = self._texts
         ids = [note.id for note in self._notes] + [n.replaced for n in self._notes if n.replaced]
         missing = [i for i in ids if i not in known]
@@ -256,20 +273,20 @@ class AccMemory:
                 known[i] = " ".join(text.split())
 
     def _set_notes(self, notes: Sequence[Note], texts: Mapping[str, str]) -> None:
-        """Replace the notes; the size of each is counted once."""
-        self._notes = tuple([n if n.tokens else self._counted(n, texts) for n in notes])
+        """Replace the notes; the tokens of each note are counted once."""
+        self._notes = tuple([n if n.tokens else self._with_token_count(n, texts) for n in notes])
         ids = [note.id for note in notes] + [note.replaced for note in notes]
         self._texts = {i: texts[i] for i in ids if i in texts}
 
-    def _counted(self, note: Note, texts: Mapping[str, str]) -> Note:
+    def _with_token_count(self, note: Note, texts: Mapping[str, str]) -> Note:
         if note.id not in texts:
             return note
-        return replace(note, tokens=self._count(_fact(note, texts)) + 2)
+        return replace(note, tokens=self._count(fact_item(note, texts)) + 2)
 
     def _check_notes(self, turn_id: int, text: str) -> None:
-        """Drop notes of a turn whose recorded message has no such sentence.
+        """Drop the notes of a turn that are not sentences of its recorded message.
 
-        The recorded message may differ from the signal; the recorded one is used.
+        The recorded message may differ from the signal.
         """
         passage = passage_id(turn_id, 0)
         recorded = {sentence_id(passage, s.start, s.end): s.text for s in split_message(text)}
@@ -277,13 +294,12 @@ class AccMemory:
         self._set_notes(checked, {**self._texts, **recorded})
 
     def _supersede(self, ids: Iterable[str]) -> None:
-        """Add superseded sentences; the oldest are forgotten if there are too many."""
+        """Add superseded sentences; drop the oldest if there are too many."""
         merged = tuple(dict.fromkeys((*self._superseded, *ids)))[-_MAX_SUPERSEDED:]
         self._superseded = merged
-        self._places = {}
+        self._hidden = {}
         for i in merged:
-            place = parse_sentence_id(i)
-            self._places.setdefault(place.passage_id, []).append(place)
+            self._hidden.setdefault(passage_of_sentence(i), []).append(i)
         self._reduced = {}
 
     def _earlier(self, recalled: Sequence[Match]) -> list[EarlierSentence]:
@@ -311,19 +327,21 @@ class AccMemory:
                 )
         passages = [m.passage for m in recalled if m.passage.source is Source.USER]
         for passage in passages[:_MAX_EARLIER_PASSAGES]:
-            for sentence in split_message(passage.text):
-                if sentence.origin is Origin.DIRECT:
-                    found.setdefault(
-                        sentence.text,
-                        EarlierSentence(
-                            id=sentence_id(passage.id, sentence.start, sentence.end),
-                            text=sentence.text,
-                            turn_id=passage.turn_id,
-                        ),
-                    )
+            for text, start, end, words in user_sentences(passage):
+                found.setdefault(
+                    text,
+                    EarlierSentence(
+                        id=sentence_id(passage.id, start, end),
+                        text=text,
+                        turn_id=passage.turn_id,
+                        words=words,
+                    ),
+                )
         return list(found.values())[:_MAX_EARLIER]
 
-    async def _question_quoted_rules(self, quoted: Sequence[str], update: StateUpdate) -> None:
+    async def _add_quoted_rules_as_questions(
+        self, quoted: Sequence[str], update: StateUpdate
+    ) -> None:
         """Record rules in quoted text as open questions: nobody has confirmed them."""
         if not quoted:
             return
@@ -333,7 +351,7 @@ class AccMemory:
                 update.uncertain.append(f"quoted text, not confirmed: {reading.text}")
 
     async def _retire(self, replacement: str) -> None:
-        """Hide superseded passages from recall, if the sentence is most of the passage."""
+        """Hide a passage from recall if a superseded sentence is most of its text."""
         for old, start, end in map(parse_sentence_id, self._retired):
             found = await self._index.get([old, replacement])
             if old == replacement or len(found) < 2:
@@ -359,19 +377,20 @@ class AccMemory:
         gist = direct[-1].text if direct else signal.text
         earlier = list(self._state.uncertainty_signal.unconfirmed)
         unconfirmed = tuple(
-            _clip(item, "uncertainty_signal") for item in dict.fromkeys(earlier + update.uncertain)
+            clip_item(item, "uncertainty_signal")
+            for item in dict.fromkeys(earlier + update.uncertain)
         )[-LIMITS["uncertainty_signal"].items :]
         level = UncertaintyLevel.MEDIUM if unconfirmed else UncertaintyLevel.LOW
         goal = self._state.goal_orientation
         for sentence in direct:
             if states_goal(sentence.text):
-                goal = _clip(sentence.text, "goal_orientation")
+                goal = clip_item(sentence.text, "goal_orientation")
         return replace_state(
             self._state,
-            episodic_trace=tuple(_clip(item, "episodic_trace") for item in trace)[
+            episodic_trace=tuple(clip_item(item, "episodic_trace") for item in trace)[
                 -LIMITS["episodic_trace"].items :
             ],
-            semantic_gist=_clip(gist, "semantic_gist"),
+            semantic_gist=clip_item(gist, "semantic_gist"),
             focal_entities=self._entities(facts),
             relational_map=(),
             goal_orientation=goal,
@@ -396,9 +415,11 @@ class AccMemory:
         readings: tuple[Reading, ...],
         update: StateUpdate | None,
     ) -> MemoryView:
-        rules, rules_tokens, dropped = self._fit_rules(base)
+        limit = max(int(self._budget * _MAX_RULES_SHARE), MIN_BUDGET_TOKENS)
+        rules, dropped, rules_tokens = fit_rules(base, self._rule_words, limit, self._count)
         share = int(self._budget * _STATE_SHARE)
-        _, tokens = self._choose_notes(rules, rules_tokens, signal.turn_id, share)
+        ranked = rank_notes(self._notes, self._texts, rules.constraints, signal.turn_id)
+        _, tokens = choose_notes(ranked, rules_tokens, share)
         available = self._budget - tokens
         exchange, exchange_tokens = self._last_exchange(available)
         evidence, qualified, rejected, evidence_tokens = self._evidence(
@@ -407,21 +428,19 @@ class AccMemory:
         if any(message.is_shortened for message in exchange):
             # Give the exchange the tokens that the evidence does not need.
             exchange, exchange_tokens = self._fit_exchange(available - evidence_tokens)
-        # Notes get what is left: a view without room for them loses most.
+        # Notes get all remaining tokens.
         left = self._budget - exchange_tokens - evidence_tokens
-        notes, _ = self._choose_notes(rules, rules_tokens, signal.turn_id, left)
-        shown = replace_state(rules, relational_map=notes)
-        tokens = self._count(render_prompt(shown))
-        while shown.relational_map and tokens > left:  # escaped characters need more
-            shown = replace_state(shown, relational_map=shown.relational_map[1:])
-            tokens = self._count(render_prompt(shown))
+        chosen, _ = choose_notes(ranked, rules_tokens, left)
+        facts = tuple(dict.fromkeys([fact_item(note, self._texts) for note in chosen]))
+        text = render_prompt(replace_state(rules, relational_map=facts))
+        while (tokens := self._count(text)) > left and facts:  # escaping adds tokens
+            facts = facts[1:]
+            text = render_prompt(replace_state(rules, relational_map=facts))
         references = tuple(
             ArtifactReference(artifact_id=p.id, provenance=f"{p.source.value} turn {p.turn_id}")
             for p in qualified[: LIMITS["retrieved_artifacts"].items]
         )
-        state = replace_state(
-            base, relational_map=shown.relational_map, retrieved_artifacts=references
-        )
+        state = replace_state(base, relational_map=facts, retrieved_artifacts=references)
         validate_state(state)
         self._state = state
         usage, fallback = NO_USAGE, ""
@@ -442,7 +461,7 @@ class AccMemory:
             fallback=fallback,
         )
         return MemoryView(
-            text=render_prompt(shown),
+            text=text,
             messages=(*evidence, *exchange),
             tokens=trace.tokens,
             trace=trace,
@@ -454,47 +473,12 @@ class AccMemory:
         index = self._index
         return index.drain_notes() if isinstance(index, ReportingIndexPort) else ()
 
-    def _fit_rules(
-        self, base: CompressedCognitiveState
-    ) -> tuple[CompressedCognitiveState, int, tuple[str, ...]]:
-        """Return what is shown of the rules, the goal and open questions, and its size."""
-        shown = CompressedCognitiveState(
-            constraints=base.constraints,
-            goal_orientation=base.goal_orientation,
-            uncertainty_signal=base.uncertainty_signal,
-        )
-        limit = max(int(self._budget * _MAX_RULES_SHARE), MIN_BUDGET_TOKENS)
-        fitted, dropped, tokens = fit_to_budget(shown, limit, self._count)
-        return fitted, tokens, dropped
-
-    def _choose_notes(
-        self, shown: CompressedCognitiveState, tokens: int, turn_id: int, limit: int
-    ) -> tuple[tuple[str, ...], int]:
-        """Return the most important notes that fit into a limit, and the size of all.
-
-        `shown` is the state without notes, and `tokens` its size.
-        """
-        rules = {rule.text for rule in shown.constraints}
-        texts, notes = self._texts, self._notes
-        chosen: list[int] = []
-        for number in by_importance(notes):
-            note = notes[number]
-            text = texts.get(note.id)
-            size = note.tokens if chosen else note.tokens + _NOTES_HEADING_TOKENS
-            if not text or text in rules or note.turn_id == turn_id or tokens + size > limit:
-                continue
-            tokens += size
-            chosen.append(number)
-            if len(chosen) == LIMITS["relational_map"].items:
-                break
-        return tuple(dict.fromkeys([_fact(notes[i], texts) for i in sorted(chosen)])), tokens
-
     def _last_exchange(self, available: int) -> tuple[tuple[ChatMessage, ...], int]:
-        """Return the last exchange and its size; evidence gets at least a share of its own."""
+        """Return the last exchange and its size; leave a minimum share for evidence."""
         if self._last_turn is None:
             return (), 0
         if any(map(has_files, self._last_turn.messages)):
-            return self._fit_exchange(available)  # a file is left out as a whole, so it comes first
+            return self._fit_exchange(available)  # a file cannot be shortened
         share = max(int(self._budget * _EXCHANGE_SHARE), MIN_BUDGET_TOKENS)
         free = available - int(self._budget * _MIN_EVIDENCE_SHARE)
         return self._fit_exchange(min(available, max(share, free)))
@@ -516,7 +500,7 @@ class AccMemory:
         length = max(int(available * _PASSAGE_SHARE) * 4, 80)
         for match in recalled:
             passage = match.passage
-            if passage.id in self._places:
+            if passage.id in self._hidden:
                 passage = self._without_superseded(passage)
             if not passage.text:
                 rejected.append(_rejection(match.passage, RejectionReason.SUPERSEDED))
@@ -553,7 +537,8 @@ class AccMemory:
         """Return a passage without superseded sentences, with its size."""
         reduced = self._reduced.get(passage.id)
         if reduced is None:
-            reduced = without_sentences(passage, self._places[passage.id])
+            places = map(parse_sentence_id, self._hidden[passage.id])
+            reduced = without_sentences(passage, places)
             if reduced.text and not reduced.tokens:
                 reduced = replace(reduced, tokens=self._passage_size(reduced, len(reduced.text)))
             self._reduced[passage.id] = reduced
@@ -575,20 +560,3 @@ _EXPLANATIONS = {
 def _rejection(passage: Passage, reason: RejectionReason, explanation: str = "") -> Rejection:
     text = explanation or _EXPLANATIONS[reason]
     return Rejection(passage=passage, reason=reason, explanation=text)
-
-
-_KINDS = {Act.STATE: "fact", Act.CORRECT: "fact", Act.SET: "wish", Act.ONCE: "task"}
-
-
-def _fact(note: Note, texts: Mapping[str, str]) -> str:
-    """Return a note as an item of the state."""
-    text = texts[note.id]
-    if note.replaced in texts:
-        text = f"{text} (instead of: {texts[note.replaced]})"
-    return f"{_KINDS.get(note.act, 'said')}({_clip(text, 'relational_map', 8)})"
-
-
-def _clip(text: str, field: str, reserved: int = 0) -> str:
-    line = one_line(text)
-    limit = LIMITS[field].characters - reserved
-    return line if len(line) <= limit else line[: limit - 3].rstrip() + "..."

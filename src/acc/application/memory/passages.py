@@ -14,7 +14,8 @@ from acc.application.memory.messages import (
     shorten_message,
     unknown_outcome,
 )
-from acc.domain.language import normalize_text
+from acc.domain.language import Origin, normalize_text
+from acc.domain.segmentation import split_message
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import (
     RUNTIME_AUTHOR,
@@ -140,6 +141,19 @@ def passage_messages(passage: Passage, max_length: int = _MAX_LENGTH) -> tuple[C
         parts = text_part(f"[In this turn, {unknown_outcome(name)}.]")
         messages.append(ChatMessage(role="user", author=RUNTIME_AUTHOR, parts=parts))
     return tuple(messages)
+
+
+def user_sentences(passage: Passage) -> Iterator[tuple[str, int, int, tuple[int, ...]]]:
+    """Yield the sentences of a user's message: text, place, and `Reading.words` if it is known."""
+    if passage.sentences:
+        normal = normalize_text(passage.text)
+        for read in passage.sentences:
+            text = " ".join(normal[read.start : read.end].split())
+            yield text, read.start, read.end, read.words
+        return
+    for sentence in split_message(passage.text):
+        if sentence.origin is Origin.DIRECT:
+            yield sentence.text, sentence.start, sentence.end, ()
 
 
 def without_files(passage: Passage) -> Passage:

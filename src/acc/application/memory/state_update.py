@@ -1,14 +1,27 @@
-"""Apply what the reader read in a turn to the rules and notes of an ACC memory."""
+"""Apply the readings of a turn to the rules and notes of an ACC memory."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace as replace_state
 
 from acc.application.memory.passages import passage_id
-from acc.domain.ccs import LIMITS
+from acc.domain.ccs import (
+    LIMITS,
+    MIN_BUDGET_TOKENS,
+    CountTokens,
+    FittedState,
+    fit_to_budget,
+    render_prompt,
+)
 from acc.domain.language import one_line, terms
 from acc.domain.segmentation import Sentence
 from acc.domain.value_objects.base import replace
-from acc.domain.value_objects.ccs import StandingConstraint
+from acc.domain.value_objects.ccs import (
+    CompressedCognitiveState,
+    StandingConstraint,
+    UncertaintyLevel,
+    UncertaintySignal,
+)
 from acc.domain.value_objects.memory import Note, TurnSignal, sentence_id
 from acc.domain.value_objects.reading import Act, Reading
 
@@ -16,22 +29,31 @@ MAX_NOTES = 64
 RULE_PREFIX = "rule:"
 #: Minimum score of a sentence to become a note.
 _MIN_SCORE = 0.15
-#: Constraints of one task are forgotten after so many turns.
+#: Constraints of one task are dropped after this number of turns.
 _ONCE_TURNS = 6
-#: A change that is shorter than this is shown with the rule that it changes.
+#: A change with fewer characters is stored together with the rule that it changes.
 _SELF_CONTAINED_LENGTH = 40
-#: Minimum probability of the earlier fact that a sentence corrects.
+#: Minimum probability of the link from a correction to the earlier fact.
 _MIN_LINK = 0.3
-#: The same for a rule that is changed or lifted: hiding a rule by mistake is worse.
+#: The same for a changed or lifted rule; higher, because hiding a rule by mistake is worse.
 _MIN_RULE_LINK = 0.45
-#: Minimum probability of a rule, if a change does not take the place of one.
+#: Minimum probability that a change is a rule, if it does not replace a rule.
 _MIN_RULE = 0.7
-#: Minimum probability of a lift without an earlier sentence to become an open question.
+#: Minimum probability of a lift that becomes an open question if its rule is not found.
 _MIN_QUESTION = 0.5
-#: A probable rule is shown before a fact that is less than so many times as probable.
+#: Weights of rules and of constraints of one task in the score of a note; a fact has 1.
 _RULE_WEIGHT = 2.0
 _ONCE_WEIGHT = 0.3
-#: The words at the start of a sentence that name what it is about.
+#: Rules with at least this probability are all equally certain: the oldest is dropped first.
+_CERTAIN = 0.9
+#: A notice about dropped rules names so many of them, each up to this number of characters.
+_MAX_NOTICE_RULES = 4
+_NOTICE_RULE_LENGTH = 40
+#: A notice may use one part in so many of the tokens for rules.
+_NOTICE_SHARE = 4
+#: Tokens of the field name and the level that are rendered around a notice.
+_NOTICE_FRAME_TOKENS = 8
+#: Number of words at the start of a sentence that are compared as its subject.
 _SUBJECT_WORDS = 3
 #: A number, or a code such as P4 or db-1.
 _CODE = re.compile(r"[A-Za-z_-]*\d[\w.-]*")
@@ -41,7 +63,7 @@ class StateUpdate:
     """Rules and notes after the sentences of one turn.
 
     A rule is the user's sentence, word for word. Only its author can change or lift it. `retired`
-    are the passages of superseded sentences, `changes` describe the turn, and `uncertain` is what
+    has the ids of superseded sentences, `changes` describes the turn, and `uncertain` lists what
     the agent should ask about.
     """
 
@@ -52,9 +74,12 @@ class StateUpdate:
         constraints: Iterable[StandingConstraint],
         notes: Sequence[Note],
         texts: Mapping[str, str],
+        rule_words: Mapping[str, tuple[int, ...]],
     ) -> None:
         self.constraints = list(constraints)
-        self.notes = [note for note in notes if not _is_over(note, signal.turn_id)]
+        #: `Reading.words` of the rules by text, empty if unknown.
+        self.rule_words = dict(rule_words)
+        self.notes = [note for note in notes if not _is_expired(note, signal.turn_id)]
         self.retired: list[str] = []
         self.changes: list[str] = []
         self.uncertain: list[str] = []
@@ -76,13 +101,15 @@ class StateUpdate:
         )
         match reading.act:
             case Act.SET:
-                self._set(sentence.text)
+                self._set(sentence.text, reading.words)
             case Act.CHANGE | Act.CORRECT if not self._is_new_subject(sentence.text, reading):
                 rules = len(self.constraints)
                 old = self._supersede(reading)
-                # What takes the place of a rule is a rule.
+                # A sentence that replaces a rule is a rule.
                 if len(self.constraints) < rules or _is_rule(reading):
-                    self._set(_changed(sentence.text, old), replaced=old)
+                    # A change of a rule is certainly a rule, so its words are not needed.
+                    words = () if len(self.constraints) < rules else reading.words
+                    self._set(_changed_rule_text(sentence.text, old), words, replaced=old)
                 elif old:
                     self.changes.append(f"corrected: {old}")
                     if self.retired and not _stands_alone(sentence.text, old):
@@ -101,19 +128,23 @@ class StateUpdate:
 
     def _is_new_subject(self, text: str, reading: Reading) -> bool:
         target = self._texts.get(reading.target, "")
-        return bool(target) and _is_about_another_thing(text, target)
+        return bool(target) and _has_other_subject(text, target)
 
     def finish(self) -> None:
-        """Keep the notes that matter most, in the order of the conversation."""
+        """Keep the rules and notes that matter most, in the order of the conversation."""
         if len(self.notes) > MAX_NOTES:
             best = sorted(self.notes, key=lambda note: (note.score, note.turn_id))[-MAX_NOTES:]
             chosen = {note.id for note in best}
             self.notes = [note for note in self.notes if note.id in chosen]
-        limit = LIMITS["constraints"].items
-        self.dropped += [f"constraints: {rule.text}" for rule in self.constraints[:-limit]]
-        self.constraints = self.constraints[-limit:]
+        surplus = len(self.constraints) - LIMITS["constraints"].items
+        for rule in least_certain_first(self.constraints, self.rule_words)[: max(surplus, 0)]:
+            self.constraints.remove(rule)
+            self.dropped.append(f"constraints: {rule.text}")
+            self.uncertain.append(f"no longer kept, there are too many rules: {rule.text}")
+        known = self.rule_words
+        self.rule_words = {rule.text: known.get(rule.text, ()) for rule in self.constraints}
 
-    def _set(self, text: str, *, replaced: str = "") -> None:
+    def _set(self, text: str, words: tuple[int, ...], *, replaced: str = "") -> None:
         limit = LIMITS["constraints"].characters
         line = one_line(text)
         if len(line) > limit:
@@ -122,10 +153,11 @@ class StateUpdate:
         if any(rule.text.casefold() == line.casefold() for rule in self.constraints):
             return
         self.constraints.append(StandingConstraint(text=line, set_by=self._signal.author))
+        self.rule_words[line] = words
         self.changes.append(f"replaced: {replaced}" if replaced else f"rule set: {line}")
 
     def _supersede(self, reading: Reading) -> str:
-        """Remove the sentence that a reading refers to; return its text, empty if there is none."""
+        """Remove the sentence that a reading refers to; return its text, or "" if not found."""
         text = self._texts.get(reading.target, "")
         rules = [rule for rule in self.constraints if rule.text == one_line(text)]
         is_fact = reading.act is Act.CORRECT and not rules
@@ -147,10 +179,74 @@ class StateUpdate:
         return text
 
 
-def _is_about_another_thing(new: str, old: str) -> bool:
-    """Return True if two sentences start with different numbers or codes of the same kind.
+def least_certain_first(
+    rules: Iterable[StandingConstraint], words: Mapping[str, tuple[int, ...]]
+) -> list[StandingConstraint]:
+    """Return rules in the order in which they are dropped: uncertain ones, then the oldest.
 
-    "Item 5 weighs 15 kg." states a fact about another item than "Item 4 weighs 14 kg.".
+    `words` are the `Reading.words` of the rules by text. A rule without them is certain.
+    """
+
+    def certainty(rule: StandingConstraint) -> float:
+        known = words.get(rule.text)
+        if not known:
+            return _CERTAIN
+        chances = dict(zip(Act, known, strict=True))
+        return min((chances[Act.SET] + chances[Act.CHANGE]) / sum(known), _CERTAIN)
+
+    return sorted(rules, key=certainty)
+
+
+def fit_rules(
+    state: CompressedCognitiveState,
+    words: Mapping[str, tuple[int, ...]],
+    limit: int,
+    count: CountTokens,
+) -> FittedState:
+    """Return the rules, the goal and the open questions of a state within a limit of tokens.
+
+    Uncertain rules are dropped first. The result contains a notice about dropped rules.
+    """
+    shown = CompressedCognitiveState(
+        constraints=state.constraints,
+        goal_orientation=state.goal_orientation,
+        uncertainty_signal=state.uncertainty_signal,
+    )
+    fitted = fit_to_budget(shown, limit, count)
+    if len(fitted.state.constraints) == len(shown.constraints):
+        return fitted
+    ordered = tuple(least_certain_first(shown.constraints, words))
+    notice_limit = limit // _NOTICE_SHARE
+    room = max(limit - notice_limit - _NOTICE_FRAME_TOKENS, MIN_BUDGET_TOKENS)
+    reduced, dropped, tokens = fit_to_budget(replace_state(shown, constraints=ordered), room, count)
+    chosen = set(reduced.constraints)
+    reduced = replace_state(reduced, constraints=tuple(r for r in shown.constraints if r in chosen))
+    notice = _notice([rule.text for rule in ordered if rule not in chosen], notice_limit, count)
+    unconfirmed = (*reduced.uncertainty_signal.unconfirmed, notice)
+    signal = UncertaintySignal(level=UncertaintyLevel.MEDIUM, unconfirmed=unconfirmed)
+    reported = replace_state(reduced, uncertainty_signal=signal)
+    size = count(render_prompt(reported))
+    # A very small budget cannot contain the notice.
+    if size <= limit:
+        return FittedState(reported, dropped, size)
+    return FittedState(reduced, dropped, tokens)
+
+
+def _notice(rules: Sequence[str], limit: int, count: CountTokens) -> str:
+    """Return a notice that asks the agent to tell the user which rules were dropped."""
+    notice = f"tell the user: {len(rules)} rules have no room"
+    for rule in rules[:_MAX_NOTICE_RULES]:
+        longer = f'{notice}, "{rule[:_NOTICE_RULE_LENGTH].rstrip()}"'
+        if count(longer) > limit:
+            break
+        notice = longer
+    return notice
+
+
+def _has_other_subject(new: str, old: str) -> bool:
+    """Return True if the subjects of two sentences differ only in a number or code.
+
+    "Item 5 weighs 15 kg." does not correct "Item 4 weighs 14 kg.".
     """
     subjects = [_subject(new), _subject(old)]
     kinds = [_CODE.sub("#", subject) for subject in subjects]
@@ -177,21 +273,15 @@ def _stands_alone(correction: str, earlier: str) -> bool:
     return shared >= 1 and 3 * shared >= len(old)
 
 
-def by_importance(notes: Sequence[Note]) -> list[int]:
-    """Return the places of notes, the most important first; newer ones first if they are equal."""
-    order = [(note.score, note.turn_id, -place) for place, note in enumerate(notes)]
-    return [-place for _, _, place in sorted(order, reverse=True)]
-
-
 def _lasting_act(reading: Reading) -> Act:
-    """Return the act of a note: a rule that was not certain enough to be one does not expire."""
+    """Return the act of a note. A note that is probably a rule must not expire."""
     scores = reading.scores
     if reading.act is Act.ONCE and scores.get(Act.SET, 0.0) > scores.get(Act.ONCE, 0.0):
         return Act.SET
     return reading.act
 
 
-def _is_over(note: Note, turn_id: int) -> bool:
+def _is_expired(note: Note, turn_id: int) -> bool:
     return note.act is Act.ONCE and turn_id - note.turn_id > _ONCE_TURNS
 
 
@@ -203,7 +293,7 @@ def _score(reading: Reading) -> float:
     return round(_RULE_WEIGHT * rule + fact + _ONCE_WEIGHT * scores.get(Act.ONCE, 0.0), 4)
 
 
-def _changed(new: str, old: str) -> str:
+def _changed_rule_text(new: str, old: str) -> str:
     if not old or len(new) >= _SELF_CONTAINED_LENGTH:
         return new
     return f"{new} (instead of: {old})"

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
+from acc.domain.call_options import explains_call
 from acc.domain.value_objects.base import Value
 
 _TYPED = re.compile(r"^[a-z][a-z0-9_]*\(.+\)\Z")
@@ -40,6 +41,7 @@ class ArtifactReference(Value, frozen=True, kw_only=True):
     provenance: str
 
 
+@explains_call()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompressedCognitiveState:
     """State of nine fields, replaced as a whole once a turn.

@@ -65,6 +65,14 @@ class ConversationTurn(Value, frozen=True, kw_only=True, metaclass=ExplainedMeta
         return ConversationTurn(turn_id=turn_id, messages=tuple(messages))
 
 
+class ReadSentence(Value, frozen=True, kw_only=True, array_like=True):
+    """The place of a sentence in the normalised text of its message, and `Reading.words` of it."""
+
+    start: int
+    end: int
+    words: tuple[int, ...] = ()
+
+
 class Passage(Value, frozen=True, kw_only=True):
     """A whole message of one speaker, as memories recall it.
 
@@ -72,7 +80,8 @@ class Passage(Value, frozen=True, kw_only=True):
     its place in the conversation. `tokens` is the size of the messages that show it in full, 0 if
     unknown. `parts` are those of a message that is not only text, and the call and result of a
     tool, as they were. `unknown_calls` are the names of tools that were started in the same turn
-    and whose outcome is unknown, because the process ended.
+    and whose outcome is unknown, because the process ended. `sentences` are those of a user's
+    message as a reader read them, empty if unknown.
     """
 
     id: str
@@ -85,6 +94,7 @@ class Passage(Value, frozen=True, kw_only=True):
     tokens: int = 0
     parts: tuple[Part, ...] = ()
     unknown_calls: tuple[str, ...] = ()
+    sentences: tuple[ReadSentence, ...] = ()
 
 
 class Match(Value, frozen=True, kw_only=True):
@@ -139,6 +149,11 @@ def parse_sentence_id(text: str) -> SentencePlace:
     passage_id, _, place = text.rpartition("#")
     start, _, end = place.partition("-")
     return SentencePlace(passage_id, int(start), int(end))
+
+
+def passage_of_sentence(text: str) -> str:
+    """Return the id of the passage that contains a sentence, by the id of the sentence."""
+    return text.rpartition("#")[0]
 
 
 class RejectionReason(StrEnum):
