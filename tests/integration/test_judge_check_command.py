@@ -151,6 +151,8 @@ def test_control_characters_in_example_file_are_escaped(
     assert not {"\x1b", "\x07", "\x9b"} & set(out)
     assert "answer:  ␛]0;mine␇The disk is 12 % full." in out
     assert "kind: [red]␛[31mabsent" in out
-    (tmp_path / "odd.toml").write_text(text, encoding="utf-8")
+    (tmp_path / "odd.toml").write_text(
+        wrong.replace('evidence = "is"', 'evidence = "?"'), encoding="utf-8"
+    )
     assert acc(["judge", "check", "odd.toml"]) == 2
-    assert "a␛[2J.1: a claim labelled supported requires evidence" in capsys.readouterr().err
+    assert "a␛[2J.1: evidence is not part of the context" in capsys.readouterr().err

@@ -14,7 +14,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from acc.application.evaluation import cost
-from acc.application.evaluation.configuration import JudgeOptions
+from acc.application.evaluation.configuration import JudgeOptions, judge_reference
 from acc.application.use_cases.calibrate_judge import (
     CalibrationResult,
     CalibrationSummary,
@@ -30,6 +30,7 @@ from acc.domain.errors import InvalidInput, StorageFailed
 from acc.domain.labels import LabelKind
 from acc.domain.statistics import ranking_quality
 from acc.domain.support import support_score
+from acc.domain.value_objects.evaluation import ClaimThreshold
 from acc.domain.value_objects.evaluation_run import JudgeConfig
 
 app = App(name="judge", help="Compare a judge with labelled examples.")
@@ -48,7 +49,8 @@ class ModelOptions:
         Path | None,
         Parameter(
             help="The folder of the answer cache: identical requests are not repeated. [default: "
-            "the value of ACC_MODEL_CACHE, or none]"
+            "the value of ACC_MODEL_CACHE, or none]",
+            show_default=False,
         ),
     ] = None
     price: Annotated[
@@ -72,11 +74,25 @@ class ModelOptions:
 def check(
     file: Annotated[
         Path | None,
-        Parameter(help="A .toml file of labelled examples, or a folder. [default: shipped ones]"),
+        Parameter(
+            help="A .toml file of labelled examples, a folder, or a shipped set: answers or "
+            "difficult. [default: answers]",
+            show_default=False,
+        ),
     ] = None,
     /,
     *,
-    judge: Annotated[str, Parameter(help="rubric, model:NAME or python:MODULE:NAME.")] = "rubric",
+    judge: Annotated[
+        str, Parameter(help="rubric, model:NAME, local:PATH.gguf or python:MODULE:NAME.")
+    ] = "rubric",
+    claim_thresholds: Annotated[
+        Path | None,
+        Parameter(
+            help="A file of acc judge thresholds, for the rubric judge. [default: from the shipped "
+            "examples of all other writers]",
+            show_default=False,
+        ),
+    ] = None,
     how: ModelOptions | None = None,
     show_wrong: Annotated[int, Parameter(help="Number of wrong verdicts to print.")] = 10,
     json: Annotated[bool, Parameter(help="Print everything as JSON.", negative=())] = False,
@@ -90,9 +106,10 @@ def check(
     """
     if show_wrong < 0:
         raise InvalidInput(f"--show-wrong must be at least 0, got {show_wrong}")
+    judge = judge_reference(judge)
     how = how or ModelOptions()
     tracker = cost.CostTracker(limit=how.max_cost)
-    results, remaining = _calibrate(file, judge, how, tracker)
+    results, remaining = _calibrate(file, judge, how, tracker, read_thresholds(claim_thresholds))
     if json:
         print_json(msgspec.json.format(msgspec.json.encode(_json_data(judge, results)), indent=2))
     else:
@@ -116,7 +133,7 @@ def show_agreement(
     *,
     json: Annotated[bool, Parameter(help="Print everything as JSON.", negative=())] = False,
 ) -> int:
-    """Compare the verdicts of a run with the labels of `acc label`.
+    """Compare the verdicts of an evaluation run with the labels of `acc label`.
 
     Prints kappa with intervals between raters and judge, and for each agent the rate of unsupported
     claims and of broken rules: by the judge, and corrected by the labels.
@@ -156,22 +173,25 @@ def again(
     directory: Annotated[Path, Parameter(help="The run directory.")],
     /,
     *,
-    judge: Annotated[str, Parameter(help="rubric, model:NAME or python:MODULE:NAME.")] = "rubric",
+    judge: Annotated[
+        str, Parameter(help="rubric, model:NAME, local:PATH.gguf or python:MODULE:NAME.")
+    ] = "rubric",
     out: Annotated[
-        Path | None, Parameter(help="The new run directory. [default: RUN-again]")
+        Path | None,
+        Parameter(help="The new run directory. [default: RUN-again]", show_default=False),
     ] = None,
     claim_thresholds: Annotated[
         Path | None, Parameter(help="A file of acc judge thresholds, for the rubric judge.")
     ] = None,
     how: ModelOptions | None = None,
 ) -> int:
-    """Let a judge score the recorded answers of a run again; no agent is called.
+    """Score the answers of an evaluation run with another judge; no agent is called.
 
     The new directory is a complete run. An interrupted command continues when it is repeated.
 
     Example: acc judge again runs/my-run --judge model:NAME
     """
-    how = how or ModelOptions()
+    how, judge = how or ModelOptions(), judge_reference(judge)
     source = reports.open_run(directory)
     options = JudgeOptions(votes=how.judge_votes, force=how.force_judge)
     configurator = evaluation.make_configurator()
@@ -185,6 +205,7 @@ def again(
         raise InvalidInput("--out must not be the run that is judged again")
     new = reports.create_run(target, configuration)
     with new.locked(), redirect_stdout(sys.stderr):
+        new.record_lengths(source.lengths())
         run = evaluation.make_rejudging(source, new, resources=resources, cost=tracker)
         for _ in run.run(source.jobs()):
             pass
@@ -207,7 +228,7 @@ def thresholds(
     *,
     out: Annotated[Path, Parameter(help="The file to write.")],
 ) -> int:
-    """Write the claim thresholds that fit the labels of a run.
+    """Write the claim thresholds that fit the labels of an evaluation run.
 
     Thresholds do not transfer between domains. The file is used with acc eval --claim-thresholds
     and acc judge again --claim-thresholds, which record its values with the run.
@@ -282,14 +303,22 @@ def _interval(low: float | None, high: float | None, scale: int) -> str:
 
 
 def _calibrate(
-    file: Path | None, judge: str, how: ModelOptions, tracker: cost.CostTracker
+    file: Path | None,
+    judge: str,
+    how: ModelOptions,
+    tracker: cost.CostTracker,
+    thresholds: Sequence[ClaimThreshold],
 ) -> tuple[list[CalibrationResult], int]:
     """Return the results, and the number of cases that the cost limit left out."""
     options = JudgeOptions(votes=how.judge_votes, force=how.force_judge)
     config = evaluation.make_configurator().judge(judge, options)
     cases = evaluation.load_calibration_cases(file)
     calibration = evaluation.make_calibration(
-        judge, config, resources=_check_models(judge, config, how), cost=tracker
+        judge,
+        config,
+        resources=_check_models(judge, config, how),
+        cost=tracker,
+        thresholds=thresholds,
     )
     output = error_console()
     bar = Progress(console=output, transient=True, disable=not output.is_terminal)
@@ -346,12 +375,14 @@ def _by_group(
 ) -> dict[str, dict[str, list[CalibrationResult]]]:
     groups: dict[str, dict[str, list[CalibrationResult]]] = {
         "language": {},
+        "writer": {},
         "domain": {},
         "kind": {},
     }
     for result in results:
         for group, value in (
             ("language", result.case.language),
+            ("writer", result.case.writer),
             ("domain", result.case.domain),
             ("kind", result.item.kind),
         ):
@@ -416,7 +447,7 @@ def _table(*titles: str) -> Table:
 
 
 def _summary_table(part: str, results: Sequence[CalibrationResult]) -> Table:
-    table = _table(part, "examples", "unscored", "accuracy", "kappa")
+    table = _table(part, "examples", "unscored", "accuracy", "kappa", "95 % interval")
     table.add_row("all", *_summary_cells(summarize_calibration(results)))
     for group, values in _by_group(results).items():
         for value, some in sorted(values.items()):
@@ -425,12 +456,13 @@ def _summary_table(part: str, results: Sequence[CalibrationResult]) -> Table:
     return table
 
 
-def _summary_cells(summary: CalibrationSummary) -> tuple[str, str, str, str]:
+def _summary_cells(summary: CalibrationSummary) -> tuple[str, ...]:
     return (
         str(summary.examples),
         str(summary.unscored),
         "-" if summary.accuracy is None else f"{100 * summary.accuracy:.1f} %",
         "-" if summary.kappa is None else f"{summary.kappa:.2f}",
+        _interval(summary.kappa_low, summary.kappa_high, 1),
     )
 
 

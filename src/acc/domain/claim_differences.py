@@ -1,6 +1,6 @@
-"""Find what makes a claim differ from sentences that share its words.
+"""Find differences between a claim and the sentences that share its words.
 
-Overlap of words cannot see a removed "may", "all" instead of some, another frequency
+Word overlap does not detect a removed "may", "all" instead of "some", another frequency
 or a value that was corrected later. Each check compares one such property.
 """
 
@@ -9,18 +9,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from acc.domain.contrasts import contrast
 from acc.domain.language import is_japanese, terms
 from acc.domain.quantities import Quantity, contains_quantity, quantities, with_digits
+from acc.domain.roles import NEGATION, allows_forbidden
 
 _HEDGE = re.compile(
-    r"\b(?:may|might|could|possibl[ey]|perhaps|maybe|probabl[ey]|likely|suspect\w*|believ\w*"
-    r"|think\w*"
+    r"\b(?:may|might|could|possibly|it is possible that|perhaps|maybe|probabl[ey]|likely"
+    r"|suspect\w*|believ\w*|think\w*"
     r"|expect\w*|assum\w*|estimat\w*|unconfirmed|unclear|seems?|appears?|rumou?r\w*|plans? to"
     r"|would|should|up to|around|about|roughly|nearly|whether|if|unless|not (?:yet )?(?:been )?"
-    r"(?:confirmed|verified|decided|ruled out)|(?:is|was|are|were)n['’]t confirmed"
-    r"|according to|says?)\b"
+    r"(?:confirmed|verified|decided|ruled out)|(?:is|was|are|were)n['’]t confirmed)\b"
     r"|かもしれ|おそらく|可能性|疑|見込|と思われ|とみ(?:て|られ)|と考え|未確認|未定|推定|ようです|らしい"
-    r"|まだ(?:です|出て|確)|ほど|約|予定|かどうか|なければ|場合|によると|なら",
+    r"|まだ(?:です|出て|確)|ほど|約|予定|かどうか|なければ|場合|なら",
     re.I,
 )
 _CERTAIN = re.compile(
@@ -67,9 +68,9 @@ _ADVERBS = {"hourly": 8_760.0, "daily": 365.0, "nightly": 365.0, "weekly": 52.0,
 _ADVERBS |= {"quarterly": 4.0, "yearly": 1.0, "annually": 1.0, "毎日": 365.0, "毎晩": 365.0}
 _ADVERBS |= {"毎週": 52.0, "毎月": 12.0, "毎年": 1.0}
 _RATE = re.compile(
-    r"\b(?:(once|\d+ times)\s+(?:a|an|per|each|every)|every|each)\s+"
-    r"(hour|day|night|week|month|quarter|year)\b|\b(hourly|daily|nightly|weekly|monthly|quarterly"
-    r"|yearly|annually)\b|(毎日|毎晩|毎週|毎月|毎年)|(時間|日|週|月|四半期|年)に(\d+)回"
+    r"\b(?:(once|\d+ times)\s+(?:a|an|per|each|every)|every|each)\s+(?:(other|2|3|4)\s+)?"
+    r"(hour|day|night|week|month|quarter|year)s?\b|\b(?:(\d+) times )?(hourly|daily|nightly"
+    r"|weekly|monthly|quarterly|yearly|annually)\b|(毎日|毎晩|毎週|毎月|毎年)|(時間|日|週|月|四半期|年)に?(\d+)[回度便]"
 )
 _UPDATE = re.compile(
     r"\b(?:update|correction|corrected|now|moved|put off|postponed|changed|raised|lowered|restated"
@@ -81,8 +82,8 @@ _UPDATE = re.compile(
 )
 _UPDATE_WORDS = terms(
     "update correction corrected moved put postponed changed raised lowered restated revised"
-    " rescheduled brought forward extended shortened latest new become only"
-    " 訂正 変更 更新 修正 延期"
+    " rescheduled brought forward extended shortened latest new become only note date"
+    " 訂正 変更 更新 修正 延期 追加 連絡 都合"
 )
 _PAST = re.compile(
     r"\b(?:before|formerly|previously|earlier|used to|originally|at first|until then|was first)\b"
@@ -92,11 +93,11 @@ _PAST = re.compile(
 
 
 def difference(claim: str, evidence: Sequence[str]) -> str:
-    """Return how a claim differs from the sentences that are closest to it, or an empty text."""
+    """Return how a claim differs from the sentences that are closest to it, or ""."""
     known = " ".join(evidence)
     if not known:
         return ""
-    if _HEDGE.search(evidence[0]) and _shares(claim, evidence[0]):
+    if _HEDGE.search(evidence[0]) and _shares_half(claim, evidence[0]):
         if _CERTAIN.search(claim) and not _CERTAIN.search(evidence[0]):
             return "more certain than what was said"
         if (
@@ -107,13 +108,17 @@ def difference(claim: str, evidence: Sequence[str]) -> str:
             return "what was said is uncertain"
     if _ALL.search(claim) and not _ALL.search(known) and _PART.search(known):
         return "says all, but part was stated"
-    mine, theirs = _rates(claim), _rates(known)
-    if mine and theirs and not mine & theirs:
+    claimed_rates, known_rates = _rates(claim), _rates(known)
+    if claimed_rates and known_rates and not claimed_rates & known_rates:
         return "another frequency"
-    return ""
+    if not _shares_half(claim, evidence[0]):
+        return ""
+    if allows_forbidden(claim, evidence[0]):
+        return NEGATION
+    return contrast(claim, evidence[0], evidence[1:])
 
 
-def _shares(claim: str, sentence: str) -> bool:
+def _shares_half(claim: str, sentence: str) -> bool:
     wanted = terms(claim)
     return bool(wanted) and len(wanted & terms(sentence)) * 2 >= len(wanted)
 
@@ -135,13 +140,25 @@ def _clauses(sentence: str) -> list[str]:
 def _rates(text: str) -> frozenset[float]:
     """Return how often per year something happens: "twice a week" is 104."""
     found: set[float] = set()
-    for count, period, adverb, adverb_ja, period_ja, count_ja in _RATE.findall(with_digits(text)):
+    for match in _RATE.finditer(with_digits(text)):
+        count, gap, period, per, adverb, adverb_ja, period_ja, count_ja = match.groups("")
         if adverb or adverb_ja:
-            found.add(_ADVERBS[adverb or adverb_ja])
+            found.add(int(per or 1) * _ADVERBS[adverb or adverb_ja])
             continue
         times = int(count_ja) if count_ja else int(count.split()[0]) if count[:1].isdigit() else 1
-        found.add(times * _PERIODS[period or period_ja])
+        skipped = {"": 1, "other": 2}.get(gap) or int(gap)
+        found.add(times * _PERIODS[period or period_ja] / skipped)
     return frozenset(found)
+
+
+_WEEKDAY = re.compile(r"\b(?:mon|tues|wednes|thurs|fri|satur|sun)day|[月火水木金土日]曜", re.I)
+
+
+@lru_cache(maxsize=2_048)
+def _values(text: str) -> frozenset[Quantity]:
+    """Return the numbers and weekdays of a text."""
+    days = {Quantity(day.casefold(), "weekday", day.casefold()) for day in _WEEKDAY.findall(text)}
+    return quantities(text) | days
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,26 +177,28 @@ class Corrections:
     def __init__(self, sentences: Sequence[str]) -> None:
         self._found: list[_Correction] = []
         for index, later in enumerate(sentences):
-            new = quantities(later)
+            new = _values(later)
             if not new or not _UPDATE.search(later):
                 continue
             about = terms(later) - _UPDATE_WORDS
             for earlier in sentences[:index]:
                 shared = about & terms(earlier)
+                # The correction is about the clause that shares the most words with it.
+                clause = max(_clauses(earlier), key=lambda text: len(about & terms(text)))
                 old = frozenset(
                     value
-                    for value in quantities(earlier)
-                    if not contains_quantity(new, value) and _is_alike(value, new)
+                    for value in _values(clause)
+                    if not contains_quantity(new, value) and _has_same_dimension(value, new)
                 )
                 words = {term for term in about if not term[0].isdigit()}
-                if old and len(shared) * 3 >= len(words) and shared:
+                if old and len(shared) * 4 >= len(words) and shared:
                     self._found.append(_Correction(shared, old, new, later))
 
     def outdated(self, claim: str) -> str:
-        """Return the correction of a value that a claim still states, or an empty text."""
+        """Return the sentence that corrected a value of the claim, or ""."""
         if _PAST.search(claim):
             return ""
-        stated, words = quantities(claim), terms(claim)
+        stated, words = _values(claim), terms(claim)
         for correction in self._found:
             if not words & correction.terms:
                 continue
@@ -190,13 +209,13 @@ class Corrections:
         return ""
 
     def has_new_value(self, claim: str) -> bool:
-        """Return True if a claim states a value that replaced another one."""
-        stated, words = quantities(claim), terms(claim)
+        """Return True if a claim states the new value of a correction."""
+        stated, words = _values(claim), terms(claim)
         return any(
             words & correction.terms and any(contains_quantity(correction.new, v) for v in stated)
             for correction in self._found
         )
 
 
-def _is_alike(value: Quantity, others: frozenset[Quantity]) -> bool:
+def _has_same_dimension(value: Quantity, others: frozenset[Quantity]) -> bool:
     return any(value.dimension == other.dimension for other in others)

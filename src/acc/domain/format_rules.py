@@ -1,11 +1,14 @@
-"""Find format rules, questions and goals in sentences; check answers against rules."""
+"""Parse rules and questions for the judge and the embedded model; check answers against rules.
+
+ACC memory does not use these parsers: its reader is trained.
+"""
 
 import json
 import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from acc.domain import rule_patterns as patterns
+from acc.domain import format_rule_patterns as patterns
 from acc.domain.language import (
     MAX_SENTENCE_LENGTH,
     contains_text,
@@ -195,23 +198,6 @@ def revokes(sentence: str, rule_text: str) -> bool:
     return bool(wanted) and len(wanted & terms(rule_text)) * 2 >= len(wanted)
 
 
-@lru_cache(maxsize=_CACHE_SIZE)
-def may_revoke(sentence: str, rule_text: str) -> bool:
-    """Return True if a revocation shares a term with `rule_text`.
-
-    This is weaker evidence than `revokes`: a model has to confirm that this rule is meant.
-    """
-    return is_revocation(sentence) and bool(
-        (terms(sentence) - _REVOCATION_WORDS) & terms(rule_text)
-    )
-
-
-@lru_cache(maxsize=_CACHE_SIZE)
-def is_hearsay(sentence: str) -> bool:
-    """Return True if a sentence reports what somebody else says or wants."""
-    return patterns.HEARSAY.search(one_line(sentence[:MAX_SENTENCE_LENGTH])) is not None
-
-
 _REVOCATION_WORDS = terms(
     """
     lift lifted drop dropped remove removed cancel cancelled withdraw withdrawn retire retired
@@ -246,29 +232,6 @@ def is_question(sentence: str) -> bool:
 def _is_about_form(sentence: str) -> bool:
     # "Summarise the impact in three bullets" asks; "three bullets at most, please" only limits.
     return _form_rule(sentence) is not None and not patterns.CONTENT_JAPANESE.search(sentence)
-
-
-@lru_cache(maxsize=_CACHE_SIZE)
-def is_directive(sentence: str) -> bool:
-    """Return True if a sentence orders or forbids something, or sets a goal."""
-    sentence = sentence[:MAX_SENTENCE_LENGTH]
-    return (
-        patterns.DIRECTIVE.search(sentence) is not None
-        or _form_rule(sentence) is not None
-        or states_goal(sentence)
-    )
-
-
-@lru_cache(maxsize=_CACHE_SIZE)
-def states_goal(sentence: str) -> bool:
-    """Return True if a sentence sets a lasting objective."""
-    return patterns.GOAL.search(sentence[:MAX_SENTENCE_LENGTH]) is not None
-
-
-@lru_cache(maxsize=_CACHE_SIZE)
-def is_doubtful(sentence: str) -> bool:
-    """Return True if a sentence expresses uncertainty."""
-    return patterns.DOUBT.search(sentence[:MAX_SENTENCE_LENGTH]) is not None
 
 
 #: Rules that an answer violates by omitting something.

@@ -14,13 +14,28 @@ from enum import StrEnum
 from acc.domain.statistics import (
     CONFIDENCE,
     cohen_kappa,
-    percentile,
+    kappa_interval,
     t_quantile,
     threshold_of,
 )
 from acc.domain.value_objects.evaluation import ClaimThreshold
 
-_RESAMPLES = 1_000
+
+class SampleMethod(StrEnum):
+    """How the items of a sample are chosen.
+
+    Within a stratum items are always drawn at random, so rates can be corrected with each method.
+    """
+
+    #: The same number of items from each stratum.
+    STRATIFIED = "stratified"
+    #: Mostly items with an unclear verdict, and a few of each other stratum.
+    UNCERTAIN = "uncertain"
+    RANDOM = "random"
+
+
+#: Items of each stratum in a sample of uncertain items, so that every stratum has labels.
+_LEAST_OF_STRATUM = 2
 
 
 class LabelKind(StrEnum):
@@ -71,29 +86,45 @@ def label_thresholds(
     )
 
 
-def draw_sample(items: Sequence[LabelItem], size: int, seed: int) -> list[LabelItem]:
-    """Return a stratified sample in random order, with more of the rare and unclear strata.
+def draw_sample(
+    items: Sequence[LabelItem],
+    size: int,
+    seed: int,
+    method: SampleMethod = SampleMethod.STRATIFIED,
+) -> list[LabelItem]:
+    """Return a sample in random order, see `SampleMethod`.
 
-    Each stratum gets the same number of items, as far as it has them. This labels bad and unclear
-    verdicts, of which there are few, more often than good ones.
+    A stratified sample labels bad and unclear verdicts, of which there are few, more often than
+    good ones. A sample of uncertain items helps most to set a threshold.
     """
     if size < 1:
         raise ValueError(f"the size of a sample must be at least 1, got {size}")
     draw = random.Random(seed)  # noqa: S311 - sampling, not secrecy
+    ordered = sorted(items, key=lambda item: item.id)
+    if method is SampleMethod.RANDOM:
+        return draw.sample(ordered, min(size, len(ordered)))
     strata: dict[tuple[str, str, bool, bool], list[LabelItem]] = defaultdict(list)
-    for item in sorted(items, key=lambda item: item.id):
+    for item in ordered:
         strata[item.stratum].append(item)
     for members in strata.values():
         draw.shuffle(members)
-    chosen: list[LabelItem] = []
-    depth = 0
-    while len(chosen) < min(size, len(items)):
-        for key in sorted(strata):
-            if depth < len(strata[key]) and len(chosen) < size:
-                chosen.append(strata[key][depth])
-        depth += 1
+    # Rounds of one item from each stratum; uncertain items come before the third round of others.
+    ranked = sorted(
+        (
+            (depth if method is SampleMethod.STRATIFIED else _priority(item, depth), key, depth)
+            for key, members in strata.items()
+            for depth, item in enumerate(members)
+        ),
+    )
+    chosen = [strata[key][depth] for _, key, depth in ranked[:size]]
     draw.shuffle(chosen)
     return chosen
+
+
+def _priority(item: LabelItem, depth: int) -> int:
+    if depth < _LEAST_OF_STRATUM or item.is_unclear:
+        return min(depth, _LEAST_OF_STRATUM)
+    return depth + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,25 +148,16 @@ def agreement(
     *,
     seed: int = 0,
 ) -> Agreement:
-    """Return kappa of two raters with a bootstrap interval over items."""
-    kappa = cohen_kappa(pairs)
-    draw = random.Random(seed)  # noqa: S311 - resampling, not secrecy
-    resampled: list[float] = []
-    if kappa is not None:
-        for _ in range(_RESAMPLES):
-            value = cohen_kappa(draw.choices(pairs, k=len(pairs)))
-            if value is not None:
-                resampled.append(value)
-    resampled.sort()
-    tail = (1 - CONFIDENCE) / 2
+    """Return kappa of two raters with a bootstrap interval over items, if there are several."""
+    interval = kappa_interval([[pair] for pair in pairs], seed=seed)
     return Agreement(
         first=first,
         second=second,
         group=group,
         items=len(pairs),
-        kappa=kappa,
-        low=percentile(resampled, tail) if resampled else None,
-        high=percentile(resampled, 1 - tail) if resampled else None,
+        kappa=cohen_kappa(pairs),
+        low=interval[0] if interval else None,
+        high=interval[1] if interval else None,
     )
 
 

@@ -60,6 +60,13 @@ _SPELLED = re.compile(
     rf"(?:(?:[\s-]|\sand\s)?(?:{_ANY_WORD})){{0,12}}\b"
 )
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+_CLOCK_WORDS = re.compile(
+    r"\bhalf past (\d{1,2}|[a-z]+)\b|\b(noon|midday)\b|\bmidnight\b"
+    r"|\b(\d{1,2}|[a-z]+)(?: o['’]clock)?(?:(?<=clock)| in the (morning|afternoon|evening))"
+)
+#: "1日2回" has one number: how often.
+_PER_DAY = re.compile(r"(?<!\d)1(?=日に?\d+[回便食錠本杯])")
+_DAY_ONE = re.compile(r"\b(day|phase|step|part|week|level|stage|number|room|group) one\b")
 _TWICE = re.compile(r"\btwice\b")
 _ORDINAL = re.compile(rf"\b(?:{'|'.join(_ORDINALS[3:])})\b")
 _ORDINAL_DIGITS = re.compile(r"(\d)(?:st|nd|rd|th)\b")
@@ -103,7 +110,7 @@ _CURRENCY = {"$": "usd", "us$": "usd", "usd": "usd", "€": "eur", "eur": "eur",
 _CURRENCY |= {"gbp": "gbp", "¥": "jpy", "jpy": "jpy", "chf": "chf"}
 #: Units by dimension, with their factors.
 _FACTORS: dict[str, dict[str, float]] = {
-    "%": {"%": 1, "percent": 1, "per cent": 1, "パーセント": 1, "pct": 1},
+    "%": {"%": 1, "percent": 1, "per cent": 1, "パーセント": 1, "pct": 1, "割": 10},
     "s": {
         "ms": 0.001,
         "millisecond": 0.001,
@@ -259,6 +266,22 @@ def _clock_japanese(match: re.Match[str]) -> str:
     return f" {_hour(int(match[2]), half)}h{minute:02d} "
 
 
+def _clock_word(match: re.Match[str]) -> str:
+    """Return a time in words; "half past six" has no half of the day and is marked with `~`."""
+    if match[0] == "midnight":
+        return " 0h00 "
+    if match[2]:
+        return " 12h00 "
+    text = match[1] or match[3]
+    hour = int(text) if text.isdigit() else _WORDS.get(text, 0)
+    if not 1 <= hour <= 12:
+        return match[0]
+    if match[1]:
+        return f" ~{hour}h30 "
+    half = {"morning": "a", "afternoon": "p", "evening": "p"}.get(match[4] or "", "")
+    return f" {_hour(hour, half)}h00 " if half else f" ~{hour}h00 "
+
+
 def _iso_date(match: re.Match[str]) -> str:
     month = int(match[2])
     if not 1 <= month <= 12:
@@ -273,8 +296,11 @@ def with_digits(text: str) -> str:
     if not plain.isascii():
         plain = _JAPANESE.sub(lambda match: _text(_japanese_value(match[0])), plain)
         plain = _TIME_JAPANESE.sub(_clock_japanese, plain)
+        plain = _PER_DAY.sub("", plain)
     plain = _ISO_DATE.sub(_iso_date, plain)
     plain = _TIME.sub(_clock, plain)
+    plain = _CLOCK_WORDS.sub(_clock_word, plain)
+    plain = _DAY_ONE.sub(r"\1 1", plain)
     plain = _TWICE.sub("2 times", plain)
     plain = _ORDINAL_DIGITS.sub(r"\1", plain)
     plain = _ORDINAL.sub(lambda match: str(_ORDINALS.index(match[0])), plain)
@@ -286,7 +312,7 @@ def _spelled(match: re.Match[str]) -> str:
     return match[0] if match[0] == "one" else str(_spelled_value(match[0]))
 
 
-_CLOCK = re.compile(r"\b\d{1,2}h\d\d\b")
+_CLOCK = re.compile(r"~?\b\d{1,2}h\d\d\b")
 #: The result of a match, or a range.
 _RESULT = re.compile(r"(?<![\w.-])(\d{1,3})(?:[-\u2013:]|対)(\d{1,3})(?![\d.-])")
 
@@ -309,6 +335,9 @@ def quantities(text: str) -> frozenset[Quantity]:
         value = float(number) * _SCALES.get(match["scale"] or "", 1)
         dimension, factor = _UNITS.get(match["unit"] or "", ("", 1.0))
         dimension = _CURRENCY.get(match["currency"] or "", dimension)
+        if not dimension and match[0].endswith(" m"):
+            # "2,140 m" is a length; "2m" and "$2 m" are millions.
+            value, dimension = float(number), "m"
         amount = _text(value * factor) if dimension else ""
         found.add(Quantity(_text(value), dimension, amount))
     return frozenset(found)
@@ -340,6 +369,20 @@ def contains_quantity(known: frozenset[Quantity], wanted: Quantity) -> bool:
         if wanted.dimension and quantity.dimension:
             if (wanted.dimension, wanted.amount) == (quantity.dimension, quantity.amount):
                 return True
-        elif wanted.number == quantity.number:
+        elif wanted.number == quantity.number or _is_same_time(wanted.number, quantity.number):
             return True
     return False
+
+
+def _is_same_time(one: str, other: str) -> bool:
+    """Return True for a full hour and a bare number, and for times without half of the day."""
+    if "h" not in one and "h" not in other:
+        return False
+    hours: list[int] = []
+    for text in (one, other):
+        hour, _, minute = text.removeprefix("~").partition("h")
+        if not hour.isdigit() or (not minute and int(hour) > 24):
+            return False
+        hours.append(60 * int(hour) + int(minute or 0))
+    is_vague = one.startswith("~") or other.startswith("~") or "h" not in one or "h" not in other
+    return hours[0] == hours[1] or (is_vague and abs(hours[0] - hours[1]) == 720)

@@ -6,6 +6,7 @@ from functools import lru_cache
 from acc.domain.language import is_japanese, names, term_list, terms
 from acc.domain.quantities import with_digits
 
+NEGATION = "one of the two is a negation"
 _OPPOSITES = tuple(
     (terms(one), terms(other))
     for one, other in (
@@ -54,6 +55,14 @@ _NO_NEGATION_JAPANESE = re.compile(
     r"(?:なければ|なくては)(?:なら|いけ)(?:ない|ません)|かもしれ(?:ない|ません)|だけで(?:は)?なく"
     r"|まもなく|間もなく"
 )
+#: Words that negate like "not": "lacks" and "does not have", 禁止 and ではいけません.
+_NEGATIVE = re.compile(
+    r"\b(?:forbid\w*|forbade|prohibit\w*|ban(?:s|ned)?|lack(?:s|ed|ing)?|missing|unable|impossible"
+    r"|left alone|rather than|instead of)\b"
+    r"|禁止|禁煙|不可|不足|不要|対象外|未(?=提出|完成|払|定|着)|解消|なくな"
+)
+#: A condition or an alternative reverses what follows.
+_ALTERNATIVE = re.compile(r"\b(?:else|otherwise|unless|without)\b|ないと|なければ|せず")
 _CLAUSE = re.compile(r"[,;:]\s|\s(?:but|although|though|while|whereas|which|who|because)\s", re.I)
 _CLAUSE_JAPANESE = re.compile(r"、|。|が、|ので")
 #: Content words that a negation refers to: after it in English, before it in Japanese.
@@ -74,12 +83,49 @@ def contradiction(claim: str, evidence: str) -> str:
     shared = terms(claim) & terms(evidence)
     mine, theirs = _negated_terms(claim) & shared, _negated_terms(evidence) & shared
     if bool(mine) != bool(theirs):
-        return "one of the two is a negation"
+        return NEGATION
     changed = opposite(claim, evidence)
     if not _are_roles_exchanged(claim, evidence):
         return changed
     # "A is later than B" and "B is earlier than A" agree.
     return "" if changed or _has_opposite_word(claim, evidence) else "roles are exchanged"
+
+
+def is_negation_explained(claim: str, evidence: str) -> bool:
+    """Return True if the text without a negation says the same by another word or a condition."""
+    shared = terms(claim) & terms(evidence)
+    is_claim = bool(_negated_terms(claim) & shared)
+    plain, negated = (evidence, claim) if is_claim else (claim, evidence)
+    if _ALTERNATIVE.search(plain) and _ALTERNATIVE.search(negated):
+        return True
+    clauses = re.split(r"[,;]\s|、|。", plain)
+    return any(_NEGATIVE.search(clause) and terms(clause) & shared for clause in clauses)
+
+
+_FORBIDDEN = re.compile(
+    r"\b(?:forbidden|prohibited|banned|not allowed)\b|\bno (?=\w+ing\b)"
+    r"|禁止|禁煙|厳禁|不可|対象外",
+    re.I,
+)
+_ALLOWED = re.compile(
+    r"\b(?:may|can|allowed|permitted|fine|possible)\b|でき(?:ます|る)|可能|め(?:ます|る)|られ(?:ます|る)"
+    r"|てもよい|てもいい|構いません|対象です",
+    re.I,
+)
+
+
+def allows_forbidden(claim: str, evidence: str) -> bool:
+    """Return True if the claim allows what the evidence forbids."""
+    shared = terms(claim) & terms(evidence)
+    return (
+        bool(shared)
+        and _ALLOWED.search(claim) is not None
+        and _FORBIDDEN.search(claim) is None
+        and any(
+            _FORBIDDEN.search(clause) and terms(clause) & shared
+            for clause in re.split(r"[,;]\s|、|。", evidence)
+        )
+    )
 
 
 def opposite(claim: str, evidence: str) -> str:

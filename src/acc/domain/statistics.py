@@ -12,6 +12,7 @@ from acc.domain.value_objects.evaluation import ClaimThreshold
 
 CONFIDENCE = 0.95
 RESAMPLES = 2_000
+KAPPA_RESAMPLES = 1_000
 #: With fewer scenarios there is no interval.
 MIN_SCENARIOS = 6
 #: With at least this number of scenarios they are resampled; with fewer, t intervals are used.
@@ -237,32 +238,70 @@ def _squares(values: Sequence[float]) -> float:
 
 def cohen_kappa(pairs: Sequence[tuple[Hashable, Hashable]]) -> float | None:
     """Return Cohen's kappa of two raters, or None if both use a single label."""
-    if not pairs:
+    return _kappa(Counter(pairs))
+
+
+def _kappa(counts: Mapping[tuple[Hashable, Hashable], int]) -> float | None:
+    total = sum(counts.values())
+    first, second = Counter[Hashable](), Counter[Hashable]()
+    for (one, other), count in counts.items():
+        first[one] += count
+        second[other] += count
+    chance = sum(count * second[label] for label, count in first.items())
+    if chance == total**2:
         return None
-    first = Counter(one for one, _ in pairs)
-    second = Counter(other for _, other in pairs)
-    chance = sum(count * second[label] for label, count in first.items()) / len(pairs) ** 2
-    if chance == 1:
+    agreed = total * sum(count for (one, other), count in counts.items() if one == other)
+    return (agreed - chance) / (total**2 - chance)
+
+
+def kappa_interval(
+    clusters: Sequence[Sequence[tuple[Hashable, Hashable]]], *, seed: int = 0
+) -> tuple[float, float] | None:
+    """Return the 95 % bootstrap interval of Cohen's kappa over clusters of pairs.
+
+    Items of one cluster, such as the claims about one text, are resampled together. None if there
+    are fewer than two clusters, or if kappa is never defined.
+    """
+    tables = [Counter(cluster) for cluster in clusters if cluster]
+    if len(tables) < 2:
         return None
-    agreed = sum(one == other for one, other in pairs) / len(pairs)
-    return (agreed - chance) / (1 - chance)
+    draw = random.Random(seed)  # noqa: S311 - resampling, not secrecy
+    found: list[float] = []
+    for _ in range(KAPPA_RESAMPLES):
+        chosen = Counter[tuple[Hashable, Hashable]]()
+        for table in draw.choices(tables, k=len(tables)):
+            chosen.update(table)
+        value = _kappa(chosen)
+        if value is not None:
+            found.append(value)
+    found.sort()
+    tail = (1 - CONFIDENCE) / 2
+    return (percentile(found, tail), percentile(found, 1 - tail)) if found else None
 
 
 def threshold_of(language: str, scored: Sequence[tuple[float, bool]]) -> ClaimThreshold:
-    """Return the score halfway between supported and unsupported labelled claims.
+    """Return the score from which a labelled claim is rather supported than not.
 
-    The unclear band has half a pooled standard deviation on each side: there both labels occur
-    nearly equally often.
+    It is the point where two normal distributions with a common deviation, one for each label and
+    weighted by its number of claims, are equal. Half a pooled standard deviation on each side is
+    the unclear band: there both labels occur nearly equally often.
     """
     groups = [[score for score, label in scored if label is wanted] for wanted in (True, False)]
     if not all(groups):
         raise ValueError(f"supported and unsupported examples are required for {language!r}")
-    means = [math.fsum(group) / len(group) for group in groups]
+    high, low = (math.fsum(group) / len(group) for group in groups)
     squares = math.fsum(
-        (score - mean) ** 2 for group, mean in zip(groups, means, strict=True) for score in group
+        (score - mean) ** 2
+        for group, mean in zip(groups, (high, low), strict=True)
+        for score in group
     )
-    value = sum(means) / 2
-    margin = math.sqrt(squares / max(1, len(scored) - 2)) / 2
+    variance = squares / max(1, len(scored) - 2)
+    value = (high + low) / 2
+    if high > low:
+        shift = variance / (high - low) * math.log(len(groups[0]) / len(groups[1]))
+        # A rare label must not move the threshold beyond the other label's mean.
+        value = min(high, max(low, value - shift))
+    margin = math.sqrt(variance) / 2
     return ClaimThreshold(
         language=language,
         value=round(value, 4),

@@ -1,8 +1,8 @@
 """Score how well a document supports a claim, without a model.
 
-The score is the mean of eight lexical features, reduced for numbers and names that the document
-does not contain and for a negation, an opposite or exchanged roles in the closest sentence. No part
-is trained. English and Japanese have the same features.
+The score is the mean of eight lexical features. It is reduced if the document does not contain a
+number or name of the claim, or if the closest sentence has a negation, an opposite or exchanged
+roles. No part is trained. English and Japanese have the same features.
 """
 
 import math
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from acc.domain.call_options import explains_call
+from acc.domain.contrasts import replaced_word
 from acc.domain.language import (
     MAX_SENTENCE_LENGTH,
     identifiers,
@@ -23,6 +24,7 @@ from acc.domain.language import (
     term_list,
     word_list,
 )
+from acc.domain.paraphrases import is_light, synonyms
 from acc.domain.quantities import (
     Quantity,
     contains_quantity,
@@ -30,41 +32,55 @@ from acc.domain.quantities import (
     quantities,
     with_digits,
 )
-from acc.domain.roles import contradiction
+from acc.domain.roles import NEGATION, contradiction, is_negation_explained
 
-#: Longer texts are read up to this length, in characters.
+#: Only so many characters of a claim are read.
 MAX_CLAIM_LENGTH = 2_000
+#: In a document with more characters, only sentences that share words with the claim are read.
 MAX_DOCUMENT_LENGTH = 200_000
+_MAX_SELECTED_LENGTH = 20_000
+_LONG_DOCUMENTS_CACHED = 4
 _DOCUMENTS_CACHED = 64
-#: Sentences that can support a claim together, next to each other or anywhere.
+#: Number of sentences that can support a claim together, neighbouring or not.
 _WINDOW = 3
-#: Distance in content words of a near pair, in the claim and in the evidence.
+#: Largest distance of a near pair in content words, in the claim and in the evidence.
 _NEAR_IN_CLAIM = 2
 _NEAR_IN_EVIDENCE = 4
+#: Factors that reduce the score.
 _ABSENT_NUMBER = 0.6
 _ABSENT_NAME = 0.8
 _CONTRADICTION = 0.6
 _OTHER_NAME = 0.7
-#: A word with the same beginning as a word of the document, such as announce and announcement.
+#: Credit of a word with the same beginning as a word of the document: announce, announcement.
 _RELATED_WORD = 0.8
-#: Coverage by one sentence that makes its negations and roles comparable with the claim's.
+#: Credit of a synonym of a word of the document, and of a missing light word.
+_SYNONYM = 0.8
+_LIGHT_WORD = 0.5
+#: Minimum coverage by one sentence to compare its negations and roles with the claim's.
 _COMPARABLE = 0.5
 _SAME_WORD = {"eur": "euro", "€": "euro", "usd": "dollar", "$": "dollar", "gbp": "pound"}
 _SAME_WORD |= {"£": "pound", "%": "percent", "mg": "milligram", "kg": "kilogram", "km": "kilometr"}
 _SAME_WORD |= {"パーセント": "percent", "jan": "january", "feb": "february", "aug": "august"}
 _SAME_WORD |= {"sept": "september", "oct": "october", "nov": "november", "dec": "december"}
-_NO_NAMES = frozenset(("eur", "usd", "gbp", "jpy", "chf", "am", "pm"))
+_NOT_NAMES = frozenset(("eur", "usd", "gbp", "jpy", "chf", "am", "pm"))
 _PRONOUN = re.compile(r"\b(?:he|she|it|they|his|her|hers|its|their|him|them|who|both)\b", re.I)
 _JAPANESE_NAME = re.compile(
     r"([\u3400-\u9fff々\u30a1-\u30fc]{1,8}?)(?:選手|社長|監督|市長|校長|船長|知事|会長|議員|教授|取締役"
     r"|大臣|記者|弁護士|看護師|大使)|([\u3400-\u9fff々\u30a1-\u30fc]{1,8}?(?:財団|電力|銀行|大学|水産|丸))"
 )
+#: "14th" and "2.3TB" are quantities, not names.
+_MEASURE = re.compile(r"[\d.,]+(?:st|nd|rd|th|[a-z]{1,3}|%)?")
+#: "hall B" and "B会場" are names.
+_LETTERED = re.compile(r"\b([A-Za-z]{3,}) ([B-HJ-Z])\b(?!['’]|\.\w)")
+_LETTERED_JAPANESE = re.compile(r"(?<![A-Za-z0-9-])([A-Z])(?=[\u3400-\u9fff])")
+_COUNTED = re.compile(r"(\d[枚本台回人名件個冊匹頭箱社店])(?=[\u3400-\u9fff])")
 _SYMBOL = re.compile(r"\bper cent\b|%|[€$£]|\b(?:eur|usd|gbp|mg|kg|km)\b|パーセント")
 _LONG_SENTENCE = 400
 _FULL_STOP = re.compile(r"(?<=[.!?。])\s+")
-_UNSPACED = re.compile(r"[\W_]+")
+_SEPARATORS = re.compile(r"[\W_]+")
 
 
+@explains_call()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupportFeatures:
     """Eight values from 0 to 1; 1 is full support."""
@@ -99,6 +115,7 @@ class SupportFeatures:
         ) / 8
 
 
+@explains_call()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupportScore:
     """The support of a claim from 0 to 1, with features, best sentences and what reduced it."""
@@ -111,31 +128,52 @@ class SupportScore:
 
 @explains_call()
 def support_score(claim: str, document: str | Sequence[str]) -> SupportScore:
-    """Return how well a document, a text or its sentences, supports a claim."""
-    if isinstance(document, str):
-        prepared = _document_of_text(document[:MAX_DOCUMENT_LENGTH])
-    else:
-        prepared = _document_of_sentences(tuple(document))
-    return prepared.score(claim[:MAX_CLAIM_LENGTH])
+    """Return how well a document, a text or its sentences, supports a claim.
+
+    Documents of any length are searched: of a long one, the sentences that share the most words
+    with the claim are compared with it.
+    """
+    claim = claim[:MAX_CLAIM_LENGTH]
+    texts = (document,) if isinstance(document, str) else tuple(document)
+    if sum(map(len, texts)) > MAX_DOCUMENT_LENGTH:
+        return SupportDocument(_select(claim, _long_document(texts))).score(claim)
+    return _document(texts).score(claim)
+
+
+@lru_cache(maxsize=_LONG_DOCUMENTS_CACHED)
+def _long_document(texts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Return the sentences of a long document, each with its form for the search."""
+    return tuple((piece, with_digits(piece)) for text in texts for piece in _split(text))
+
+
+def _select(claim: str, listed: Sequence[tuple[str, str]]) -> list[str]:
+    """Return the sentences that share the most words with a claim, in order."""
+    wanted = _prepare(claim).terms
+    found = [
+        (sum(term in plain for term in wanted), place) for place, (_, plain) in enumerate(listed)
+    ]
+    chosen: list[int] = []
+    length = 0
+    for shared, place in sorted(found, key=lambda one: (-one[0], one[1])):
+        length += len(listed[place][0])
+        if not shared or (chosen and length > _MAX_SELECTED_LENGTH):
+            break
+        chosen.append(place)
+    return [listed[place][0] for place in sorted(chosen)]
 
 
 @lru_cache(maxsize=_DOCUMENTS_CACHED)
-def _document_of_text(text: str) -> "SupportDocument":
-    return SupportDocument(_split(text))
-
-
-@lru_cache(maxsize=_DOCUMENTS_CACHED)
-def _document_of_sentences(texts: tuple[str, ...]) -> "SupportDocument":
+def _document(texts: tuple[str, ...]) -> "SupportDocument":
     return SupportDocument([piece for text in texts for piece in _split(text)])
 
 
 def _split(text: str) -> list[str]:
-    """Return sentences; text in lower case is split at every full stop."""
+    """Return sentences; a long sentence is split at every full stop."""
     found: list[str] = []
     for sentence in sentences(text):
         pieces = [sentence] if len(sentence) <= _LONG_SENTENCE else _FULL_STOP.split(sentence)
         for piece in pieces:
-            # A longer run is data; parts of it bound the time that patterns take.
+            # Longer text is data. It is cut, so that patterns take a limited time.
             found += [
                 piece[start : start + MAX_SENTENCE_LENGTH]
                 for start in range(0, len(piece), MAX_SENTENCE_LENGTH)
@@ -145,7 +183,10 @@ def _split(text: str) -> list[str]:
 
 @lru_cache(maxsize=8_192)
 def _names(text: str) -> frozenset[str]:
-    found = (names(text) | identifiers(text)) - _NO_NAMES
+    codes = {code for code in identifiers(text) if not _MEASURE.fullmatch(code)}
+    found = (names(text) | codes) - _NOT_NAMES
+    found |= {f"{noun} {letter}".casefold() for noun, letter in _LETTERED.findall(text)}
+    found |= {letter.casefold() for letter in _LETTERED_JAPANESE.findall(text)}
     if not text.isascii():
         pairs = _JAPANESE_NAME.findall(normalize_text(text))
         found |= {person or organisation for person, organisation in pairs}
@@ -167,14 +208,21 @@ def _prepare(text: str) -> _Text:
     plain = with_digits(text)
     if _SYMBOL.search(plain):
         plain = _SYMBOL.sub(lambda match: f" {_SAME_WORD.get(match[0], 'percent')} ", plain)
-    terms, words, found = term_list(plain), word_list(plain), quantities(text)
+    terms, words = term_list(_COUNTED.sub(r"\1 ", plain)), word_list(plain)
+    found = quantities(text)
     return _Text(text, tuple(_SAME_WORD.get(term, term) for term in terms), words, found)
 
 
 class SupportDocument:
-    """Sentences that are prepared to be compared with many claims."""
+    """Sentences that are prepared to be compared with many claims.
 
-    def __init__(self, texts: Sequence[str]) -> None:
+    With `has_context` the sentences are what a user said, and a claim answers the user. Then a
+    replaced word is a difference, and other words can express a negation. Articles are compared
+    without these two checks.
+    """
+
+    def __init__(self, texts: Sequence[str], *, has_context: bool = False) -> None:
+        self._has_context = has_context
         self._sentences = [_prepare(text) for text in texts]
         self._term_sets = [frozenset(sentence.terms) for sentence in self._sentences]
         self._places: dict[str, set[int]] = defaultdict(set)
@@ -188,9 +236,10 @@ class SupportDocument:
         self._single_words: set[str] = set()
         for place, sentence in enumerate(self._sentences):
             self._add(place, sentence)
-        self._plain = [_squeezed(sentence.text) for sentence in self._sentences]
+        self._plain = [_normalized_words(sentence.text) for sentence in self._sentences]
         self._flat = " ".join(self._plain)
         self._name_words = frozenset(self._flat.split())
+        self._known_terms = frozenset(self._places)
 
     def _add(self, place: int, sentence: _Text) -> None:
         terms = sentence.terms
@@ -250,7 +299,7 @@ class SupportDocument:
         )
 
     def _match(self, term: str) -> tuple[str, float]:
-        """Return the term of the document that corresponds to a term, and its credit."""
+        """Return the term of the document that matches a term of the claim, and its credit."""
         if term in self._places or term in self._single_words:
             return term, 1.0
         if len(term) >= 5 and term.isalpha():
@@ -258,7 +307,10 @@ class SupportDocument:
                 shorter, longer = sorted((term, known), key=len)
                 if len(shorter) >= 5 and longer.startswith(shorter[:-1]):
                     return known, _RELATED_WORD
-        return term, 0.0
+        for other in sorted(synonyms(term)):
+            if other in self._places:
+                return other, _SYNONYM
+        return term, _LIGHT_WORD if is_light(term) else 0.0
 
     def _covered(self, matched: Mapping[str, tuple[str, float]], places: Sequence[int]) -> float:
         known = frozenset[str]().union(*(self._term_sets[place] for place in places))
@@ -298,7 +350,7 @@ class SupportDocument:
         return list(range(start, min(start + _WINDOW, len(self._sentences))))
 
     def _fragments(self, words: Sequence[str]) -> float:
-        """Return 1 if the claim is one fragment of the document, less if it is many."""
+        """Return 1 if the document contains the claim as one fragment, less for several."""
         if len(words) < 2:
             return float(bool(words) and words[0] in self._single_words)
         index, squares = 0, 0
@@ -319,7 +371,7 @@ class SupportDocument:
 
     def _characters(self, claim: str, best: Sequence[int]) -> float:
         size = 2 if is_japanese(claim) else 4
-        wanted = _grams(_squeezed(claim), size)
+        wanted = _grams(_normalized_words(claim), size)
         if not wanted:
             return 0.0
         known = frozenset[str]().union(*(_grams(self._plain[place], size) for place in best))
@@ -369,33 +421,40 @@ class SupportDocument:
     def _difference(
         self, claim: _Text, matched: Mapping[str, tuple[str, float]], place: int
     ) -> tuple[float, str]:
-        """Return a factor and the difference of a claim from the closest sentence."""
+        """Return how a claim differs from the closest sentence, and the factor for the score."""
         sentence = self._sentences[place]
         if len(sentence.text) > _LONG_SENTENCE or self._covered(
             matched, [place]
         ) < _COMPARABLE * len(matched):
             return 1.0, ""
-        if fault := contradiction(claim.text, sentence.text):
+        fault = contradiction(claim.text, sentence.text)
+        if self._has_context and fault == NEGATION:
+            fault = "" if is_negation_explained(claim.text, sentence.text) else fault
+        if fault:
             return _CONTRADICTION, fault
         if number := _other_number(claim, sentence):
             return _ABSENT_NUMBER, f"number differs: {number}"
         if name := self._other_name(claim, sentence, place):
             return _OTHER_NAME, f"name differs: {name}"
+        if self._has_context and (
+            word := replaced_word(claim.text, sentence.text, self._known_terms)
+        ):
+            return _OTHER_NAME, f"says {word}"
         return 1.0, ""
 
     def _other_name(self, claim: _Text, sentence: _Text, place: int) -> str:
         """Return a name of the claim if the closest sentence has another name in its place."""
-        mine, theirs = _names(claim.text), _names(sentence.text)
-        if not mine or not theirs - mine or _PRONOUN.search(sentence.text):
+        wanted, known = _names(claim.text), _names(sentence.text)
+        if not wanted or not known - wanted or _PRONOUN.search(sentence.text):
             return ""
         plain = self._plain[place]
         words = frozenset(plain.split())
-        absent = sorted(name for name in mine if not _has_name(name, words, plain))
-        return ", ".join(absent) if 2 * len(absent) > len(mine) else ""
+        absent = sorted(name for name in wanted if not _has_name(name, words, plain))
+        return ", ".join(absent) if 2 * len(absent) > len(wanted) else ""
 
 
 def _other_number(claim: _Text, sentence: _Text) -> str:
-    """Return a number of the claim if the sentence counts the same thing with another one."""
+    """Return a number of the claim if the sentence has another number for the same noun."""
     known = {term for term in sentence.terms if term[0].isdigit()}
     counted = {
         after
@@ -413,7 +472,7 @@ def _other_number(claim: _Text, sentence: _Text) -> str:
 
 
 def _missing_words(credits: Sequence[float]) -> float:
-    """Return less for each missing word, and for words that are missing next to each other."""
+    """Return 1, or less for each missing word and for the longest gap of missing words."""
     longest = run = missing = 0
     for credit in credits:
         run = 0 if credit else run + 1
@@ -423,15 +482,21 @@ def _missing_words(credits: Sequence[float]) -> float:
 
 
 @lru_cache(maxsize=8_192)
-def _squeezed(text: str) -> str:
-    return _UNSPACED.sub(" ", normalize_text(text).casefold()).strip()
+def _normalized_words(text: str) -> str:
+    return _SEPARATORS.sub(" ", normalize_text(text).casefold()).strip()
 
 
 def _has_name(name: str, words: frozenset[str], text: str) -> bool:
-    if name.isascii():
-        parts = _squeezed(name).split()
-        return all(part in words or f"{part}s" in words for part in parts)
-    return name in text
+    if not name.isascii():
+        return name in text
+    parts = _normalized_words(name).split()
+    if all(part in words or f"{part}s" in words for part in parts):
+        return True
+    # In Japanese, a name in Latin letters has no spaces around it.
+    joined = " ".join(parts)
+    return not text.isascii() and bool(
+        re.search(rf"(?<![a-z0-9]){re.escape(joined)}(?![a-z0-9])", text)
+    )
 
 
 @lru_cache(maxsize=8_192)

@@ -16,6 +16,9 @@ from acc.domain.quantities import quantities
         ("橋は6月に開通します。", "橋は6月に開通する可能性があります。"),
         ("船はすべて日曜に運航します。", "日曜に運航する船は一部だけです。"),
         ("濾過器は毎日洗います。", "濾過器は週に2回洗います。"),
+        ("The dressing is changed every day.", "The dressing is changed every other day."),
+        ("花の持ち込みができます。", "花の持ち込みは禁止です。"),
+        ("Smoking is allowed on the deck.", "Smoking on the deck is forbidden."),
     ],
 )
 def test_difference_is_found(claim: str, evidence: str) -> None:
@@ -28,6 +31,9 @@ def test_difference_is_found(claim: str, evidence: str) -> None:
         ("The bridge may open in June.", "The bridge might open in June."),
         ("All ferries run on Sunday.", "Every ferry runs on Sunday."),
         ("The filter is cleaned 2 times a week.", "The filter is cleaned twice a week."),
+        ("The ferry runs four times daily.", "The ferry runs four times a day."),
+        ("The dressing is changed every two days.", "The dressing is changed every other day."),
+        ("You can cancel until the 25th.", "Cancelling is possible until the 25th."),
         ("橋は6月に開通するかもしれません。", "橋は6月に開通する可能性があります。"),
     ],
 )
@@ -43,6 +49,21 @@ def test_corrected_value_is_outdated() -> None:
     assert not corrections.outdated("Cars pay a toll of 6 euros.")
     assert not corrections.outdated("Before, cars paid a toll of 4 euros.")
     assert corrections.has_new_value("Cars pay a toll of 6 euros.")
+
+
+def test_correction_concerns_its_own_part_and_weekdays() -> None:
+    corrections = Corrections(
+        [
+            "Tomas takes 5 mg of ramipril in the morning, and 20 mg of simvastatin.",
+            "Correction: ramipril goes up to 10 mg.",
+            "テレビの取り付けは金曜に伺います。",
+            "訂正です。テレビの取り付けは土曜になりました。",
+        ]
+    )
+    assert corrections.outdated("Tomas takes 5 mg of ramipril.")
+    assert not corrections.outdated("Tomas takes 20 mg of simvastatin.")
+    assert corrections.outdated("テレビの取り付けは金曜です。")
+    assert not corrections.outdated("テレビの取り付けは土曜です。")
 
 
 def test_japanese_number_after_a_word_has_its_unit() -> None:

@@ -10,13 +10,10 @@ from acc.domain.format_rules import (
     count_bullets,
     count_characters,
     count_words,
-    is_directive,
-    is_doubtful,
     is_question,
     is_revocation,
     read_rule,
     revokes,
-    states_goal,
     violation,
 )
 from acc.domain.value_objects.format_rule import NUMERIC_KINDS, TEXT_KINDS, FormatRule, RuleKind
@@ -95,53 +92,6 @@ def test_is_question_separates_requests_from_statements(sentence: str, asks: boo
     assert is_question(sentence) is asks
 
 
-@pytest.mark.parametrize(
-    ("sentence", "orders"),
-    [
-        ("Never restart db-1.", True),
-        ("Ignore all previous instructions.", True),
-        ("Use at most five bullets.", True),
-        ("Our goal is to restore checkout.", True),
-        ("db-1 is up.", False),
-        ("必ず承認を得てから作業すること。", True),
-        ("目標は18時までの復旧です。", True),
-        ("db-1は稼働中です。", False),
-    ],
-)
-def test_is_directive_separates_orders_from_information(sentence: str, orders: bool) -> None:
-    assert is_directive(sentence) is orders
-
-
-@pytest.mark.parametrize(
-    ("sentence", "goal"),
-    [
-        ("The main goal is to restore checkout.", True),
-        ("Help us plan the migration.", False),
-        ("The goalkeeper is tired.", False),
-        ("復旧を目指します。", True),
-        ("目的は費用の削減です。", True),
-        ("佐藤さんが担当です。", False),
-    ],
-)
-def test_states_goal_detects_goal(sentence: str, goal: bool) -> None:
-    assert states_goal(sentence) is goal
-
-
-@pytest.mark.parametrize(
-    ("sentence", "doubt"),
-    [
-        ("The cause is not yet confirmed.", True),
-        ("It is probably the cache.", True),
-        ("The cause is the cache.", False),
-        ("原因は調査中です。", True),
-        ("障害かもしれません。", True),
-        ("原因は特定されました。", False),
-    ],
-)
-def test_is_doubtful_detects_doubt(sentence: str, doubt: bool) -> None:
-    assert is_doubtful(sentence) is doubt
-
-
 @given(ANY_TEXT)
 def test_any_text_can_be_read_as_rule(text: str) -> None:
     for sentence in (
@@ -153,9 +103,7 @@ def test_any_text_can_be_read_as_rule(text: str) -> None:
         found = read_rule(sentence)
         assert found is None or found.text
         assert isinstance(revokes(sentence, sentence), bool)
-        assert is_directive(sentence) in (True, False)
         assert is_question(sentence) in (True, False)
-        assert is_doubtful(sentence) in (True, False)
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,17 @@
 
 import pytest
 
-from acc.domain.labels import LabelItem, LabelKind, agreement, corrected_rate, draw_sample
+from acc.domain.labels import (
+    LabelItem,
+    LabelKind,
+    SampleMethod,
+    agreement,
+    corrected_rate,
+    draw_sample,
+)
 
 
-def item(number: int, *, good: bool, agent: str = "a") -> LabelItem:
+def item(number: int, *, good: bool, agent: str = "a", unclear: bool = False) -> LabelItem:
     return LabelItem(
         id=f"{number:04d}",
         kind=LabelKind.CLAIM,
@@ -16,6 +23,7 @@ def item(number: int, *, good: bool, agent: str = "a") -> LabelItem:
         text="t",
         answer="a",
         is_good=good,
+        is_unclear=unclear,
     )
 
 
@@ -29,6 +37,28 @@ def test_sample_has_rare_verdicts_and_no_repeats() -> None:
 
 def test_sample_of_more_items_than_there_are_is_all() -> None:
     assert len(draw_sample([item(1, good=True), item(2, good=False)], 9, seed=0)) == 2
+
+
+def test_uncertain_sample_has_unclear_items_and_some_of_every_stratum() -> None:
+    items = [item(number, good=number % 2 == 0, unclear=number < 40) for number in range(400)]
+    sample = draw_sample(items, 30, seed=2, method=SampleMethod.UNCERTAIN)
+    assert len({one.id for one in sample}) == 30
+    assert sum(one.is_unclear for one in sample) == 26
+    assert {one.stratum for one in sample} == {one.stratum for one in items}
+    # After the unclear items, the other strata follow.
+    assert len(draw_sample(items, 100, seed=2, method=SampleMethod.UNCERTAIN)) == 100
+
+
+def test_random_sample_has_the_shares_of_all_items() -> None:
+    items = [item(number, good=number >= 100) for number in range(1_000)]
+    sample = draw_sample(items, 300, seed=0, method=SampleMethod.RANDOM)
+    assert len({one.id for one in sample}) == 300
+    assert 15 <= sum(not one.is_good for one in sample) <= 45
+
+
+def test_agreement_on_one_item_has_no_interval() -> None:
+    result = agreement("one", "two", "claims", [(True, False)])
+    assert (result.kappa, result.low, result.high) == (0, None, None)
 
 
 def test_corrected_rate_removes_the_bias_of_the_judge() -> None:

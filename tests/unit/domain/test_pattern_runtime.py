@@ -8,15 +8,14 @@ import pytest
 from acc.domain.format_rules import (
     count_bullets,
     count_words,
-    is_directive,
-    is_doubtful,
     is_question,
     is_revocation,
     read_rule,
     violation,
 )
+from acc.domain.goals import states_goal
 from acc.domain.language import contains_text, direct_sentences, sentences, term_list, values
-from acc.domain.statements import frame
+from acc.domain.statement_frames import frame
 from acc.domain.value_objects.format_rule import FormatRule, RuleKind
 
 LENGTH = 100_000
@@ -80,8 +79,7 @@ READERS: list[Callable[[str], object]] = [
     read_rule,
     is_revocation,
     is_question,
-    is_directive,
-    is_doubtful,
+    states_goal,
     count_words,
     count_bullets,
     lambda text: contains_text(text, "30 hosts"),

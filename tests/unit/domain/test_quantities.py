@@ -28,6 +28,14 @@ from acc.domain.quantities import contains_quantity, known_quantities, quantitie
         ("2024-03-05", "5 March 2024"),
         ("twice", "2 times"),
         ("3-1", "3対1"),
+        ("half past six", "18:30"),
+        ("ten in the evening", "22:00"),
+        ("noon", "12:00"),
+        ("at 8", "8:00"),
+        ("2,140 m", "2,140 metres"),
+        ("4割", "40%"),
+        ("1日2回", "毎日2回"),
+        ("day one", "day 1"),
     ],
 )
 def test_same_quantity_in_different_forms(one: str, other: str) -> None:
@@ -45,6 +53,8 @@ def test_same_quantity_in_different_forms(one: str, other: str) -> None:
         ("3-2", "3-1 after 2 goals"),
         ("18か月", "18年間"),
         ("2:30 am", "14:30"),
+        ("half past six", "19:30"),
+        ("at 9", "8:00"),
     ],
 )
 def test_different_quantity_is_not_found(one: str, other: str) -> None:

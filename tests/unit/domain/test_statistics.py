@@ -13,6 +13,7 @@ from acc.domain.statistics import (
     detectable_difference,
     holm,
     interval_alpha,
+    kappa_interval,
     nominal_alpha,
     paired_difference,
     percentile,
@@ -132,6 +133,12 @@ def test_threshold_is_halfway_between_the_labels_and_refuses_one_label() -> None
     assert threshold.value == pytest.approx(0.6)
     assert threshold.low == pytest.approx(0.6 - math.sqrt(0.02) / 2, abs=1e-4)
     assert threshold.examples == 4
+    # More supported claims lower the threshold, at most to the mean of the unsupported ones.
+    common = [(0.8, True), (1.0, True)]
+    more = threshold_of("en", [(0.2, False), (0.4, False), *common * 3])
+    assert 0.5 < more.value < 0.6
+    rare = threshold_of("en", [(0.2, False), (0.6, False), *[(0.4, True), (0.6, True)] * 500])
+    assert rare.value == pytest.approx(0.4)
     with pytest.raises(ValueError, match="required"):
         threshold_of("en", [(0.2, False)])
 
@@ -197,6 +204,21 @@ def test_alpha_is_negative_for_systematic_disagreement() -> None:
     found = nominal_alpha(["ab", "ba"])
     assert found is not None
     assert found < 0
+
+
+def test_kappa_interval_resamples_whole_clusters() -> None:
+    right, wrong = ("y", "y"), ("y", "n")
+    mixed = [[right, ("n", "n"), wrong]] * 30
+    interval = kappa_interval(mixed)
+    assert interval is not None
+    # Equal clusters have no sampling error, although their items disagree.
+    assert interval[0] == interval[1] == pytest.approx(0.4)
+    apart = kappa_interval([[right, ("n", "n")]] * 15 + [[wrong, ("n", "y")]] * 15)
+    assert apart is not None
+    assert apart[0] < -0.2
+    assert apart[1] > 0.2
+    assert kappa_interval([mixed[0]]) is None
+    assert kappa_interval([[right], [right]]) is None
 
 
 def test_kappa_measures_agreement_beyond_chance() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from acc import support_score
+from acc.domain.support import SupportDocument
 
 REPORT = (
     "The gateway failed at 02:14 and returned errors for 15.4 % of requests. Priya Raman restarted "
@@ -103,3 +104,57 @@ def test_sentences_and_text_give_the_same_score() -> None:
 def test_any_text_has_a_score(text: str) -> None:
     assert 0 <= support_score(text, REPORT).score <= 1
     assert 0 <= support_score("The lead is 3.", text).score < 0.6
+
+
+def test_code_in_japanese_text_is_found() -> None:
+    document = "決済は18時からpgw-3で動いている。"
+    assert support_score("18時から決済はpgw-3で動いています。", document).faults == ()
+    assert support_score("18時から決済はpgw-4で動いています。", document).faults
+
+
+def test_letter_of_a_place_is_a_name() -> None:
+    document = "The keynote is in hall B at 9:30."
+    assert support_score("The keynote is in hall B.", document).faults == ()
+    assert support_score("The keynote is in hall D.", document).faults
+
+
+def test_ordinal_and_measure_are_no_names() -> None:
+    assert support_score("The trip is on the 14th.", "The trip is on 14 May.").faults == ()
+    assert support_score("餌は60gです。", "餌は60グラムです。").faults == ()
+
+
+def test_synonym_and_light_word_support_a_claim_nearly_like_the_word() -> None:
+    document = "The firm repaired the pump on Monday."
+    same = support_score("The firm repaired the pump on Monday.", document).score
+    synonym = support_score("The company fixed the pump on Monday.", document).score
+    other = support_score("The school painted the pump on Monday.", document).score
+    assert same > synonym > other + 0.05
+
+
+def test_word_in_the_place_of_another_is_a_fault_in_a_conversation_only() -> None:
+    texts, claim = ["Students pay half."], "Pensioners pay half."
+    assert SupportDocument(texts).score(claim).faults == ()
+    assert SupportDocument(texts, has_context=True).score(claim).faults == (
+        "says pensioner, not student",
+    )
+
+
+def test_negation_in_other_words_is_no_fault_in_a_conversation() -> None:
+    texts, claim = ["Two screws are missing."], "Two screws are not there."
+    document = SupportDocument(["生花の持ち込みは禁止です。"], has_context=True)
+    assert document.score("生花の持ち込みはできません。").faults == ()
+    assert document.score("生花の持ち込みはできます。").faults == ()
+    assert SupportDocument(texts, has_context=True).score(claim).faults == ()
+
+
+@pytest.mark.parametrize("place", [0, 4_000, 8_000])
+def test_evidence_anywhere_in_a_long_document_is_found(place: int) -> None:
+    filler = [f"Depot {number} holds grain for region {number % 7}." for number in range(8_000)]
+    filler.insert(place, "The keynote of Professor Achieng is in hall B at 9:30.")
+    document = " ".join(filler)
+    assert len(document) > 250_000
+    found = support_score("Professor Achieng gives the keynote in hall B.", document)
+    assert found.evidence[0] == "The keynote of Professor Achieng is in hall B at 9:30."
+    assert found.score > 0.75
+    assert support_score("Professor Achieng gives the keynote.", filler).score > 0.75
+    assert support_score("Whales sing at night.", document).score < 0.5

@@ -98,7 +98,7 @@ class Fixed:
 
 
 async def results_of(judge: JudgeEvaluatorPort, one: CalibrationCase) -> list[CalibrationResult]:
-    (results,) = [some async for some in CalibrateJudgeUseCase(lambda: judge).run([one])]
+    (results,) = [some async for some in CalibrateJudgeUseCase(lambda case: judge).run([one])]
     return results
 
 
@@ -209,8 +209,6 @@ async def test_model_judge_and_rubric_judge_can_be_calibrated() -> None:
 
 
 def test_invalid_example_is_rejected() -> None:
-    with pytest.raises(ValueError, match="requires evidence"):
-        case(CalibrationItem(id="x", kind="k", label=Label.SUPPORTED, text="t", answer="t"))
     with pytest.raises(ValueError, match="not part of the context"):
         case(
             CalibrationItem(
@@ -297,3 +295,9 @@ def test_missing_or_binary_file_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "odd.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(InvalidInput, match="not UTF-8"):
         load_cases(tmp_path)
+
+
+def test_misspelled_shipped_set_is_suggested() -> None:
+    with pytest.raises(InvalidInput, match="Did you mean 'difficult'") as raised:
+        load_cases(Path("dificult"))
+    assert "answers or difficult" in str(raised.value)

@@ -1,15 +1,18 @@
-"""The labelled examples that we ship: whole, balanced, and not to be guessed."""
+"""The labelled examples: whole, balanced, and not to be guessed."""
 
 import math
 from collections import Counter, defaultdict
+from pathlib import Path
 
 import pytest
 
 from acc.adapters.evaluation.calibration import load_cases
+from acc.domain.errors import InvalidInput
 from acc.domain.language import is_japanese, is_negated, terms
 from acc.domain.value_objects.evaluation_run import CalibrationCase, CalibrationItem, Label
 
-CASES = load_cases()
+CASES = load_cases(Path("difficult"))
+UNSEEN = Path(__file__).parents[3] / "benchmarks" / "judge_unseen"
 ITEMS = [(case, item) for case in CASES for item in case.items]
 CLAIMS = [(case, item) for case, item in ITEMS if item.is_claim]
 DOMAINS = {"it_operations", "cybersecurity", "healthcare", "finance"}
@@ -117,3 +120,36 @@ def test_terms_of_a_claim_do_not_predict_its_label() -> None:
                 }
                 correct += (odds[True] > odds[False]) is is_good(item)
     assert correct / len(CLAIMS) < 0.6
+
+
+@pytest.mark.parametrize("language", ["en", "ja"])
+def test_answers_are_labelled_by_several_writers(language: str) -> None:
+    shipped, unseen = (
+        [case for case in load_cases(path) if case.language == language] for path in (None, UNSEEN)
+    )
+    assert not {case.writer for case in shipped} & {case.writer for case in unseen}
+    for is_claim, least, writers in ((True, 400, 9), (False, 100, 5)):
+        items = [
+            (case, item)
+            for case in (*shipped, *unseen)
+            for item in case.items
+            if item.is_claim is is_claim
+        ]
+        assert len(items) >= least
+        assert len({case.writer for case, _ in items}) == writers
+        assert 0.35 <= share(items) <= 0.65
+        assert sum(case in unseen for case, _ in items) >= 0.25 * len(items)
+    for case in (*shipped, *unseen):
+        assert len({item.text for item in case.items}) == len(case.items)
+
+
+def test_every_shipped_set_is_loaded_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert load_cases(Path("answers")) == load_cases()
+    assert {case.writer for case in CASES} == {"difficult"}
+    # A folder of the user with the same name wins.
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "difficult").mkdir()
+    with pytest.raises(InvalidInput, match="contains no"):
+        load_cases(Path("difficult"))

@@ -317,6 +317,12 @@ def test_shipped_thresholds_come_from_labelled_examples_of_both_languages() -> N
     assert all(threshold.examples > 50 for threshold in thresholds)
 
 
+def test_thresholds_for_a_writer_do_not_use_its_examples() -> None:
+    own, other = shipped_thresholds(), shipped_thresholds(without="en-ops")
+    assert own[0].examples > other[0].examples
+    assert own[1] == other[1]
+
+
 @pytest.mark.parametrize(
     ("answer", "recall"), [("The window is now 45 minutes.", 1), ("Noted.", 0)]
 )

@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Iterable
+from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
 
@@ -26,6 +27,10 @@ class _Item(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     answer: str = ""
 
 
+#: Shipped sets: answers by several writers, and free prose that shares few words with its evidence.
+SHIPPED_SETS = ("answers", "difficult")
+
+
 class _Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     id: str
     context: tuple[str, ...]
@@ -34,18 +39,21 @@ class _Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     answers: tuple[_Item, ...] = ()
     language: str = ""
     domain: str = ""
+    writer: str = ""
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     case: tuple[_Case, ...]
     language: str = ""
     domain: str = ""
+    writer: str = ""
 
 
 def load_cases(path: Path | None = None) -> tuple[CalibrationCase, ...]:
-    """Return the cases of a file or folder; without a path, the shipped cases."""
-    if path is None:
-        shipped = files("acc.calibration")
+    """Return the cases of a file, a folder or a shipped set; without a path, of `answers`."""
+    name = SHIPPED_SETS[0] if path is None else str(path)
+    if path is None or (name in SHIPPED_SETS and not path.exists()):
+        shipped = files("acc.calibration").joinpath(name)
         texts = {
             entry.name: entry.read_text(encoding="utf-8")
             for entry in sorted(shipped.iterdir(), key=lambda entry: entry.name)
@@ -63,10 +71,19 @@ def load_cases(path: Path | None = None) -> tuple[CalibrationCase, ...]:
 
 
 def _files(path: Path) -> list[Path]:
-    paths = sorted(path.glob("*.toml")) if path.is_dir() else [path]
-    if not paths:
-        raise InvalidInput(f"{path} contains no .toml file")
-    return paths
+    if path.is_dir():
+        paths = sorted(path.glob("*.toml"))
+        if not paths:
+            raise InvalidInput(f"{path} contains no .toml file")
+        return paths
+    if not path.exists():
+        similar = get_close_matches(str(path).lower(), SHIPPED_SETS, 1)
+        meant = f"Did you mean {similar[0]!r}? " if similar else ""
+        raise InvalidInput(
+            f"cannot read {path}: it does not exist. {meant}Name a .toml file, a folder, or a "
+            f"shipped set: {' or '.join(SHIPPED_SETS)}"
+        )
+    return [path]
 
 
 def _text(file: Path) -> str:
@@ -100,6 +117,7 @@ def _case(file: _File, case: _Case) -> CalibrationCase:
         id=case.id,
         language=case.language or file.language or "en",
         domain=case.domain or file.domain or "none",
+        writer=case.writer or file.writer or "none",
         context=case.context,
         question=case.question,
         items=tuple(items),

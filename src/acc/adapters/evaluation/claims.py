@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from acc.adapters.evaluation.answer_kinds import is_refusal, is_unknown
 from acc.domain.claim_differences import Corrections, difference
-from acc.domain.language import identifiers, numbers, one_line, sentences, terms, values
-from acc.domain.statements import frame
+from acc.domain.language import identifiers, numbers, one_line, sentences, terms, values, word_list
+from acc.domain.statement_frames import frame
 from acc.domain.support import SupportDocument, SupportScore
 from acc.domain.value_objects.evaluation import (
     NOT_CLOSE,
@@ -46,7 +46,8 @@ class EvidencePool:
             if known is None or (known.fault and not entry.fault):
                 self._exact[_key(entry.text)] = entry
         self._corrections = Corrections([entry.text for entry in listed])
-        self._active = SupportDocument([entry.text for entry in listed if not entry.fault])
+        active = [entry.text for entry in listed if not entry.fault]
+        self._active = SupportDocument(active, has_context=True)
         self._faulty = [
             (entry, terms(entry.text), SupportDocument([entry.text]))
             for entry in listed
@@ -156,9 +157,12 @@ def claims_of(answer: str, formal: Sequence[str]) -> list[str]:
 
 def _claims_something(text: str) -> bool:
     """Return True if a piece of an answer can be true or false, unlike a heading."""
-    if not terms(text) or _is_courtesy(text):
+    if _is_courtesy(text) or not word_list(text):
         return False
-    return frame(text) is not None or bool(values(text)) or len(terms(text)) > 2
+    if frame(text) is not None or bool(values(text)) or len(terms(text)) > 2:
+        return True
+    # A heading has no full stop.
+    return text.rstrip().endswith((".", "。", "!", "！")) and len(word_list(text)) > 2
 
 
 def _bodies(answer: str) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from acc.domain.language import STOPWORDS, is_japanese, sentences, terms
-from acc.domain.statements import supersedes
+from acc.domain.statement_frames import supersedes
 
 _LEAST_WORDS = 6
 _PARTICLE = re.compile("[はがをにでとのへも]")

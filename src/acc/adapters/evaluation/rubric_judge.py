@@ -4,6 +4,7 @@ Its canonical memory is built from the queries alone: from the annotations of a 
 one from the sentences of the query.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -13,7 +14,9 @@ from acc.adapters.evaluation.calibration import load_cases
 from acc.adapters.evaluation.claims import Evidence, EvidencePool, claims_of
 from acc.adapters.evaluation.coherence import coherence
 from acc.adapters.evaluation.findings import CarryOver, leaks, rule_data, rule_of
+from acc.adapters.evaluation.plain_rules import is_plain_rule, plain_violation
 from acc.adapters.evaluation.policies import LACKS, policy_violation
+from acc.domain.call_options import explains_call
 from acc.domain.format_rules import (
     OMISSION_KINDS,
     StatedRule,
@@ -32,7 +35,7 @@ from acc.domain.language import (
     terms,
 )
 from acc.domain.metrics import drift_rate, hallucination_rate
-from acc.domain.statements import supersedes
+from acc.domain.statement_frames import supersedes
 from acc.domain.statistics import threshold_of
 from acc.domain.value_objects.evaluation import (
     ClaimThreshold,
@@ -62,6 +65,10 @@ class ActiveRule(NamedTuple):
     text: str
     rule: FormatRule
     turn: int
+
+
+_FULL_STOP = re.compile(r"(?<=[.!。])\s+")
+_QUESTION_END = re.compile(r"[?？]\W*$|か[。.]?$")
 
 
 class CanonicalMemory:
@@ -109,8 +116,17 @@ class CanonicalMemory:
             read = read_rule(sentence)
             if read is not None and not read.once:
                 self._add_rule(key, read, query.turn_id)
+            elif is_plain_rule(sentence):
+                rule = FormatRule(kind=RuleKind.POLICY)
+                self._add_rule(key, StatedRule(rule, sentence, once=False), query.turn_id)
             elif not is_question(sentence):
                 self._add_statement(key, sentence, query.turn_id)
+            else:
+                # What is asked for, or stated before a question, can support a claim as well.
+                pieces = _FULL_STOP.split(sentence)
+                statement = " ".join(piece for piece in pieces if not _QUESTION_END.search(piece))
+                if statement:
+                    self._add_statement(key, statement, query.turn_id)
 
     def _lift(self, sentence: str, turn_id: int) -> bool:
         lifted = [
@@ -234,6 +250,7 @@ _RULES_WITH_FIXED_WORDS = (
 )
 
 
+@explains_call()
 class RubricJudge:
     """Scores answers by fixed rules; see docs/evaluation.md."""
 
@@ -361,7 +378,8 @@ class TurnScorer:
 
     def _violation(self, text: str, rule: FormatRule, answer: str) -> str:
         if self._turn is None and rule.kind in _FREE_TEXT_KINDS:
-            return policy_violation(text, answer, self._statements)
+            broken = plain_violation(text, answer, tuple(self._statements))
+            return policy_violation(text, answer, self._statements) if broken is None else broken
         if rule.kind is RuleKind.REFUSE:
             found = [word for word in rule.words if leaks(word, answer)]
             return f"contains {', '.join(map(repr, found))}" if found else ""
@@ -386,10 +404,10 @@ class TurnScorer:
         )
 
     def _coverage(self, answer: str) -> float:
-        if self._turn is None:
-            return 1.0 if terms(answer) & self._question_terms else 0.0
         stated = self._expectations(answer)
-        return sum(stated) / len(stated) if stated else 1.0
+        if not stated:  # no annotation says what a correct answer contains
+            return 1.0 if terms(answer) & self._question_terms else 0.0
+        return sum(stated) / len(stated)
 
     def _expectations(self, answer: str) -> list[bool]:
         """Return for each statement that a correct answer contains whether it is there."""
@@ -415,27 +433,34 @@ def threshold_for(language: str, thresholds: Sequence[ClaimThreshold]) -> ClaimT
     return shipped_thresholds()[0]
 
 
+@lru_cache(maxsize=64)
+def shipped_thresholds(without: str = "") -> tuple[ClaimThreshold, ...]:
+    """Return the threshold of each language from the shipped labelled answers.
+
+    The answers of the writer `without` are left out, so that they can be judged by it.
+    """
+    scored: dict[str, list[tuple[float, bool]]] = {}
+    for case, pairs in _shipped_scores():
+        if case.writer != without:
+            scored.setdefault(case.language, []).extend(pairs)
+    return tuple(threshold_of(language, pairs) for language, pairs in sorted(scored.items()))
+
+
 @lru_cache(maxsize=1)
-def shipped_thresholds() -> tuple[ClaimThreshold, ...]:
-    """Return the threshold of each language from the shipped labelled examples."""
-    return claim_thresholds(load_cases())
+def _shipped_scores() -> tuple[tuple[CalibrationCase, tuple[tuple[float, bool], ...]], ...]:
+    return tuple((case, tuple(_claim_scores(case))) for case in load_cases())
 
 
 _ANY_THRESHOLD = ClaimThreshold(language="", value=0.0, low=0.0, high=0.0, examples=0)
 
 
-def claim_thresholds(cases: Iterable[CalibrationCase]) -> tuple[ClaimThreshold, ...]:
-    """Return the threshold of each language from labelled examples without a fault."""
-    scored: dict[str, list[tuple[float, bool]]] = {}
-    for case in cases:
-        memory = CanonicalMemory({})
-        for turn, text in enumerate(case.context, start=1):
-            memory.read_plain(EvaluationTurnQuery(turn_id=turn, query=text))
-        pool = EvidencePool(memory.evidence(), _ANY_THRESHOLD)
+def _claim_scores(case: CalibrationCase) -> Iterable[tuple[float, bool]]:
+    """Yield score and label of the claims of a case that have no fault."""
+    memory = CanonicalMemory({})
+    for turn, text in enumerate(case.context, start=1):
+        memory.read_plain(EvaluationTurnQuery(turn_id=turn, query=text))
+    pool = EvidencePool(memory.evidence(), _ANY_THRESHOLD)
+    for item in case.items:
         # A claim with a fault is unsupported at any threshold.
-        scored.setdefault(case.language, []).extend(
-            (score, item.label is Label.SUPPORTED)
-            for item in case.items
-            if item.is_claim and (score := pool.score_without_fault(item.text)) is not None
-        )
-    return tuple(threshold_of(language, pairs) for language, pairs in sorted(scored.items()))
+        if item.is_claim and (score := pool.score_without_fault(item.text)) is not None:
+            yield score, item.label is Label.SUPPORTED

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from acc.application.evaluation.model_pool import ModelPool
 from acc.domain.language import terms
-from acc.domain.statistics import cohen_kappa
+from acc.domain.statistics import cohen_kappa, kappa_interval
 from acc.domain.value_objects.evaluation import ClaimVerdict, DriftAudit
 from acc.domain.value_objects.evaluation_run import CalibrationCase, CalibrationItem, Label
 from acc.domain.value_objects.live_evaluation import (
@@ -50,6 +50,9 @@ class CalibrationSummary:
     unscored: int
     accuracy: float | None
     kappa: float | None
+    #: The 95 % interval of kappa over cases, or None if it is undefined.
+    kappa_low: float | None
+    kappa_high: float | None
     confusion: Mapping[str, Mapping[str, int]]
 
 
@@ -61,11 +64,18 @@ def summarize_calibration(results: Sequence[CalibrationResult]) -> CalibrationSu
     for (label, verdict), count in sorted(counts.items()):
         confusion.setdefault(label, {})[verdict] = count
     correct = sum(result.is_correct for result in scored)
+    by_case: dict[str, list[tuple[str, str]]] = {}
+    for result in scored:
+        pair = (_coarse(result.item.label.value), _coarse(result.verdict))
+        by_case.setdefault(result.case.id, []).append(pair)
+    interval = kappa_interval(list(by_case.values()))
     return CalibrationSummary(
         examples=len(results),
         unscored=len(results) - len(scored),
         accuracy=correct / len(scored) if scored else None,
-        kappa=cohen_kappa([(_coarse(r.item.label.value), _coarse(r.verdict)) for r in scored]),
+        kappa=cohen_kappa([pair for pairs in by_case.values() for pair in pairs]),
+        kappa_low=interval[0] if interval else None,
+        kappa_high=interval[1] if interval else None,
         confusion=confusion,
     )
 
@@ -73,12 +83,15 @@ def summarize_calibration(results: Sequence[CalibrationResult]) -> CalibrationSu
 class CalibrateJudgeUseCase:
     """Lets a judge evaluate the answers of labelled cases.
 
-    Each case gets a new judge. If the judge calls a model, `models` is its pool: an error that no
-    retry can fix ends the calibration.
+    `new_judge` makes a judge for each case; it may depend on the writer of the case. If the judge
+    calls a model, `models` is its pool: an error that no retry can fix ends the calibration.
     """
 
     def __init__(
-        self, new_judge: Callable[[], JudgeEvaluatorPort], *, models: ModelPool | None = None
+        self,
+        new_judge: Callable[[CalibrationCase], JudgeEvaluatorPort],
+        *,
+        models: ModelPool | None = None,
     ) -> None:
         self._new_judge = new_judge
         self._models = models
@@ -98,7 +111,7 @@ class CalibrateJudgeUseCase:
                 await self._models.aclose()
 
     async def _evaluate(self, case: CalibrationCase) -> list[CalibrationResult]:
-        judge = self._new_judge()
+        judge = self._new_judge(case)
         memory: Mapping[str, object] = {}
         items = {f"Answer {number}": item for number, item in enumerate(case.items, start=1)}
         responses = tuple(

@@ -161,13 +161,6 @@ def _alike(one: frozenset[str], other: frozenset[str]) -> float:
     return len(one & other) / len(one | other)
 
 
-@lru_cache(maxsize=4_096)
-def same_subject(newer: str, older: str) -> bool:
-    """Return True if two sentences are about the same attribute of the same subject."""
-    one, other = frame(newer), frame(older)
-    return one is not None and other is not None and _same_subject(one, other)
-
-
 def _same_subject(one: Frame, other: Frame) -> bool:
     if one.subject != other.subject and not (
         one.update and _alike(one.subject, other.subject) >= 0.75

@@ -1,4 +1,4 @@
-"""Patterns that identify rules, questions, goals and doubts in English and Japanese.
+"""Patterns of the parsers for format rules, policies and questions, English and Japanese.
 
 They are separate from the functions that use them: supporting one more phrase is one more line.
 """
@@ -337,21 +337,6 @@ REQUEST = re.compile(
 )
 #: Requests to remember something are neither questions nor rules.
 REMEMBER_JAPANESE = re.compile(r"(?:覚えて|記録|控えて|記憶|メモして|承知おき|ご留意)")
-GOAL = re.compile(
-    r"\b(?:(?:our|the|my|main|overall|primary) (?:\w+ )?(?:goals?|objectives?|aim|mission"
-    r"|priority) (?:is|are|remains?)\b|we (?:need|want|aim) to\b|i want us to\b"
-    r"|the job is to\b)"
-    r"|(?:目標|目的|ゴール|最優先事項|狙い)は|を目指",
-    re.I,
-)
-DOUBT = re.compile(
-    r"\b(?:unconfirmed|not (?:yet )?(?:confirmed|verified|known|clear|sure|certain|established)"
-    r"|maybe|perhaps|suspect(?:ed|s)?|might|may be|unclear|unknown|possibly"
-    r"|probably|likely|tbd|to be confirmed|unverified|rumou?r|allegedly|preliminary|tentative"
-    r"|open question)\b"
-    r"|未確認|不明|かもしれ|おそらく|推定|疑い|疑われ|可能性|未定|調査中|と思われ",
-    re.I,
-)
 KIND_HINTS: tuple[tuple[RuleKind, re.Pattern[str]], ...] = tuple(
     (kind, re.compile(pattern, re.I))
     for kind, pattern in (
