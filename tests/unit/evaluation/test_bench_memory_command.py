@@ -175,6 +175,11 @@ def test_table_names_what_it_shows(tmp_path: Path, capsys: pytest.CaptureFixture
         ('{"messages": [], "questions": []}', [], "no questions"),
         ('{"messages": [{"text": 3}], "questions": []}', [], "text"),
         ('{"messages": [], "questions": [{"text": "?", "evidence": [9]}]}', [], "no message '9'"),
+        (
+            '{"messages": [{"text": "a"}], "questions": [{"text": "?", "evidence": "1"}]}',
+            [],
+            "evidence must be a list",
+        ),
         ('{"conversation": {}, "qa": [{}]}', [], "'question' is missing"),
         ('{"messages": [{"text": "a"}], "questions": [{"text": "?"}]}', ["--budgets", "x"], "numb"),
         ('{"messages": [{"text": "a"}], "questions": [{"text": "?"}]}', ["--budgets", "1"], "budg"),
@@ -196,6 +201,16 @@ def test_invalid_files_and_options(
     path.write_text(content)
     assert execute(["bench-memory", str(path), *arguments]) == 2
     assert expected in capsys.readouterr().err
+
+
+def test_encoding_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "any.json"
+    path.write_text(json.dumps(_longmemeval()), encoding="utf-8-sig")
+    rows = _run(capsys, str(path), "--budgets", "256", "--memories", "last-n")
+    assert _row(rows, "last-n", 256, "all")["questions"] > 0
+    path.write_bytes("犬".encode("shift_jis"))
+    assert execute(["bench-memory", str(path)]) == 2
+    assert "is not UTF-8" in capsys.readouterr().err
 
 
 def test_output_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

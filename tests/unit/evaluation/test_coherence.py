@@ -2,6 +2,7 @@
 
 import random
 import re
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +10,7 @@ from acc.adapters.evaluation.calibration import load_cases
 from acc.adapters.evaluation.coherence import coherence, has_no_grammar
 from acc.domain.language import is_japanese, sentences
 
-TEXTS = [text for case in load_cases() for text in (*case.context, case.question)]
+TEXTS = [text for case in load_cases(Path("difficult")) for text in (*case.context, case.question)]
 SENTENCES = list(dict.fromkeys(one for text in TEXTS for one in sentences(text)))
 ENGLISH = [text for text in SENTENCES if not is_japanese(text) and len(text.split()) >= 10]
 JAPANESE = [text for text in SENTENCES if is_japanese(text)]

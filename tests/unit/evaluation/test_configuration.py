@@ -10,6 +10,7 @@ from acc.application.evaluation.configuration import (
     EvaluationRequest,
     JudgeOptions,
     budget_text,
+    judge_reference,
     memory_budgets,
     run_name,
 )
@@ -219,3 +220,11 @@ def test_run_name_is_that_of_a_single_scenario_or_all() -> None:
 def test_compressor_model_must_exist() -> None:
     with pytest.raises(InvalidInput, match="no_model"):
         CONFIGURATOR.configure(EvaluationRequest(compressor="no_model"))
+
+
+def test_path_of_a_local_model_is_a_judge_and_rejected_without_force() -> None:
+    name = judge_reference("local:/models/small-1.5b.gguf")
+    assert name == "model:local:/models/small-1.5b.gguf"
+    assert judge_reference("rubric") == "rubric"
+    with pytest.raises(InvalidInput, match="rejected as a judge"):
+        CONFIGURATOR.judge(name)

@@ -4,9 +4,9 @@ import pytest
 
 from acc.application.evaluation.plan import (
     ANSWER_TOKENS,
+    CountRange,
     JudgeWorkload,
     PromptSizes,
-    Span,
     estimate_agent,
     estimate_compressor,
     estimate_judge,
@@ -30,11 +30,11 @@ QUERIES = [80] * 20
 @pytest.mark.parametrize("kind", ["transcript", "retrieval", "acc", "oracle"])
 def test_agent_is_called_once_per_turn(kind: str) -> None:
     estimate = estimate_agent(kind, QUERIES, 0, SIZES)
-    assert estimate.calls == Span(20, 20)
+    assert estimate.calls == CountRange(20, 20)
     assert estimate.output == ANSWER_TOKENS.times(20)
     assert 20 * (50 + 80) <= estimate.input.low <= estimate.input.high
     rest = estimate_agent(kind, QUERIES, 15, SIZES)
-    assert rest.calls == Span(5, 5)
+    assert rest.calls == CountRange(5, 5)
     assert rest.input.low > estimate.input.low // 4, "late turns have longer prompts"
 
 
@@ -45,7 +45,7 @@ def test_transcript_estimate_is_limited_by_the_window() -> None:
 
 
 def test_acc_estimate_is_limited_by_the_budget() -> None:
-    assert estimate_agent("acc", QUERIES, 19, SIZES).input == Span(
+    assert estimate_agent("acc", QUERIES, 19, SIZES).input == CountRange(
         50 + 80 + 256 + 10, 130 + 512 + 70
     )
 
@@ -59,20 +59,22 @@ def test_estimate_of_a_memory_with_a_budget_is_limited_by_it(kind: str) -> None:
 
 
 def test_summary_is_rewritten_before_each_turn_but_the_first() -> None:
-    assert estimate_summaries(QUERIES, 0, SIZES).calls == Span(len(QUERIES) - 1, len(QUERIES) - 1)
-    assert estimate_summaries(QUERIES, 15, SIZES).calls == Span(5, 5)
+    assert estimate_summaries(QUERIES, 0, SIZES).calls == CountRange(
+        len(QUERIES) - 1, len(QUERIES) - 1
+    )
+    assert estimate_summaries(QUERIES, 15, SIZES).calls == CountRange(5, 5)
 
 
 def test_high_end_repeats_each_compressor_call() -> None:
     estimate = estimate_compressor(QUERIES, 10, SIZES)
-    assert estimate.calls == Span(10, 20)
+    assert estimate.calls == CountRange(10, 20)
     assert estimate.input.low >= 10 * 900
     assert estimate.input.high > 2 * estimate.input.low
 
 
 def test_judge_reads_audits_each_answer_and_scores_each_order() -> None:
     plain = JudgeWorkload(answers=3, votes=1, orders=1, drives=False)
-    assert estimate_judge(QUERIES, 18, SIZES, plain).calls == Span(2 * 5, 2 * 2 * 5)
+    assert estimate_judge(QUERIES, 18, SIZES, plain).calls == CountRange(2 * 5, 2 * 2 * 5)
     much = JudgeWorkload(answers=3, votes=3, orders=2, drives=True)
     assert estimate_judge(QUERIES, 19, SIZES, much).calls.low == 1 + 3 * 3 + 3 * 2 + 1
-    assert estimate_judge(QUERIES, 20, SIZES, much).calls == Span(0, 0)
+    assert estimate_judge(QUERIES, 20, SIZES, much).calls == CountRange(0, 0)

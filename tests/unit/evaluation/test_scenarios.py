@@ -176,8 +176,8 @@ def test_duplicate_id_in_a_turn_is_reported() -> None:
 
 
 def test_unknown_or_unreadable_reference_is_rejected(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    with pytest.raises(InvalidInput, match="it-operations"):
-        scenario_files.load_template("it-opera")
+    with pytest.raises(InvalidInput, match="Did you mean 'it-operations'"):
+        scenario_files.load_template("it-operation")
     with pytest.raises(InvalidScenario, match="cannot be read"):
         scenario_files.load_template(str(tmp_path / "nothing.toml"))
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")

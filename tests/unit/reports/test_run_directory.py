@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from acc.adapters.reports.run_directory import EvaluationDirectory
+from acc.adapters.reports.run_folder import RunFolder
 from acc.adapters.reports.turn_records import (
     apply_changes,
     decode_turn,
@@ -22,7 +23,7 @@ from acc.adapters.reports.turn_records import (
 )
 from acc.bootstrap import evaluation as bootstrap
 from acc.cli.eval import EvaluationOptions, configure
-from acc.domain.errors import InvalidInput, RunDamaged, StorageFailed
+from acc.domain.errors import InvalidInput, NotFound, RunDamaged, StorageFailed
 from acc.domain.value_objects.evaluation_run import EpisodeEnd
 from acc.domain.value_objects.live_evaluation import TurnResult
 
@@ -128,3 +129,10 @@ def test_second_lock_of_a_run_is_rejected(tmp_path: Path) -> None:
     run = run_all(tmp_path / "run", turns=1)
     with run.locked(), pytest.raises(InvalidInput, match="another process"), run.locked():
         pass
+
+
+@pytest.mark.parametrize("name", ["", "..", "../run", "a\0b", "a" * 300])
+def test_name_that_no_run_has_is_not_found(tmp_path: Path, name: str) -> None:
+    folder = RunFolder(tmp_path, scenario_turns=lambda _: 0)
+    with pytest.raises(NotFound, match="no such evaluation run"):
+        folder.progress(name)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from acc import Agent, Runner, tool
+from acc import Agent, Runner, approve, tool
 from acc.bootstrap.inspection import replay_recorded
 from acc.domain.errors import InvalidInput
 from acc.testing import ScriptedModel, call
@@ -57,3 +57,40 @@ async def test_unknown_memory_is_rejected() -> None:
     events = await recorded(agent("Yes."), "Hello?")
     with pytest.raises(InvalidInput, match="unknown memory"):
         await replay_recorded(events, agent(), memory="akk")
+
+
+@tool(confirm=True)
+def refund(amount: int) -> str:
+    """Refund an amount."""
+    return f"refunded {amount}"
+
+
+def cashier(*script: Any) -> Agent:
+    return Agent(name="cashier", model=ScriptedModel(*script), tools=[refund])
+
+
+async def test_paused_run_is_replayed_without_a_difference() -> None:
+    events = await recorded(cashier(call("refund", amount=5)), "返金してください")
+    (turn,) = await replay_recorded(events, cashier())
+    assert turn.recorded.status == "input_required"
+    assert turn.changed == ()
+
+
+async def test_abandoned_run_is_replayed_without_a_difference() -> None:
+    runner = Runner(cashier(call("refund", amount=5), "Hello."))
+    await runner.run("refund", user_id="u", session_id="s")
+    await runner.abandon(user_id="u", session_id="s")
+    await runner.run("hello", user_id="u", session_id="s")
+    events = await runner.services.sessions.events(runner.session_key("u", "s"))
+    turns = await replay_recorded(events, cashier())
+    assert [turn.recorded.status for turn in turns] == ["canceled", "completed"]
+    assert [turn.changed for turn in turns] == [(), ()]
+
+
+async def test_approved_run_is_replayed_without_a_difference() -> None:
+    runner = Runner(cashier(call("refund", amount=5), "Done."))
+    paused = await runner.run("refund", user_id="u", session_id="s")
+    await runner.resume(approve(paused.requests[0]), user_id="u", session_id="s")
+    events = await runner.services.sessions.events(runner.session_key("u", "s"))
+    (turn,) = await replay_recorded(events, cashier())
+    assert turn.changed == ()

@@ -31,11 +31,13 @@ def read_conversations(path: Path, form: str = "") -> list[RecordedConversation]
     if form and form not in FORMS:
         raise InvalidInput(f"unknown form {form!r}: choose one of {', '.join(FORMS)}")
     try:
-        content = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"{path} cannot be read: {error}") from error
+        content = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{path} is not UTF-8: {error}; convert it first") from error
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read: {error.strerror or error}") from error
     try:
-        items = _parse_items(content)
+        items = parse_items(content)
         selected = form or _recognise(items)
         found = [FORMS[selected](item, number) for number, item in enumerate(items, 1)]
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
@@ -47,7 +49,7 @@ def read_conversations(path: Path, form: str = "") -> list[RecordedConversation]
     return found
 
 
-def _parse_items(content: str) -> list[Json]:
+def parse_items(content: str) -> list[Json]:
     """Return the objects of a JSON list, a single object or JSON lines."""
     try:
         parsed = json.loads(content)
@@ -158,7 +160,7 @@ def _read_own(item: Json, number: int) -> RecordedConversation:
         for index, one in enumerate(item["messages"], 1)
     ]
     questions = [
-        {"id": f"q{index}", **one, "evidence": [str(each) for each in one.get("evidence", ())]}
+        {"id": f"q{index}", **one, "evidence": _own_evidence(one, index)}
         for index, one in enumerate(item["questions"], 1)
     ]
     return _conversation(
@@ -166,6 +168,13 @@ def _read_own(item: Json, number: int) -> RecordedConversation:
         [msgspec.convert(one, RecordedMessage) for one in messages],
         [msgspec.convert(one, RecordedQuestion) for one in questions],
     )
+
+
+def _own_evidence(question: Json, number: int) -> list[str]:
+    evidence = question.get("evidence", [])
+    if not isinstance(evidence, list):
+        raise TypeError(f"question {number}: evidence must be a list of message ids")
+    return [str(each) for each in evidence]
 
 
 def _conversation(

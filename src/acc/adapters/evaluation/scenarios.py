@@ -6,6 +6,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import cached_property
 from importlib import resources
 from itertools import pairwise
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from acc.adapters.evaluation.replays import REPLAY_REFERENCE, ReplayLibrary
 from acc.adapters.evaluation.scenario_schema import (
     PLACEHOLDER,
     ConstraintEntry,
@@ -57,6 +59,7 @@ class ScenarioLibrary:
 
     def __init__(self) -> None:
         self._templates: dict[str, ScenarioTemplate] = {}
+        self.replays = ReplayLibrary()
 
     def template(self, reference: str) -> "ScenarioTemplate":
         """Return a validated scenario, or raise InvalidScenario."""
@@ -80,11 +83,21 @@ class ScenarioLibrary:
         return text
 
     def render(self, reference: str, seed: int) -> Scenario:
-        """Return the episode of a scenario for a seed."""
+        """Return the episode of a scenario for a seed; a replay is the same for every seed."""
+        if reference.startswith(REPLAY_REFERENCE):
+            return replace(self.replays.scenario(reference), seed=seed)
         return self.template(reference).render(seed)
+
+    def turn_count(self, reference: str) -> int:
+        """Return the number of turns of a scenario; its content is not validated."""
+        if reference.startswith(REPLAY_REFERENCE):
+            return len(self.replays.scenario(reference).turns)
+        return len(load_template(reference).turns)
 
     def choice(self, reference: str) -> ScenarioChoice:
         """Return the description of a scenario for a configuration."""
+        if reference.startswith(REPLAY_REFERENCE):
+            return self.replays.choice(reference)
         template = self.template(reference)
         return ScenarioChoice(
             reference=reference,
@@ -395,7 +408,8 @@ def _read_scenario(path: Path) -> ScenarioTemplate:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidScenario(str(path), [f"cannot be read: {error}"]) from error
+        reason = getattr(error, "strerror", None) or error
+        raise InvalidScenario(str(path), [f"cannot be read: {reason}"]) from error
     return parse_scenario(text, str(path))
 
 
@@ -418,9 +432,14 @@ def load_template(reference: str) -> ScenarioTemplate:
         return parse_scenario(item.read_text(encoding="utf-8"), f"{reference}.toml")
     if reference.endswith(".toml") or Path(reference).exists():
         return _read_scenario(Path(reference))
-    known = ", ".join(shipped_ids())
+    known = shipped_ids()
+    similar = get_close_matches(reference.casefold(), known, 1)
+    file = f"{reference}.toml"
+    suggestion = file if Path(file).exists() else next(iter(similar), "")
+    meant = f"Did you mean {suggestion!r}? " if suggestion else ""
     raise InvalidInput(
-        f"unknown scenario {reference!r}: expected a path of a .toml file, or one of {known}"
+        f"unknown scenario {reference!r}. {meant}Expected the path of a .toml file, or one of "
+        f"{', '.join(known)}"
     )
 
 

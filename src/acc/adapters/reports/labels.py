@@ -3,6 +3,7 @@
 import hashlib
 import os
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ import msgspec
 from acc.adapters.reports.run_directory import EvaluationDirectory, write_atomically
 from acc.adapters.reports.turn_records import AgentRecord, TurnRecord, apply_changes
 from acc.domain.errors import InvalidInput
-from acc.domain.labels import LabelItem, LabelKind, draw_sample
+from acc.domain.labels import LabelItem, LabelKind, SampleMethod, draw_sample
 from acc.domain.language import is_japanese, sentences, terms
 from acc.domain.value_objects.evaluation import (
     NOT_CLOSE,
@@ -25,7 +26,8 @@ _FOLDER = "labels"
 _SAMPLE = "sample.json"
 #: Sentences of earlier queries that a rater sees, those with the most words in common.
 _MAX_CONTEXT = 8
-_RATER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
+#: Letters of any script: raters write their names as they are.
+_RATER = re.compile(r"[^\W_][\w-]{0,31}")
 
 
 class Label(msgspec.Struct, frozen=True):
@@ -41,6 +43,7 @@ class LabelSample(msgspec.Struct, frozen=True):
     size: int
     seed: int
     items: tuple[str, ...]
+    method: SampleMethod = SampleMethod.STRATIFIED
 
 
 def label_items(run: EvaluationDirectory) -> list[LabelItem]:
@@ -118,7 +121,12 @@ def _closest(claim: str, stated: Sequence[str]) -> tuple[str, ...]:
 
 
 def open_sample(
-    run: EvaluationDirectory, items: Sequence[LabelItem], *, size: int, seed: int
+    run: EvaluationDirectory,
+    items: Sequence[LabelItem],
+    *,
+    size: int,
+    seed: int,
+    method: SampleMethod | None = None,
 ) -> list[LabelItem]:
     """Return the sample of a run; the first call draws it, and a larger size adds items."""
     path = run.path / _FOLDER / _SAMPLE
@@ -126,17 +134,23 @@ def open_sample(
     try:
         recorded = msgspec.json.decode(path.read_bytes(), type=LabelSample)
     except FileNotFoundError:
-        recorded = LabelSample(0, seed, ())
+        recorded = LabelSample(0, seed, (), method or SampleMethod.STRATIFIED)
     except msgspec.MsgspecError as error:
         raise InvalidInput(f"{path} is not a sample of `acc label`: {error}") from None
+    if method not in (None, recorded.method):
+        raise InvalidInput(
+            f"{path} was drawn with --sample {recorded.method}, and all raters label the same "
+            f"items: leave out --sample, or remove the folder {path.parent} to start again"
+        )
     sample = [by_id[key] for key in recorded.items if key in by_id]
     if len(sample) >= min(size, len(items)):
         return sample
-    drawn = draw_sample(items, size, recorded.seed)
+    drawn = draw_sample(items, size, recorded.seed, recorded.method)
     known = {item.id for item in sample}
     sample += [item for item in drawn if item.id not in known]
     path.parent.mkdir(exist_ok=True)
-    stored = LabelSample(len(sample), recorded.seed, tuple(item.id for item in sample))
+    chosen = tuple(item.id for item in sample)
+    stored = LabelSample(len(sample), recorded.seed, chosen, recorded.method)
     write_atomically(path, msgspec.json.encode(stored) + b"\n")
     return sample
 
@@ -145,7 +159,8 @@ def read_labels(run: EvaluationDirectory) -> dict[str, dict[str, bool | None]]:
     """Return the labels of each rater by item; the last label of an item counts."""
     labels: dict[str, dict[str, bool | None]] = {}
     for path in sorted((run.path / _FOLDER).glob("*.jsonl")):
-        own = labels.setdefault(path.stem, {})
+        # Some file systems return decomposed names.
+        own = labels.setdefault(unicodedata.normalize("NFC", path.stem), {})
         for number, line in enumerate(path.read_bytes().splitlines(), start=1):
             try:
                 label = msgspec.json.decode(line, type=Label)
@@ -175,17 +190,19 @@ class LabelSession:
         rater: str,
         size: int,
         seed: int,
+        method: SampleMethod | None = None,
         items: Sequence[LabelItem] = (),
     ) -> None:
+        rater = unicodedata.normalize("NFC", rater)
         if not _RATER.fullmatch(rater):
             raise InvalidInput(
-                "--rater must be 1 to 32 ASCII letters, digits, hyphens or underscores, got "
-                f"{rater!r}"
+                "the name of a rater (--rater) must be 1 to 32 letters, digits, hyphens or "
+                f"underscores, and begin with a letter or digit, got {rater!r}"
             )
         items = items or label_items(run)
         if not items:
             raise InvalidInput(f"{run.path} has no scored claims or rules to label")
-        self.sample = open_sample(run, items, size=size, seed=seed)
+        self.sample = open_sample(run, items, size=size, seed=seed, method=method)
         self._path = run.path / _FOLDER / f"{rater}.jsonl"
         self._done = read_labels(run).get(rater, {})
 
@@ -211,16 +228,29 @@ class LabelSession:
 class RunLabelSessions:
     """The samples of all raters of a run; the items are read once."""
 
-    def __init__(self, run: EvaluationDirectory, *, size: int, seed: int) -> None:
+    def __init__(
+        self,
+        run: EvaluationDirectory,
+        *,
+        size: int,
+        seed: int,
+        method: SampleMethod | None = None,
+    ) -> None:
         self._run = run
         self._size = size
         self._seed = seed
+        self._method = method
         self._items = label_items(run)
 
     def open(self, rater: str) -> LabelSession:
         """Return the sample of a rater with the labels so far."""
         return LabelSession(
-            self._run, rater=rater, size=self._size, seed=self._seed, items=self._items
+            self._run,
+            rater=rater,
+            size=self._size,
+            seed=self._seed,
+            method=self._method,
+            items=self._items,
         )
 
     def progress(self) -> Mapping[str, int]:

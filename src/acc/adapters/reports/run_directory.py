@@ -27,6 +27,7 @@ from acc.domain.value_objects.live_evaluation import TurnResult
 from acc.domain.value_objects.scenario import Scenario
 
 _CONFIGURATION_FILE = "run.json"
+_LENGTHS_FILE = "lengths.json"
 _EPISODES_FOLDER = "episodes"
 _LOCK_FILE = ".lock"
 _MAX_LISTED_FILES = 5
@@ -137,6 +138,21 @@ class EvaluationDirectory:
     def jobs(self) -> tuple[EpisodeJob, ...]:
         """Return all planned episodes, finished or not."""
         return jobs_of(self.configuration)
+
+    def record_lengths(self, lengths: Mapping[str, int]) -> None:
+        """Write the number of turns by scenario id, because scenario files may be missing later."""
+        if lengths:
+            data = msgspec.json.format(msgspec.json.encode(lengths, order="sorted"), indent=2)
+            self.write(_LENGTHS_FILE, data + b"\n")
+
+    def lengths(self) -> Mapping[str, int]:
+        """Return the number of turns by scenario id; empty if it is not recorded."""
+        try:
+            return msgspec.json.decode(
+                (self.path / _LENGTHS_FILE).read_bytes(), type=dict[str, int]
+            )
+        except (OSError, msgspec.MsgspecError):
+            return {}
 
     def lines(self, job: EpisodeJob) -> list[TurnRecord]:
         """Return the recorded turns of an episode."""
@@ -350,7 +366,9 @@ def _abbreviate(value: object) -> str:
         return "[" + ", ".join(_abbreviate(item) for item in value) + "]"
     if isinstance(value, dict):
         if "digest" in value:
-            return f"{value['id']} ({value['digest'][:_DIGEST_LENGTH_SHOWN]})"
+            place = value.get("reference", "")
+            source = f", {place}" if place not in ("", value["id"]) else ""
+            return f"{value['id']} ({value['digest'][:_DIGEST_LENGTH_SHOWN]}{source})"
         if "kind" in value:
             return f"{value['name']}={value['kind']}"
         return " ".join(f"{name}={item}" for name, item in value.items())

@@ -2,12 +2,42 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from heapq import heappop, heappush
 from typing import Any
 
 from acc.domain.contract_errors import ReplayRejected
+from acc.domain.errors import Unavailable
+from acc.ports.outbound.auth_ports import UsedIdsPort
 
-#: Nonces that are remembered; more requests within the window are rejected.
-MAX_NONCES = 100_000
+#: Ids that a process remembers; further requests are rejected until some of them expire.
+MAX_IDS = 100_000
+_RETRY_AFTER_SECONDS = 5.0
+
+
+class InMemoryUsedIds:
+    """The ids that were used in this process; implements UsedIdsPort."""
+
+    def __init__(self) -> None:
+        self._used: set[tuple[str, str]] = set()
+        self._expiry: list[tuple[float, tuple[str, str]]] = []
+
+    async def claim(self, kind: str, value: str, *, now: float, until: float) -> bool:
+        """Use an id; return False if it was used before."""
+        while self._expiry and self._expiry[0][0] <= now:
+            self._used.discard(heappop(self._expiry)[1])
+        if (kind, value) in self._used:
+            return False
+        if len(self._used) >= MAX_IDS:
+            # Forgetting an id that is still valid would permit its replay.
+            raise Unavailable(
+                "too many ids that may be used once are in use", retry_after=_RETRY_AFTER_SECONDS
+            )
+        self._used.add((kind, value))
+        heappush(self._expiry, (until, (kind, value)))
+        return True
+
+    async def aclose(self) -> None:
+        """Do nothing."""
 
 
 class ReplayGuard:
@@ -17,11 +47,11 @@ class ReplayGuard:
     is not executed again. Without a window everything is accepted.
     """
 
-    def __init__(self, window: float | None) -> None:
+    def __init__(self, window: float | None, used_ids: UsedIdsPort | None = None) -> None:
         self._window = window
-        self._used: dict[tuple[str, str], float] = {}
+        self._used_ids = used_ids or InMemoryUsedIds()
 
-    def check(self, caller: str, context: Mapping[str, Any], now: float) -> None:
+    async def check(self, caller: str, context: Mapping[str, Any], now: float) -> None:
         """Raise ReplayRejected if a request must not be executed."""
         if self._window is None:
             return
@@ -39,13 +69,6 @@ class ReplayGuard:
                 raise ReplayRejected("context.nonce or context.request_id is required")
             return
         # A time in the future stays valid for up to two windows.
-        for key, until in list(self._used.items()):
-            if until > now:
-                break
-            del self._used[key]
-        if (caller, nonce) in self._used:
+        until = now + 2 * self._window
+        if not await self._used_ids.claim(f"nonce of {caller}", nonce, now=now, until=until):
             raise ReplayRejected("context.nonce was used before; send a new one")
-        if len(self._used) >= MAX_NONCES:
-            # Forgetting a nonce that is still valid would permit its replay.
-            raise ReplayRejected("too many requests with a nonce; try again later")
-        self._used[caller, nonce] = now + 2 * self._window

@@ -54,6 +54,10 @@ class EvaluationRequest:
     """Unchecked options of an evaluation."""
 
     scenario: str = "all"
+    #: A log whose conversations replace the scenarios, its format, and a file of annotations.
+    replay: str = ""
+    replay_format: str = ""
+    annotations: str = ""
     agents: str = "baseline,retrieval,acc,oracle"
     model: str = "embedded"
     compressor: str = RULE_COMPRESSOR
@@ -100,6 +104,10 @@ class ConfigurationSources(Protocol):
         """Return a validated scenario by id or path."""
         ...
 
+    def replays(self, path: str, form: str, annotations: str) -> tuple[ScenarioChoice, ...]:
+        """Return the conversations of a log as scenarios; empty texts for what is not given."""
+        ...
+
     def claim_thresholds(self) -> tuple[ClaimThreshold, ...]:
         """Return the thresholds of the rubric judge, from labelled examples."""
         ...
@@ -136,7 +144,7 @@ class EvaluationConfigurator:
         judging = self.judge(request.judge, request.judge_options)
         return EvaluationConfig(
             version=self._version,
-            scenarios=self.scenarios(request.scenario),
+            scenarios=self._conversations(request),
             agents=agents,
             model=request.model,
             judge=request.judge,
@@ -162,9 +170,8 @@ class EvaluationConfigurator:
 
         A scenario whose text changed since then is rejected: its annotations may not fit.
         """
-        references = ",".join(scenario.reference for scenario in recorded.scenarios)
-        for known, current in zip(recorded.scenarios, self.scenarios(references), strict=True):
-            if known.digest != current.digest:
+        for known in recorded.scenarios:
+            if known.digest != self._sources.scenario(known.reference).digest:
                 raise InvalidInput(f"the text of scenario {known.id!r} changed since the run")
         return replace(
             recorded,
@@ -233,6 +240,18 @@ class EvaluationConfigurator:
         if name != RULE_COMPRESSOR:
             self._sources.check_model(name)
 
+    def _conversations(self, request: EvaluationRequest) -> tuple[ScenarioChoice, ...]:
+        """Return the scenarios of a run, or the recorded conversations that it replays."""
+        if not request.replay:
+            if request.replay_format or request.annotations:
+                raise InvalidInput("--replay-format and --annotations require --replay FILE")
+            return self.scenarios(request.scenario)
+        if request.scenario != "all":
+            raise InvalidInput("--replay and --scenario exclude each other; omit one of them")
+        if request.judge_options.drives:
+            raise InvalidInput("--judge-drives cannot be used with --replay: the log has the words")
+        return self._sources.replays(request.replay, request.replay_format, request.annotations)
+
     def scenarios(self, reference: str) -> tuple[ScenarioChoice, ...]:
         """Return the scenarios of `all`, an id, a path or a comma-separated list."""
         references = _split(reference)
@@ -260,7 +279,8 @@ class EvaluationConfigurator:
                 return self._sources.judge_config(judge, None, options)
         elif judge != "rubric":
             raise InvalidInput(
-                f"unknown judge {judge!r}: choose rubric, model:NAME or python:MODULE:NAME"
+                f"unknown judge {judge!r}: choose rubric, model:NAME, local:PATH.gguf or "
+                "python:MODULE:NAME"
             )
         if options.votes != 1 or options.both_orders or options.drives:
             raise InvalidInput(
@@ -294,6 +314,11 @@ class EvaluationConfigurator:
         """Return why a model should not judge, or an empty text."""
         reasons = (_objection(one.partition("?")[0]) for one in self._sources.names(name))
         return next(filter(None, reasons), "")
+
+
+def judge_reference(judge: str) -> str:
+    """Return the full name of a judge: `local:PATH` is `model:local:PATH`."""
+    return f"{MODEL_JUDGE}{judge}" if judge.startswith("local:") else judge
 
 
 def summarizer(model: str, compressor: str) -> str:

@@ -21,6 +21,7 @@ from acc.ports.outbound.live_evaluation_ports import (
     JudgeEvaluatorPort,
     QuerySourcePort,
 )
+from acc.ports.outbound.tracing_ports import TracerPort
 
 #: Delays between attempts while a provider cannot be reached.
 FIRST_DELAY_SECONDS = 1.0
@@ -71,12 +72,14 @@ class EpisodeRunner:
         agent_timeout: float | None = None,
         judge_attempts: int = 3,
         outage_wait: float = 0.0,
+        tracer: TracerPort | None = None,
     ) -> None:
         self._factory = factory
         self._calls = calls
         self._outage_wait = outage_wait
         self._agent_timeout = agent_timeout
         self._judge_attempts = judge_attempts
+        self._tracer = tracer
 
     async def run(
         self, job: EpisodeJob, control: EpisodeControlPort
@@ -117,6 +120,7 @@ class EpisodeRunner:
                 judge=episode.judge,
                 agent_timeout=self._agent_timeout,
                 judge_attempts=self._judge_attempts,
+                tracer=self._tracer,
             )
             earlier = episode.journal.read()
             count = len(earlier)

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
 from acc.application.memory.messages import part_text
 from acc.domain.segmentation import split_message
+from acc.domain.statistics import RESAMPLES, percentile
 from acc.domain.value_objects.base import Value
 from acc.domain.value_objects.content import ChatMessage, text_part
 from acc.domain.value_objects.memory import ConversationTurn, TurnSignal
@@ -24,7 +25,6 @@ _INSTRUCTION = (
     "Answer the question from your memory of the conversation in as few words as possible. If the "
     "memory does not contain the answer, answer: not known."
 )
-_RESAMPLES = 2_000
 _ALL = "all"
 _WORD = re.compile(r"[^\W_\u3041-\u30ff\u3400-\u9fff]+|[\u3041-\u30ff\u3400-\u9fff]")
 _ARTICLES = frozenset({"a", "an", "the"})
@@ -207,8 +207,8 @@ def _interval(values: Sequence[tuple[str, float]], seed: int) -> tuple[float, fl
         return None
     draw = random.Random(seed)  # noqa: S311 - a bootstrap
     means = []
-    for _ in range(_RESAMPLES):
+    for _ in range(RESAMPLES):
         sample = draw.choices(sums, k=len(sums))
         means.append(sum(total for total, _ in sample) / sum(count for _, count in sample))
     means.sort()
-    return means[int(0.025 * _RESAMPLES)], means[int(0.975 * _RESAMPLES) - 1]
+    return percentile(means, 0.025), percentile(means, 0.975)

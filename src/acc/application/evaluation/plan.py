@@ -28,34 +28,34 @@ from acc.domain.value_objects.scenario import Scenario
 from acc.ports.outbound.model_ports import TokenCounterPort
 
 
-class Span(NamedTuple):
+class CountRange(NamedTuple):
     """A range from the lowest to the highest expected number."""
 
     low: int
     high: int
 
-    def plus(self, *others: "Span") -> "Span":
+    def plus(self, *others: "CountRange") -> "CountRange":
         """Return the sum of ranges."""
-        spans = (self, *others)
-        return Span(sum(span.low for span in spans), sum(span.high for span in spans))
+        ranges = (self, *others)
+        return CountRange(sum(one.low for one in ranges), sum(one.high for one in ranges))
 
-    def times(self, count: int) -> "Span":
+    def times(self, count: int) -> "CountRange":
         """Return the range multiplied by a count."""
-        return Span(self.low * count, self.high * count)
+        return CountRange(self.low * count, self.high * count)
 
     def __str__(self) -> str:
         return f"{self.low:,}" if self.low == self.high else f"{self.low:,} to {self.high:,}"
 
 
-_ZERO = Span(0, 0)
+_ZERO = CountRange(0, 0)
 #: Tokens of an agent's answer.
-ANSWER_TOKENS = Span(30, 250)
+ANSWER_TOKENS = CountRange(30, 250)
 #: Tokens that a provider's API and the text around a memory add to a prompt.
-_OVERHEAD_TOKENS = Span(10, 70)
+_OVERHEAD_TOKENS = CountRange(10, 70)
 #: Tokens of the delimiters around untrusted text in a judge's prompt.
-_DELIMITER_TOKENS = Span(60, 260)
-_EMPTY_STATE_TOKENS = Span(80, 220)
-_DRIVEN_QUERY_TOKENS = Span(30, 500)
+_DELIMITER_TOKENS = CountRange(60, 260)
+_EMPTY_STATE_TOKENS = CountRange(80, 220)
+_DRIVEN_QUERY_TOKENS = CountRange(30, 500)
 _RECALLED_TURNS = 5
 _MAX_EVIDENCE_TOKENS = 16 * 80
 
@@ -64,9 +64,9 @@ _MAX_EVIDENCE_TOKENS = 16 * 80
 class Estimate:
     """Expected calls and tokens."""
 
-    calls: Span = _ZERO
-    input: Span = _ZERO
-    output: Span = _ZERO
+    calls: CountRange = _ZERO
+    input: CountRange = _ZERO
+    output: CountRange = _ZERO
 
     def plus(self, other: "Estimate") -> "Estimate":
         """Return the sum of two estimates."""
@@ -87,9 +87,9 @@ class Estimate:
     def with_repairs(self) -> "Estimate":
         """Return the estimate with each call repeated once at the high end."""
         return Estimate(
-            calls=Span(self.calls.low, 2 * self.calls.high),
-            input=Span(self.input.low, 2 * self.input.high + self.output.high),
-            output=Span(self.output.low, 2 * self.output.high),
+            calls=CountRange(self.calls.low, 2 * self.calls.high),
+            input=CountRange(self.input.low, 2 * self.input.high + self.output.high),
+            output=CountRange(self.output.low, 2 * self.output.high),
         )
 
 
@@ -190,11 +190,15 @@ class ScenarioSource(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemainingEpisodes:
-    """The incomplete episodes of a run, its turns, and those that are recorded."""
+    """The incomplete episodes of an evaluation run, its turns, and those that are recorded.
+
+    `lengths` is the number of turns of an episode by scenario id.
+    """
 
     jobs: tuple[EpisodeJob, ...]
     turns: int
     recorded: int
+    lengths: Mapping[str, int]
 
 
 def remaining_episodes(
@@ -214,6 +218,7 @@ def remaining_episodes(
         ),
         turns=sum(lengths[job.scenario.reference] for job in jobs),
         recorded=sum(recorded.turns.values()),
+        lengths={one.id: lengths[one.reference] for one in configuration.scenarios},
     )
 
 
@@ -391,8 +396,8 @@ def estimate_agent(
     for turn in range(recorded, len(query_tokens)):
         memory = _memory_tokens(kind, query_tokens, turn, sizes, budget=budget)
         fixed = query_tokens[turn] + sizes.instruction
-        prompt = Span(fixed, fixed).plus(memory, _OVERHEAD_TOKENS)
-        total = total.plus(Estimate(calls=Span(1, 1), input=prompt, output=ANSWER_TOKENS))
+        prompt = CountRange(fixed, fixed).plus(memory, _OVERHEAD_TOKENS)
+        total = total.plus(Estimate(calls=CountRange(1, 1), input=prompt, output=ANSWER_TOKENS))
     return total
 
 
@@ -401,24 +406,24 @@ def estimate_compressor(query_tokens: Sequence[int], recorded: int, sizes: Promp
     total = Estimate()
     for turn in range(recorded, len(query_tokens)):
         state = _memory_tokens("acc", query_tokens, turn, sizes)
-        written = _EMPTY_STATE_TOKENS.plus(Span(state.low, 2 * state.high))
-        query = Span(query_tokens[turn], 2 * query_tokens[turn] + 60)
-        fixed = Span(sizes.compressor, sizes.compressor)
-        evidence = Span(0, min(2 * sum(query_tokens[:turn]), _MAX_EVIDENCE_TOKENS))
+        written = _EMPTY_STATE_TOKENS.plus(CountRange(state.low, 2 * state.high))
+        query = CountRange(query_tokens[turn], 2 * query_tokens[turn] + 60)
+        fixed = CountRange(sizes.compressor, sizes.compressor)
+        evidence = CountRange(0, min(2 * sum(query_tokens[:turn]), _MAX_EVIDENCE_TOKENS))
         prompt = fixed.plus(written, query, evidence, _OVERHEAD_TOKENS)
-        total = total.plus(Estimate(calls=Span(1, 1), input=prompt, output=written))
+        total = total.plus(Estimate(calls=CountRange(1, 1), input=prompt, output=written))
     return total.with_repairs()
 
 
 def estimate_summaries(query_tokens: Sequence[int], recorded: int, sizes: PromptSizes) -> Estimate:
     """Return the estimate of the model that rewrites a summary after each turn but the last."""
     total = Estimate()
-    fixed = Span(sizes.instruction, sizes.instruction)
+    fixed = CountRange(sizes.instruction, sizes.instruction)
     for turn in range(max(recorded, 1), len(query_tokens)):
         before = query_tokens[turn - 1]
         summary = _memory_tokens(SUMMARY, query_tokens, turn, sizes)
-        prompt = fixed.plus(summary, Span(before, before), ANSWER_TOKENS, _OVERHEAD_TOKENS)
-        total = total.plus(Estimate(calls=Span(1, 1), input=prompt, output=summary))
+        prompt = fixed.plus(summary, CountRange(before, before), ANSWER_TOKENS, _OVERHEAD_TOKENS)
+        total = total.plus(Estimate(calls=CountRange(1, 1), input=prompt, output=summary))
     return total
 
 
@@ -431,21 +436,21 @@ def estimate_judge(
     for turn in range(recorded, len(query_tokens)):
         tokens = query_tokens[turn]
         before = sum(query_tokens[: turn + 1])
-        canonical = Span(before // 4, 3 * before // 2 + 20)
-        context = canonical.plus(Span(tokens, tokens), _DELIMITER_TOKENS)
-        read = _call(sizes.read, context, Span(30, 80 + 3 * tokens))
+        canonical = CountRange(before // 4, 3 * before // 2 + 20)
+        context = canonical.plus(CountRange(tokens, tokens), _DELIMITER_TOKENS)
+        read = _call(sizes.read, context, CountRange(30, 80 + 3 * tokens))
         audit = _call(
-            sizes.audit, context.plus(ANSWER_TOKENS), Span(40, 200 + 3 * ANSWER_TOKENS.high)
+            sizes.audit, context.plus(ANSWER_TOKENS), CountRange(40, 200 + 3 * ANSWER_TOKENS.high)
         )
         again = _call(
             sizes.audit_again,
             context.plus(ANSWER_TOKENS, ANSWER_TOKENS),
-            Span(40, 200 + ANSWER_TOKENS.high),
+            CountRange(40, 200 + ANSWER_TOKENS.high),
         )
         score = _call(
             sizes.score,
             context.plus(ANSWER_TOKENS.times(answers)),
-            Span(30 * answers, 90 * answers),
+            CountRange(30 * answers, 90 * answers),
         )
         total = total.plus(read).plus(audit.times(answers))
         total = total.plus(again.times(answers * (workload.votes - 1)))
@@ -455,9 +460,9 @@ def estimate_judge(
     return total.with_repairs()
 
 
-def _call(fixed: int, context: Span, output: Span) -> Estimate:
-    prompt = Span(fixed, fixed).plus(context, _OVERHEAD_TOKENS)
-    return Estimate(calls=Span(1, 1), input=prompt, output=output)
+def _call(fixed: int, context: CountRange, output: CountRange) -> Estimate:
+    prompt = CountRange(fixed, fixed).plus(context, _OVERHEAD_TOKENS)
+    return Estimate(calls=CountRange(1, 1), input=prompt, output=output)
 
 
 def _memory_tokens(
@@ -467,26 +472,26 @@ def _memory_tokens(
     sizes: PromptSizes,
     *,
     budget: int | None = None,
-) -> Span:
+) -> CountRange:
     """Return the tokens that a memory shows in a turn; `turn` starts at 0."""
     before = sum(query_tokens[:turn])
     low, high = (before + turn * (answer + 4) for answer in ANSWER_TOKENS)
     if kind == "full":
-        return Span(low, high)
+        return CountRange(low, high)
     if kind == "transcript":
         room = max(0, sizes.window - query_tokens[turn])
-        return Span(min(room, low), min(room, high))
+        return CountRange(min(room, low), min(room, high))
     if kind in ("last-n", "bm25", SUMMARY) or (kind == "retrieval" and budget is not None):
-        return Span(min(sizes.budget, low) // 2, min(sizes.budget, high))
+        return CountRange(min(sizes.budget, low) // 2, min(sizes.budget, high))
     if kind == "retrieval":
         largest = max((ANSWER_TOKENS.high, *query_tokens[:turn]))
-        return Span(
+        return CountRange(
             min(low, _RECALLED_TURNS * ANSWER_TOKENS.low), min(high, _RECALLED_TURNS * largest)
         )
     if kind == "oracle":
-        return Span(before // 4, 3 * before // 2)
+        return CountRange(before // 4, 3 * before // 2)
     total = before + query_tokens[turn]
-    return Span(min(sizes.budget, total) // 2, min(sizes.budget, total + 80))
+    return CountRange(min(sizes.budget, total) // 2, min(sizes.budget, total + 80))
 
 
 def _assumptions(configuration: EvaluationConfig) -> tuple[str, ...]:

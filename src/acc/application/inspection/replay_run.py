@@ -14,7 +14,7 @@ from acc.application.runtime.run import Services
 from acc.application.runtime.runner import SessionRunner
 from acc.application.tools.tool import BaseTool
 from acc.domain.errors import AccError, InvalidInput
-from acc.domain.value_objects.approval import InputAnswer, deny
+from acc.domain.value_objects.approval import InputAnswer, InputRequest, deny
 from acc.domain.value_objects.base import JsonData, Value, replace
 from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.run import RunStatus
@@ -50,7 +50,8 @@ class RecordedAnswers(Plugin[Any]):
     """Answers in place of models, tools and remote agents with what a run recorded.
 
     With `live_model` the models are called. A tool call with recorded name and arguments gets its
-    recorded result; another one gets a marked stub, and is listed in `stubbed`.
+    recorded result; another one gets a marked stub, and is listed in `stubbed`. A call that still
+    waited for approval waits again.
     """
 
     def __init__(self, events: Sequence[Event], *, live_model: bool) -> None:
@@ -59,6 +60,12 @@ class RecordedAnswers(Plugin[Any]):
         self._responses: dict[str, deque[Event]] = {}
         self._results: dict[str, deque[JsonData]] = {}
         arguments: dict[str, Mapping[str, JsonData]] = {}
+        answered = {event.answer.request_id for event in events if event.answer is not None}
+        self._unanswered = {
+            event.request.tool: event.request
+            for event in events
+            if event.request is not None and event.request.id not in answered
+        }
         for event in events:
             arguments |= {call.id: call.arguments for call in event.calls}
             path = event.step.partition("#")[0]
@@ -101,8 +108,18 @@ class RecordedAnswers(Plugin[Any]):
             return "" if content is None else content
         if tool.replayable:
             return None
+        request = self._unanswered.pop(tool.name, None)
+        if request is not None:
+            return self._wait(request, ctx)
         self.stubbed.append(_describe(tool.name, arguments))
         return f"[replay] {tool.name} has no recorded result for these arguments"
+
+    async def _wait(self, request: InputRequest, ctx: RunContext[Any]) -> str:
+        """Ask as recorded; the tool is not called, whatever the answer is."""
+        await ctx.request_input(
+            request.message, kind=request.kind, tool=request.tool, arguments=request.arguments
+        )
+        return f"[replay] {request.tool} has no recorded result"
 
     def _next(self, ctx: RunContext[Any]) -> Event | None:
         events = self._responses.get(ctx.path)
@@ -167,13 +184,22 @@ async def replay_session(
 async def _run(
     runner: SessionRunner[Any, Any], first: Event, recorded: Sequence[Event]
 ) -> TurnOutcome:
-    """Run one turn; a person answers as recorded, and denies what was not asked before."""
+    """Run one turn; a person answers as recorded, and denies what was not asked before.
+
+    A recorded run that still waits, or was abandoned while it waited, is left in the same way.
+    """
     given = deque(event.answer for event in recorded if event.answer is not None)
+    last = _outcome(recorded).status
     seen = len(await runner.events())
     try:
         result = await runner.run(list(first.parts))
         for _ in range(_MAX_PAUSES):
             if result.status is not RunStatus.INPUT_REQUIRED:
+                break
+            if not given and last == RunStatus.INPUT_REQUIRED:
+                break
+            if not given and last == RunStatus.CANCELED:
+                await runner.abandon()
                 break
             answers = [_answer(request.id, given) for request in result.requests]
             result = await runner.resume(answers)

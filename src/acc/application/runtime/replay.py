@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Detail of the events that start or continue a run of an engine: its caller and config.
 OPTIONS = "options"
+#: Key in the first event of a run in debug mode, so that it is resumed in debug mode.
+DEBUG = "debug"
 
 
 def reset_to_recorded(run: Run, state: State) -> None:
@@ -218,6 +220,17 @@ async def resumed_request(
     return request, state
 
 
+def first_detail(request: RunRequest, *, is_durable: bool) -> dict[str, Any]:
+    """Return what the first event of a run records, in case its process dies."""
+    permissions = request.call.permissions
+    detail: dict[str, Any] = {OPTIONS: run_options(request)} if is_durable else {}
+    if permissions is not None:
+        detail["permissions"] = sorted(permissions)
+    if request.config.debug:
+        detail[DEBUG] = True
+    return detail
+
+
 def interrupted_detail(first: Event, config: RunConfig) -> dict[str, Any]:
     """Return, as `pause_detail` does, the options of a run whose process died."""
     return {
@@ -227,7 +240,10 @@ def interrupted_detail(first: Event, config: RunConfig) -> dict[str, Any]:
             "caller": first.caller,
             "permissions": first.detail.get("permissions"),
         },
-        "config": {item.name: getattr(config, item.name) for item in fields(config)},
+        "config": {
+            **{item.name: getattr(config, item.name) for item in fields(config)},
+            "debug": config.debug or first.detail.get(DEBUG, False),
+        },
         "stub_functions": (),
     }
 
