@@ -3,7 +3,7 @@
 from importlib.util import find_spec
 from pathlib import Path
 
-NEEDS = {"test_langgraph_agent.py": "langgraph"}
+NEEDS = {"test_langgraph_agent.py": "langgraph", "test_langsmith_runs.py": "langgraph"}
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:

@@ -106,15 +106,22 @@ agent = build_agent()[0]
 
 
 class MemoryConversation:
-    """A conversation of an agent of the framework with ACC memory."""
+    """A conversation of an agent of the framework with ACC memory, or without it for comparison."""
 
-    def __init__(self, store: str = "memory", *, session_id: str = "a", **options: Any) -> None:
+    def __init__(
+        self,
+        store: str = "memory",
+        *,
+        session_id: str = "a",
+        has_memory: bool = True,
+        **options: Any,
+    ) -> None:
         from agent_framework import InMemoryHistoryProvider
 
         from acc.frameworks.agent_framework import AccProvider
 
         self.provider = AccProvider(store=store, **options)
-        providers = [InMemoryHistoryProvider(), self.provider]
+        providers = [InMemoryHistoryProvider(), *([self.provider] if has_memory else [])]
         self._agent, self._client = build_agent(context_providers=providers)
         self._session = AgentSession(session_id=session_id)
 

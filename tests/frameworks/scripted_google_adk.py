@@ -88,14 +88,22 @@ agent = build_agent()[0]
 
 
 class MemoryConversation:
-    """A conversation of an agent of ADK with ACC memory."""
+    """A conversation of an agent of ADK with ACC memory, or without it for comparison."""
 
-    def __init__(self, store: str = "memory", *, session_id: str = "a", **options: Any) -> None:
+    def __init__(
+        self,
+        store: str = "memory",
+        *,
+        session_id: str = "a",
+        has_memory: bool = True,
+        **options: Any,
+    ) -> None:
         from acc.frameworks.google_adk import AccPlugin
 
         self.plugin = AccPlugin(store=store, **options)
         root, self._model = build_agent()
-        self._runner = InMemoryRunner(app=App(name="app", root_agent=root, plugins=[self.plugin]))
+        plugins = [self.plugin] if has_memory else []
+        self._runner = InMemoryRunner(app=App(name="app", root_agent=root, plugins=plugins))
         self._session: Any = None
         self._session_id = session_id
 

@@ -115,9 +115,16 @@ Factory = Callable[[str], Any]
 
 
 class MemoryConversation:
-    """A conversation of a LangChain agent with ACC memory."""
+    """A conversation of a LangChain agent with ACC memory, or without it for comparison."""
 
-    def __init__(self, store: str = "memory", *, session_id: str = "a", **options: Any) -> None:
+    def __init__(
+        self,
+        store: str = "memory",
+        *,
+        session_id: str = "a",
+        has_memory: bool = True,
+        **options: Any,
+    ) -> None:
         from langchain.agents import create_agent
 
         from acc.frameworks.langchain import AccMemory
@@ -128,7 +135,7 @@ class MemoryConversation:
             self.model,
             tools=TOOLS,
             system_prompt="You are a helpful desk.",
-            middleware=[self.memory],
+            middleware=[self.memory] if has_memory else [],
             checkpointer=InMemorySaver(),
         )
         self._config: Any = {"configurable": {"thread_id": session_id}}

@@ -132,17 +132,25 @@ agent = build_agent()[0]
 
 
 class MemoryConversation:
-    """A conversation of an agent of the SDK with ACC memory."""
+    """A conversation of an agent of the SDK with ACC memory, or without it for comparison."""
 
-    def __init__(self, store: str = "memory", *, session_id: str = "a", **options: Any) -> None:
+    def __init__(
+        self,
+        store: str = "memory",
+        *,
+        session_id: str = "a",
+        has_memory: bool = True,
+        **options: Any,
+    ) -> None:
         from acc.frameworks.openai_agents import AccMemory
 
         self.memory = AccMemory(store=store, session_id=session_id, **options)
         self._agent, self._model = build_agent()
         self._items: list[Any] = []
+        self._filter = self.memory if has_memory else None
 
     async def send(self, text: str) -> str:
-        config = sdk.RunConfig(call_model_input_filter=self.memory)
+        config = sdk.RunConfig(call_model_input_filter=self._filter)
         given = [*self._items, {"role": "user", "content": text}]
         result = await sdk.Runner.run(self._agent, given, run_config=config)
         self._items = result.to_input_list()

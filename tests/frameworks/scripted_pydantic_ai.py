@@ -106,14 +106,22 @@ agent = build_agent()[0]
 
 
 class MemoryConversation:
-    """A conversation of an agent of pydantic-ai with ACC memory."""
+    """A conversation of an agent of pydantic-ai with ACC memory, or without it for comparison."""
 
-    def __init__(self, store: str = "memory", *, session_id: str = "a", **options: Any) -> None:
+    def __init__(
+        self,
+        store: str = "memory",
+        *,
+        session_id: str = "a",
+        has_memory: bool = True,
+        **options: Any,
+    ) -> None:
         from acc.frameworks.pydantic_ai import AccMemory
 
         self.acc_memory = AccMemory(store=store, **options)
         self._agent, self._scripted = build_agent(
-            capabilities=[self.acc_memory], system_prompt="You are a helpful desk."
+            capabilities=[self.acc_memory] if has_memory else [],
+            system_prompt="You are a helpful desk.",
         )
         self._history: list[ModelMessage] = []
         self._session_id = session_id

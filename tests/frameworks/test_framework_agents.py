@@ -12,6 +12,7 @@ import pytest
 import script
 
 import acc
+from acc.testing import ScriptedModel
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -192,6 +193,37 @@ async def test_second_agent_of_a_sequence_gets_the_first_answer(make: MakeAgent)
     tree = acc.SequentialAgent(name="pair", sub_agents=[make("first"), make("second")])
     result = await acc.Runner(tree).run("hello")
     assert "[first]\nanswer 1 to: hello" in result.text
+
+
+async def test_is_reached_by_transfer(make: MakeAgent) -> None:
+    target = acc.SequentialAgent(name="desks", description="A desk.", sub_agents=[make("desk")])
+    transfer = acc.ToolCall(id="1", name="transfer_to_agent", arguments={"agent_name": "desks"})
+    root = acc.Agent(name="root", model=ScriptedModel(transfer, transfer), sub_agents=[target])
+    runner = acc.Runner(root)
+    first = await runner.run("hello")
+    messages = [event for event in first.events if event.kind is acc.EventKind.MESSAGE]
+    assert (first.text, messages[-1].author) == ("answer 1 to: hello", "desk")
+    assert (await runner.run("again")).text == "answer 2 to: again"
+
+
+async def test_pauses_and_resumes_inside_every_workflow(make: MakeAgent) -> None:
+    """Nest router, graph and loop; the loop runs the agent a second time after the answer."""
+    loop = acc.LoopAgent(name="loop", sub_agents=[make("desk")], max_iterations=2)
+    graph = acc.GraphAgent(
+        name="graph", sub_agents=[loop, make("last")], edges=[("loop", "last")], start="loop"
+    )
+    router = acc.RouterAgent(name="router", sub_agents=[graph], by=lambda ctx: "graph")
+    runner = acc.Runner(router)
+    result = await runner.run("delete report.txt")
+    answered = 0
+    while result.requests:
+        answered += 1
+        assert answered <= 3
+        result = await runner.resume(acc.approve(result.requests[0]))
+    authors = [e.author for e in result.events if e.kind is acc.EventKind.MESSAGE]
+    assert result.status is acc.RunStatus.COMPLETED
+    assert answered >= 1
+    assert authors[-1] == "last"
 
 
 def test_is_drawn_like_any_agent(make: MakeAgent) -> None:

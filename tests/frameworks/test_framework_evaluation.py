@@ -9,6 +9,8 @@ import pytest
 from forked_command import run_command
 from test_framework_agents import FRAMEWORKS, is_installed
 
+from acc.testing.providers import ProviderServer, say
+
 HERE = Path(__file__).parent
 REFERENCES = {
     "langgraph": "langgraph:scripted_langgraph:graph",
@@ -33,19 +35,22 @@ def test_agents_of_all_frameworks_are_evaluated_by_reference(tmp_path: Path) -> 
         encoding="utf-8",
     )
     agents = [f"{name}={REFERENCES[name]}" for name in INSTALLED]
-    done = acc(
-        "eval",
-        *("--agents", ",".join([*agents, "plain=python:plain:answer", "acc"])),
-        *("--scenario", "it-operations", "--episodes", "1", "--turns", "4", "--out", "run"),
-        folder=tmp_path,
-    )
+    with ProviderServer() as server:
+        server.script += [say(f"Answer {number}.") for number in range(4)]
+        agents.append(f"model=openai:{server.url}#small")
+        done = acc(
+            "eval",
+            *("--agents", ",".join([*agents, "plain=python:plain:answer", "acc"])),
+            *("--scenario", "it-operations", "--episodes", "1", "--turns", "4", "--out", "run"),
+            folder=tmp_path,
+        )
     assert done.returncode == 0, done.stderr + done.stdout
     records = (tmp_path / "run" / "records.jsonl").read_text(encoding="utf-8")
     sizes: dict[str, list[int | None]] = {}
     for record in map(json.loads, records.splitlines()):
         assert not record["error"], record
         sizes.setdefault(record["agent"], []).append(record["memory_tokens"])
-    for name in INSTALLED:
+    for name in (*INSTALLED, "model"):
         measured = [size for size in sizes[name] if size is not None]
         assert len(measured) == 4
         assert measured[0] < measured[-1]

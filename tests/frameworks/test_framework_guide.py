@@ -1,5 +1,6 @@
 """The code blocks and commands of docs/frameworks.md are executed with the real frameworks."""
 
+import gc
 import re
 import runpy
 import shlex
@@ -19,16 +20,29 @@ COMMANDS = re.findall(r"^\$ (acc .*)$", PAGE, re.M)
 OWN_MODULES = {
     "my_adk": "scripted_google_adk",
     "my_agent_framework": "scripted_agent_framework",
+    "my_inspect_model": "scripted_inspect",
     "my_langgraph": "scripted_langgraph",
     "my_openai_agents": "scripted_openai_agents",
     "my_pydantic_ai": "scripted_pydantic_ai",
 }
-PACKAGES = ("agent_framework", "agents", "google.adk", "langchain", "langgraph", "pydantic_ai")
-
-pytestmark = pytest.mark.skipif(
-    any(find_spec(name.partition(".")[0]) is None for name in PACKAGES),
-    reason="make test-frameworks installs all frameworks",
+PACKAGES = (
+    "agent_framework",
+    "agents",
+    "google.adk",
+    "inspect_ai",
+    "langchain",
+    "langgraph",
+    "pydantic_ai",
 )
+
+pytestmark = [
+    pytest.mark.skipif(
+        any(find_spec(name.partition(".")[0]) is None for name in PACKAGES),
+        reason="make test-frameworks installs all frameworks",
+    ),
+    # Inspect leaves streams open that it does not use any more.
+    pytest.mark.filterwarnings("ignore:Unclosed <MemoryObject:ResourceWarning"),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -45,6 +59,7 @@ def test_code_block_prints_what_its_comments_say(
     file = tmp_path / "block.py"
     file.write_text(block, encoding="utf-8")
     runpy.run_path(str(file), run_name="__main__")
+    gc.collect()  # while the warnings about streams are ignored
     expected = re.findall(r"^print\(.*\)  # (.*)$", block, re.M)
     assert capsys.readouterr().out.splitlines()[: len(expected)] == expected or not expected
 

@@ -2,11 +2,14 @@
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from recording import Sent, check_pairs
 from test_framework_agents import is_installed
 
@@ -75,6 +78,36 @@ async def test_calls_and_results_stay_together(converse: Converse) -> None:
     for number in range(1, 31):
         await conversation.send(message(number))
     assert any(one.calls for request in conversation.requests for one in request)
+    for request in conversation.requests:
+        check_pairs(request)
+
+
+@settings(
+    max_examples=12,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(
+    turns=st.lists(
+        st.one_of(
+            st.integers(0, 99).map(lambda number: f"add {number} 3"),
+            st.sampled_from(["break it", "Always answer in French.", "常に丁寧に答えてください。"]),
+            st.integers(1, 60).map(lambda number: "The guest of room 7 wants a towel. " * number),
+        ),
+        min_size=2,
+        max_size=10,
+    ),
+    budget=st.integers(128, 1_024),
+)
+async def test_no_conversation_splits_a_call_from_its_result(
+    converse: Converse, turns: list[str], budget: int
+) -> None:
+    conversation = converse(budget=budget)
+    for text in turns:
+        # A tool that fails may end the run of a framework; the next turn continues.
+        with suppress(RuntimeError):
+            await conversation.send(text)
+    assert conversation.requests
     for request in conversation.requests:
         check_pairs(request)
 

@@ -1,7 +1,9 @@
 """Construct agents of other frameworks, and ACC memories for other frameworks."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from acc.application.evaluation.configuration import CHAT_PREFIX, FRAMEWORK_PREFIXES
 from acc.application.memory.acc import DEFAULT_BUDGET_TOKENS
@@ -107,3 +109,41 @@ def make_history_memory(
         clock=services.clock,
         app_name=app_name,
     )
+
+
+class HistoryMemoryOptions:
+    """The options of ACC memory, for a class of a framework that takes a `memory`.
+
+    It precedes that class in the list of base classes.
+    """
+
+    _app_name: ClassVar[str]
+
+    def __init__(
+        self,
+        *,
+        store: str | Path = "memory",
+        budget: int = DEFAULT_BUDGET_TOKENS,
+        embeddings: str | EmbedderPort = "none",
+        compressor: str | LanguageModelPort = RULES,
+    ) -> None:
+        super().__init__(
+            memory=make_history_memory(  # type: ignore[call-arg]  # of the class of the framework
+                app_name=self._app_name,
+                store=store,
+                budget=budget,
+                embeddings=embeddings,
+                compressor=compressor,
+            )
+        )
+
+
+@contextmanager
+def require_package(module: str, requirement: str) -> Iterator[None]:
+    """Raise ImportError with the install command if an import in the block fails."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            f"{module} needs {error.name}: run pip install {requirement!r}"
+        ) from error

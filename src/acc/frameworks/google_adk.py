@@ -1,21 +1,14 @@
 """ACC memory for ADK: `App(..., plugins=[AccPlugin()])`."""
 
-from pathlib import Path
+from acc.bootstrap.frameworks import HistoryMemoryOptions, require_package
 
-try:
+with require_package(__name__, "google-adk>=2.13"):
     from acc.adapters.frameworks.google_adk import AccMemoryPlugin
-except ModuleNotFoundError as error:
-    raise ImportError(
-        f"acc.frameworks.google_adk needs {error.name}: run pip install 'google-adk>=2.13'"
-    ) from error
-
-from acc.bootstrap.frameworks import make_history_memory
-from acc.ports.outbound.model_ports import EmbedderPort, LanguageModelPort
 
 __all__ = ["AccPlugin"]
 
 
-class AccPlugin(AccMemoryPlugin):
+class AccPlugin(HistoryMemoryOptions, AccMemoryPlugin):
     """Bounded memory for agents of the Agent Development Kit.
 
     The model gets the memory and the messages of the current turn instead of all messages. The
@@ -23,19 +16,4 @@ class AccPlugin(AccMemoryPlugin):
     is "memory" or the path of a SQLite file; the other options are those of `acc.acc_memory`.
     """
 
-    def __init__(
-        self,
-        *,
-        store: str | Path = "memory",
-        budget: int = 1_024,
-        embeddings: str | EmbedderPort = "none",
-        compressor: str | LanguageModelPort = "rules",
-    ) -> None:
-        memory = make_history_memory(
-            app_name="google_adk",
-            store=store,
-            budget=budget,
-            embeddings=embeddings,
-            compressor=compressor,
-        )
-        super().__init__(memory=memory)
+    _app_name = "google_adk"

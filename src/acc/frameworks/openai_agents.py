@@ -4,15 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-try:
-    from acc.adapters.frameworks.openai_agents import AccInputFilter
-except ModuleNotFoundError as error:
-    raise ImportError(
-        f"acc.frameworks.openai_agents needs {error.name}: run pip install 'openai-agents>=0.24'"
-    ) from error
-
-from acc.bootstrap.frameworks import make_history_memory
+from acc.bootstrap.frameworks import make_history_memory, require_package
 from acc.ports.outbound.model_ports import EmbedderPort, LanguageModelPort
+
+with require_package(__name__, "openai-agents>=0.24"):
+    from acc.adapters.frameworks.openai_agents import AccInputFilter
 
 __all__ = ["AccMemory"]
 
