@@ -3,14 +3,23 @@
 from typing import TYPE_CHECKING, Protocol
 
 from acc.bootstrap.memory import version
-from acc.bootstrap.settings import captures_message_content, exporter_of, has_otlp_endpoint
+from acc.bootstrap.settings import (
+    captures_message_content,
+    exporter_of,
+    has_default_histograms,
+    has_otlp_endpoint,
+    prometheus_address,
+)
 from acc.domain.call_options import explains_call
 from acc.domain.errors import InvalidInput
-from acc.ports.outbound.tracing_ports import TracerPort
+from acc.ports.outbound.tracing_ports import MetricsPagePort, TracerPort
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
+
+    from acc.adapters.tracing.light_metrics import LightHistograms
+    from acc.adapters.tracing.prometheus import PrometheusMetrics
 
 _INSTALL = "install OpenTelemetry: pip install 'acc-agents[otel]'"
 
@@ -30,11 +39,17 @@ class _NoTracing:
 
 class _State:
     tracer: TracerPort | None = None
+    metrics_page: MetricsPagePort | None = None
 
 
 def current_tracer() -> TracerPort | None:
     """Return the tracer of this process, None if tracing is not enabled."""
     return _State.tracer
+
+
+def current_metrics_page() -> MetricsPagePort | None:
+    """Return the metrics that servers of this process publish, None if they do not."""
+    return _State.metrics_page
 
 
 @explains_call()
@@ -47,6 +62,15 @@ def enable_tracing(
 
     The providers are those that the application has set for the process, unless others are given.
     """
+    install_tracer(tracer_provider, meter_provider, None)
+
+
+def install_tracer(
+    tracer_provider: "TracerProvider | None",
+    meter_provider: "MeterProvider | None",
+    histograms: "LightHistograms | None",
+) -> None:
+    """Trace runners that are created from now on; `histograms` replace those of the meter."""
     try:
         from acc.adapters.tracing.otel import OtelTracer, global_providers
     except ImportError as error:
@@ -57,42 +81,66 @@ def enable_tracing(
         meter_provider or metrics,
         version=version(),
         captures_content=captures_message_content(),
+        histograms=histograms,
     )
 
 
+@explains_call()
 def disable_tracing() -> None:
     """Do not trace runners that are created from now on."""
-    _State.tracer = None
+    _State.tracer = _State.metrics_page = None
 
 
-def start_tracing(*, requested: bool = False, service_name: str = "acc") -> Tracing:
-    """Export spans and metrics over OTLP/HTTP if it is requested or the environment says so.
+def start_tracing(
+    *, requested: bool = False, metrics_page: bool = False, service_name: str = "acc"
+) -> Tracing:
+    """Export spans and metrics if it is requested or the environment says so.
 
+    They are sent over OTLP/HTTP. With `metrics_page`, servers publish the metrics at `/metrics`.
+    `OTEL_METRICS_EXPORTER=prometheus` publishes them at the address of the standard variables.
     `OTEL_SDK_DISABLED=true` has priority. The other standard variables select exporters, endpoint,
     headers, sampler and resource.
     """
     traces, metrics = exporter_of("traces"), exporter_of("metrics")
-    is_configured = requested or has_otlp_endpoint() or "otlp" in (traces, metrics)
+    is_otlp = requested or has_otlp_endpoint() or "otlp" in (traces, metrics)
+    is_configured = is_otlp or metrics_page or metrics == "prometheus"
     if not is_configured or exporter_of("sdk") == "none":
         return _NoTracing()
     for signal, name in (("TRACES", traces), ("METRICS", metrics)):
-        if name not in ("", "otlp", "none"):
-            raise InvalidInput(f"OTEL_{signal}_EXPORTER={name} is not supported; use otlp or none")
+        supported = ("otlp", "prometheus", "none") if signal == "METRICS" else ("otlp", "none")
+        if name and name not in supported:
+            raise InvalidInput(
+                f"OTEL_{signal}_EXPORTER={name} is not supported; use {' or '.join(supported)}"
+            )
     try:
-        from acc.adapters.tracing.otlp import OtlpExport
+        from acc.adapters.tracing.export import TelemetryExport
+        from acc.adapters.tracing.light_metrics import LightHistograms
+        from acc.adapters.tracing.prometheus import PrometheusMetrics
     except ImportError as error:
         raise InvalidInput(f"tracing needs {error.name}; {_INSTALL}") from None
-    export = OtlpExport(
-        service_name=service_name, traces=traces != "none", metrics=metrics != "none"
+    histograms = LightHistograms("acc", version()) if has_default_histograms() else None
+    page = PrometheusMetrics(histograms) if metrics_page or metrics == "prometheus" else None
+    if page is not None and metrics == "prometheus":
+        page.serve(*prometheus_address())
+    export = TelemetryExport(
+        service_name=service_name,
+        traces=is_otlp and traces != "none",
+        metrics=is_otlp and metrics in ("", "otlp"),
+        readers=() if page is None else (page.reader,),
+        histograms=histograms,
     )
-    enable_tracing(tracer_provider=export.tracer_provider, meter_provider=export.meter_provider)
-    return _Export(export)
+    install_tracer(export.tracer_provider, export.meter_provider, histograms)
+    _State.metrics_page = page if metrics_page else None
+    return _Export(export, page)
 
 
 class _Export:
-    def __init__(self, export: Tracing) -> None:
+    def __init__(self, export: Tracing, page: "PrometheusMetrics | None") -> None:
         self._export = export
+        self._page = page
 
     def shutdown(self) -> None:
         disable_tracing()
+        if self._page is not None:
+            self._page.close()
         self._export.shutdown()

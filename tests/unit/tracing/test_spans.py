@@ -1,20 +1,17 @@
 """Spans of runs in this process, exported to memory by the SDK."""
 
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from opentelemetry import trace
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace import ReadableSpan
+from telemetry import Telemetry
 
 from acc import (
     Agent,
     CallContext,
+    PlanFirst,
     RunConfig,
     Runner,
     SequentialAgent,
@@ -23,46 +20,14 @@ from acc import (
     enable_tracing,
     tool,
 )
+from acc.application.use_cases.live_multi_agent_evaluation import LiveMultiAgentEvaluationUseCase
+from acc.bootstrap.tracing import current_tracer
 from acc.domain.value_objects.content import ToolCall, Usage
+from acc.domain.value_objects.live_evaluation import AgentTurnResponse
 from acc.ports.outbound.model_ports import ModelResponse
-from acc.testing import ScriptedModel
+from acc.testing import ScriptedAgent, ScriptedJudge, ScriptedModel, queries
 
 SECRET = "sk-live-0123456789abcdef0123456789abcdef"
-
-
-class Telemetry:
-    """What was exported in a test."""
-
-    def __init__(self) -> None:
-        self._exporter = InMemorySpanExporter()
-        self._reader = InMemoryMetricReader()
-        self.provider = TracerProvider(shutdown_on_exit=False)
-        self.provider.add_span_processor(SimpleSpanProcessor(self._exporter))
-        self.meters = MeterProvider(metric_readers=[self._reader], shutdown_on_exit=False)
-
-    def spans(self) -> dict[str, ReadableSpan]:
-        return {span.name: span for span in self._exporter.get_finished_spans()}
-
-    def names(self) -> list[str]:
-        return [span.name for span in self._exporter.get_finished_spans()]
-
-    def metrics(self) -> dict[str, Any]:
-        data = self._reader.get_metrics_data()
-        found: dict[str, Any] = {}
-        for resource in data.resource_metrics if data is not None else ():
-            for scope in resource.scope_metrics:
-                found |= {metric.name: metric.data.data_points for metric in scope.metrics}
-        return found
-
-
-@pytest.fixture
-def telemetry() -> Iterator[Telemetry]:
-    exported = Telemetry()
-    enable_tracing(tracer_provider=exported.provider, meter_provider=exported.meters)
-    yield exported
-    disable_tracing()
-    exported.provider.shutdown()
-    exported.meters.shutdown()
 
 
 @tool
@@ -306,3 +271,87 @@ async def test_nothing_is_traced_unless_it_is_enabled() -> None:
     result = await Runner(agent("ok"), config=RunConfig()).run("hi")
     assert exported.names() == []
     assert "traceparent" not in result.events[0].detail
+
+
+# Planner
+
+
+async def test_plan_of_an_agent_is_a_plan_span(telemetry: Telemetry) -> None:
+    plan = call("write_plan", steps=["天気を調べる", "答える"])
+    runner = Runner(
+        agent(plan, call("weather", city="大阪"), "晴れです", tools=[weather], planner=PlanFirst())
+    )
+    await runner.run("大阪の天気は?")
+    spans = telemetry.spans()
+    assert "execute_tool write_plan" not in spans
+    attributes = dict(spans["plan helper"].attributes or {})
+    assert attributes["gen_ai.operation.name"] == "plan"
+    assert attributes["acc.plan.steps"] == 2
+    assert parent_name(spans, "plan helper") == "invoke_agent helper"
+
+
+# Evaluations
+
+
+class FailingJudge(ScriptedJudge):
+    """Fails in every turn."""
+
+    async def evaluate_turn(self, query: Any, memory: Any, responses: Any) -> Any:
+        raise RuntimeError("the judge is not available")
+
+
+def evaluation(judge: Any, agents: Any) -> LiveMultiAgentEvaluationUseCase:
+    return LiveMultiAgentEvaluationUseCase(agents=agents, judge=judge, tracer=current_tracer())
+
+
+def results(span: ReadableSpan) -> dict[str, Any]:
+    return {
+        str((event.attributes or {})["gen_ai.evaluation.name"]): event.attributes
+        for event in span.events
+        if event.name == "gen_ai.evaluation.result"
+    }
+
+
+async def test_scores_of_a_turn_are_on_the_judged_span(telemetry: Telemetry) -> None:
+    agents = [ScriptedAgent("acc", ["a1", "a2"]), ScriptedAgent("full", ["b1", "b2"])]
+    await evaluation(ScriptedJudge(), agents).run_episode(queries("one", "two"))
+    names = telemetry.names()
+    assert names.count("invoke_agent acc") == names.count("invoke_agent full") == 2
+    last = telemetry.spans()["invoke_agent acc"]
+    assert dict(last.attributes or {})["acc.evaluation.turn"] == 2
+    scores = results(last)
+    assert scores["relevance"]["gen_ai.evaluation.score.value"] == 8.0
+    assert {"hallucination", "drift", "outcome"} < set(scores)
+    assert not any("gen_ai.evaluation.explanation" in score for score in scores.values())
+
+
+class RunningAgent:
+    """Answers with a runner, as the agents of an evaluation do."""
+
+    agent_name = "helper"
+
+    async def run_turn(self, query: Any, memory: Any) -> AgentTurnResponse:
+        result = await Runner(agent("fine")).run(query.query)
+        return AgentTurnResponse(agent_name=self.agent_name, response_text=result.text)
+
+
+async def test_run_of_an_evaluated_agent_is_a_child_of_the_judged_span(
+    telemetry: Telemetry, caplog: pytest.LogCaptureFixture
+) -> None:
+    await evaluation(ScriptedJudge(), [RunningAgent()]).run_episode(queries("one"))
+    run, judged = [span for span in telemetry.finished() if span.name == "invoke_agent helper"]
+    assert run.parent is not None
+    assert judged.context is not None
+    assert run.parent.span_id == judged.context.span_id
+    assert judged.parent is None
+    assert results(judged)
+    assert not caplog.records
+
+
+async def test_span_of_an_unscored_turn_has_the_class_of_the_error(telemetry: Telemetry) -> None:
+    await evaluation(FailingJudge(), [ScriptedAgent("acc", ["a1"])]).run_episode(queries("one"))
+    span = telemetry.spans()["invoke_agent acc"]
+    assert dict(span.attributes or {})["acc.evaluation.status"] == "unscored"
+    assert [dict(event.attributes or {}) for event in span.events] == [
+        {"error.type": "judge_failed"}
+    ]

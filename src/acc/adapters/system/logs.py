@@ -2,7 +2,8 @@
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TextIO
 
@@ -10,6 +11,7 @@ LOGGER = "acc.run"
 ACCESS_LOGGER = "acc.access"
 _FIELDS = (
     "trace_id",
+    "span_id",
     "request_id",
     "run_id",
     "caller",
@@ -22,7 +24,10 @@ _FIELDS = (
     "status",
     "duration_ms",
     "code",
+    "task_id",
+    "config_id",
 )
+_ROOT = "acc"
 
 
 class JsonLines(logging.Formatter):
@@ -66,3 +71,19 @@ def log_runs_to(
         logger.setLevel(level)
         logger.propagate = False
     return handler
+
+
+@contextmanager
+def log_everything_to(stream: TextIO) -> Iterator[None]:
+    """Write all records of acc, and warnings of libraries, to a stream as JSON lines."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonLines())
+    root, own = logging.getLogger(), logging.getLogger(_ROOT)
+    level = own.level
+    root.addHandler(handler)
+    own.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        own.setLevel(level)

@@ -6,14 +6,21 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from acc.application.tracing import conventions as names
-from acc.application.tracing.spans import TRACE_PARENT, end_span
+from acc.application.tracing.spans import TRACE_PARENT, end_span, error_type
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.run import trace_of_parent
-from acc.domain.value_objects.task import Message, Task
-from acc.ports.outbound.tracing_ports import AttributeValue, SpanKind, SpanPort, TracerPort
+from acc.domain.value_objects.task import Message, Role, Task
+from acc.ports.outbound.tracing_ports import (
+    Attributes,
+    AttributeValue,
+    SpanKind,
+    SpanPort,
+    TracerPort,
+)
 
 _SEND = "SendMessage"
 _SEND_STREAMING = "SendStreamingMessage"
+_NOTIFY = "PushNotification"
 
 
 def nearest_parent(metadata: Mapping[str, Any], header: str) -> str:
@@ -44,6 +51,14 @@ def describe_request(
     span.set_attributes(attributes)
 
 
+def count_refusal(tracer: TracerPort | None, error: Exception) -> str:
+    """Count a request that ended with an error; return the class of the error."""
+    kind = error_type(error)
+    if tracer is not None:
+        tracer.count(names.METRIC_REFUSALS, {names.ERROR_TYPE: kind})
+    return kind
+
+
 @contextmanager
 def trace_send(
     tracer: TracerPort | None, message: Message, url: str
@@ -52,23 +67,64 @@ def trace_send(
     if tracer is None:
         yield message, None
         return
-    parts = urlsplit(url)
-    attributes = _message_attributes(message)
-    attributes[names.A2A_METHOD_NAME] = _SEND
-    attributes[names.OPENINFERENCE_SPAN_KIND] = names.KIND_CHAIN
-    if parts.hostname:
-        attributes[names.SERVER_ADDRESS] = parts.hostname
-        attributes[names.SERVER_PORT] = parts.port or (443 if parts.scheme == "https" else 80)
     parent = message.metadata.get(TRACE_PARENT)
-    span = tracer.start_span(
-        _SEND,
-        attributes=attributes,
-        kind=SpanKind.CLIENT,
-        parent=parent if isinstance(parent, str) else None,
-    )
-    metadata = {**message.metadata, TRACE_PARENT: span.traceparent}
+    with _client_span(
+        tracer, _SEND, url, parent if isinstance(parent, str) else "", _message_attributes(message)
+    ) as span:
+        if own := span.traceparent:
+            message = replace(message, metadata={**message.metadata, TRACE_PARENT: own})
+        yield message, span
+
+
+@contextmanager
+def trace_intent_call(
+    tracer: TracerPort | None, intent: str, url: str, parent: str
+) -> Iterator[str]:
+    """Start and end the span of a call of an intent; yield the traceparent that is sent."""
+    if tracer is None:
+        yield parent
+        return
+    with _client_span(tracer, intent, url, parent, {}) as span:
+        yield span.traceparent
+
+
+@contextmanager
+def trace_notification(tracer: TracerPort | None, task: Task, url: str) -> Iterator[str]:
+    """Start and end the span of a push notification; yield the traceparent that is sent.
+
+    Its parent is what the newest message of the caller names, because the notification is often
+    sent after the request has ended.
+    """
+    parent = ""
+    for message in reversed(task.history):
+        if message.role is Role.USER:
+            found = message.metadata.get(TRACE_PARENT)
+            parent = found if isinstance(found, str) and trace_of_parent(found) else ""
+            break
+    # Without a parent there is no trace that the notification belongs to.
+    if tracer is None or not parent:
+        yield parent
+        return
+    with _client_span(tracer, _NOTIFY, url, parent, {names.A2A_TASK_ID: task.id}) as span:
+        yield span.traceparent
+
+
+@contextmanager
+def _client_span(
+    tracer: TracerPort, method: str, url: str, parent: str, attributes: Attributes
+) -> Iterator[SpanPort]:
+    parts = urlsplit(url)
+    described: dict[str, AttributeValue] = {
+        **attributes,
+        names.A2A_METHOD_NAME: method,
+        names.OPENINFERENCE_SPAN_KIND: names.KIND_CHAIN,
+    }
+    if parts.hostname:
+        described[names.SERVER_ADDRESS] = parts.hostname
+        described[names.SERVER_PORT] = parts.port or (443 if parts.scheme == "https" else 80)
+    span = tracer.start_span(method, attributes=described, kind=SpanKind.CLIENT, parent=parent)
     try:
-        yield replace(message, metadata=metadata), span
+        yield span
     except BaseException as error:
         end_span(span, error)
         raise

@@ -49,38 +49,55 @@ def end_span(span: "SpanPort", error: BaseException | None = None) -> None:
     span.end(error_type(error) if is_error and error is not None else "")
 
 
+def span_id_of(span: "SpanPort | None") -> str:
+    """Return the id of a span for log records, empty if there is none."""
+    return "" if span is None else "".join(span.traceparent.split("-")[2:3])
+
+
 # Runs and agents
 
 
-@contextmanager
-def trace_run(
-    tracer: "TracerPort | None", agent: "BaseAgent", *, parent: str, link: str = ""
-) -> "Iterator[SpanPort | None]":
-    """Start the span of a run, which is also that of its first agent, and end it."""
-    if tracer is None:
-        yield None
-        return
-    started = time.perf_counter()
-    span = tracer.start_span(
-        _agent_span_name(agent), attributes=_agent_attributes(agent), parent=parent, link=link
-    )
-    error = ""
-    try:
-        yield span
-    except BaseException as problem:
-        error = error_type(problem)
-        raise
-    finally:
-        span.end(error)
-        labels: dict[str, AttributeValue] = {names.GEN_AI_AGENT_NAME: agent.name}
+class RunSpan:
+    """A block with the span of a run, which is also that of its first agent.
+
+    It is a class, because a generator costs more.
+    """
+
+    __slots__ = ("_agent", "_span", "_started", "_tracer")
+
+    def __init__(
+        self, tracer: "TracerPort | None", agent: "BaseAgent", *, parent: str, link: str = ""
+    ) -> None:
+        self._tracer = tracer
+        self._agent = agent
+        self._span: SpanPort | None = None
+        if tracer is not None:
+            self._started = time.perf_counter()
+            self._span = tracer.start_span(
+                _agent_span_name(agent),
+                attributes=_agent_attributes(agent),
+                parent=parent,
+                link=link,
+            )
+
+    def __enter__(self) -> "SpanPort | None":
+        return self._span
+
+    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
+        if self._tracer is None or self._span is None:
+            return
+        error = "" if problem is None else error_type(problem)
+        self._span.end(error)
+        labels: dict[str, AttributeValue] = {names.GEN_AI_AGENT_NAME: self._agent.name}
         if error:
             labels[names.ERROR_TYPE] = error
-        tracer.observe(names.METRIC_RUN_DURATION, time.perf_counter() - started, labels)
+        seconds = time.perf_counter() - self._started
+        self._tracer.observe(names.METRIC_RUN_DURATION, seconds, labels)
 
 
 def describe_run(span: "SpanPort", request: "RunRequest", *, has_context: bool) -> "RunRequest":
     """Add the ids of a run to its span; without a context of the caller, they share the trace."""
-    if not has_context:
+    if not has_context and span.trace_id:
         request = replace(request, call=replace(request.call, trace_id=span.trace_id))
     call = request.call
     attributes: dict[str, AttributeValue] = {
@@ -279,13 +296,15 @@ def _usage_attributes(usage: Usage) -> dict[str, AttributeValue]:
 class ToolSpan:
     """The span of one tool call, with its metrics."""
 
-    __slots__ = ("_labels", "_started", "_tracer", "result", "span")
+    __slots__ = ("_active", "_labels", "_outer", "_scope", "_started", "_tracer", "result", "span")
 
-    def __init__(self, tracer: "TracerPort", scope: "RunContext", call: "ToolCall") -> None:
+    def __init__(
+        self, tracer: "TracerPort", scope: "RunContext", call: "ToolCall", operation: str
+    ) -> None:
         self._tracer = tracer
         self._labels: Attributes = {names.GEN_AI_TOOL_NAME: call.name}
         attributes: dict[str, AttributeValue] = {
-            names.GEN_AI_OPERATION_NAME: names.EXECUTE_TOOL,
+            names.GEN_AI_OPERATION_NAME: operation,
             names.GEN_AI_TOOL_NAME: call.name,
             names.GEN_AI_TOOL_CALL_ID: call.id,
             names.GEN_AI_TOOL_TYPE: "function",
@@ -294,15 +313,27 @@ class ToolSpan:
         }
         if tracer.captures_content:
             attributes[names.GEN_AI_TOOL_CALL_ARGUMENTS] = _json(call.arguments)
+        name = call.name
+        if operation == names.PLAN:
+            name = scope.agent.name
+            attributes[names.ACC_PLAN_STEPS] = len(call.arguments.get("steps", ()))
+        self._scope = scope
+        self._outer = scope.span
         self.span = scope.span = tracer.start_span(
-            f"{names.EXECUTE_TOOL} {call.name}", attributes=attributes, parent=scope.span
+            f"{operation} {name}", attributes=attributes, parent=scope.span
         )
+        self._active = self.span.activate()
         self._started = time.perf_counter()
         #: The result, as soon as there is one.
         self.result: ToolResult | None = None
 
-    def end(self, error: BaseException | None = None) -> None:
-        """End the span with the result, or with the error that ended the run."""
+    def __enter__(self) -> "ToolSpan":
+        self._active.__enter__()
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._active.__exit__(None, None, None)
+        self._scope.span = self._outer
         result = self.result
         seconds = time.perf_counter() - self._started
         code = ""
@@ -321,25 +352,23 @@ class ToolSpan:
         self._tracer.observe(names.METRIC_TOOL_DURATION, seconds, labels)
 
 
-@contextmanager
-def trace_tool(scope: "RunContext", call: "ToolCall") -> "Iterator[ToolSpan | None]":
-    """Start and end the span of a tool call, which is current inside, if runs are traced."""
+def trace_tool(scope: "RunContext", call: "ToolCall", operation: str) -> "ToolSpan | _Untraced":
+    """Return a block with the span of a tool call, which is current inside, if runs are traced."""
     tracer = scope.services.tracer
-    if tracer is None:
-        yield None
-        return
-    outer = scope.span
-    traced = ToolSpan(tracer, scope, call)
-    try:
-        with traced.span.activate():
-            yield traced
-    except BaseException as error:
-        traced.end(error)
-        raise
-    else:
-        traced.end()
-    finally:
-        scope.span = outer
+    return _UNTRACED if tracer is None else ToolSpan(tracer, scope, call, operation)
+
+
+class _Untraced:
+    """A block without a span."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+_UNTRACED = _Untraced()
 
 
 def count_invalid_call(tracer: "TracerPort") -> None:

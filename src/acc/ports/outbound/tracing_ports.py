@@ -1,10 +1,12 @@
 """Spans and metrics of runs, model calls, tools, memories and A2A requests."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from contextvars import Context
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, TypeVar
 
+OwnerT = TypeVar("OwnerT")
 AttributeValue = str | bool | int | float | Sequence[str]
 Attributes = Mapping[str, AttributeValue]
 
@@ -22,12 +24,15 @@ class SpanPort(Protocol):
 
     @property
     def traceparent(self) -> str:
-        """Return the span as W3C traceparent, for requests to other processes."""
+        """Return the span as W3C traceparent, for requests to other processes.
+
+        It is empty if there is no trace: spans are not exported and nobody sent a context.
+        """
         ...
 
     @property
     def trace_id(self) -> str:
-        """Return the id of the trace as 32 hexadecimal digits."""
+        """Return the id of the trace as 32 hexadecimal digits, empty if there is none."""
         ...
 
     def rename(self, name: str) -> None:
@@ -44,6 +49,10 @@ class SpanPort(Protocol):
 
     def activate(self) -> AbstractContextManager[None]:
         """Return a block whose code sees the span as the current one; never yield inside."""
+        ...
+
+    def new_context(self) -> Context:
+        """Return a copy of the current context, for a new task, in which the span is current."""
         ...
 
     def end(self, error: str = "") -> None:
@@ -82,4 +91,19 @@ class TracerPort(Protocol):
 
     def observe(self, metric: str, value: float, attributes: Attributes) -> None:
         """Add a value to a histogram."""
+        ...
+
+    def watch(self, metric: str, owner: OwnerT, read: Callable[[OwnerT], int]) -> None:
+        """Report a current value of `owner` whenever metrics are exported, while it exists.
+
+        `read` may be called in another thread. The metric is the sum over its owners.
+        """
+        ...
+
+
+class MetricsPagePort(Protocol):
+    """The metrics of this process as text, for a server that collects them by polling."""
+
+    def read(self, accept: str) -> tuple[bytes, str]:
+        """Return the metrics and their media type; `accept` is the header of the request."""
         ...
