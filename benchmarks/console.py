@@ -1,6 +1,6 @@
 """Measure the web console: start, memory, and the pages of a session with 10,000 events.
 
-Run it: python benchmarks/console.py
+Run it: python benchmarks/console.py. Exits with 1 if a limit is exceeded.
 """
 
 import asyncio
@@ -19,6 +19,8 @@ from acc.testing import ScriptedModel
 EVENTS = 10_000
 TOKEN = "token-of-the-benchmark"  # noqa: S105 - no secret
 REPEATS = 5
+MAX_START_SECONDS, MAX_MEMORY_BYTES = 1.5, 100e6
+MAX_PAGE_SECONDS, MAX_PAGE_BYTES = 0.3, 100_000
 PATHS = ("/sessions", "/session", "/session/events", "/session/memory", "/session/timeline")
 AGENT = """
 from acc import Agent
@@ -76,7 +78,7 @@ def fetch(url: str, path: str) -> tuple[float, int]:
     return time.perf_counter() - started, size
 
 
-def main() -> None:
+def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "desk_agent.py").write_text(AGENT, encoding="utf-8")
@@ -90,14 +92,18 @@ def main() -> None:
                 process.wait(20)
         seconds, cpu = min(starts)
         print(f"start: {seconds:.2f} s, CPU {cpu:.2f} s (best of {REPEATS})")
+        is_exceeded = seconds > MAX_START_SECONDS
         for path in PATHS:
             first, size = fetch(url, path)
             later = min(fetch(url, path)[0] for _ in range(REPEATS))
             print(f"{path}: first {first * 1000:.0f} ms, later {later * 1000:.0f} ms, {size:,} B")
-        print(f"memory: {resident_bytes(process.pid) / 1e6:.0f} MB")
+            is_exceeded |= first > MAX_PAGE_SECONDS or size > MAX_PAGE_BYTES
+        memory = resident_bytes(process.pid)
+        print(f"memory: {memory / 1e6:.0f} MB")
         process.terminate()
         process.wait(20)
+    return int(is_exceeded or memory > MAX_MEMORY_BYTES)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,9 +1,11 @@
 """`acc console` as a process, for tests."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import TracebackType
 
@@ -82,3 +84,26 @@ class ConsoleProcess:
 def ids(session: str, app: str = "app", user: str = "local") -> dict[str, str]:
     """Return the parameters that name a session."""
     return {"app": app, "user": user, "id": session}
+
+
+def send(client: httpx2.Client, session: str, message: str) -> httpx2.Response:
+    """Start a turn."""
+    return client.post("/session/send", data={**ids(session), "message": message})
+
+
+def wait_for(client: httpx2.Client, session: str, status: str, *, app: str = "app") -> str:
+    """Return the conversation once the session has a status."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        page = client.get("/session", params=ids(session, app)).text
+        if f'class="badge {status}"' in page and "The run works." not in page:
+            return client.get("/session", params=ids(session, app)).text  # all of it after the run
+        time.sleep(0.05)
+    raise AssertionError(page)
+
+
+def form_fields(page: str) -> dict[str, str]:
+    """Return the hidden fields of the first request on a page."""
+    form = page[page.index('action="/session/answer"') :]
+    form = form[: form.index("</form>")]
+    return dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', form))

@@ -13,7 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 from command import acc
-from console_process import TOKEN, ConsoleProcess, ids
+from console_process import TOKEN, ConsoleProcess, form_fields, ids, send, wait_for
 
 from acc import Agent, Runner
 from acc.adapters.storage.sqlite_sessions import SqliteSessionStore
@@ -47,28 +47,6 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleProcess
 def client(process: ConsoleProcess) -> Iterator[httpx2.Client]:
     with process.client() as opened:
         yield opened
-
-
-def send(client: httpx2.Client, session: str, message: str) -> httpx2.Response:
-    return client.post("/session/send", data={**ids(session), "message": message})
-
-
-def wait_for(client: httpx2.Client, session: str, status: str) -> str:
-    """Return the conversation once the session has a status."""
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        page = client.get("/session", params=ids(session)).text
-        if f'class="badge {status}"' in page and "The run works." not in page:
-            return client.get("/session", params=ids(session)).text  # all of it after the run
-        time.sleep(0.05)
-    raise AssertionError(page)
-
-
-def form_fields(page: str) -> dict[str, str]:
-    """Return the hidden fields of the first request on a page."""
-    form = page[page.index('action="/session/answer"') :]
-    form = form[: form.index("</form>")]
-    return dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', form))
 
 
 # Access
@@ -238,7 +216,7 @@ def test_session_pages_show_events_state_files_and_usage(client: httpx2.Client) 
     assert "note.txt" in client.get("/session/files", params=ids("parts")).text
     file = client.get("/session/file", params={**ids("parts"), "name": "note.txt", "version": "1"})
     assert file.content == b"remember"
-    assert file.headers["content-disposition"] == "attachment"
+    assert file.headers["content-disposition"] == "attachment; filename*=UTF-8''note.txt"
     assert file.headers["content-type"] == "application/octet-stream"
     timeline = client.get("/session/timeline", params=ids("parts")).text
     assert timeline.count("<rect") == 5  # agent, memory, two model calls, tool
@@ -246,12 +224,42 @@ def test_session_pages_show_events_state_files_and_usage(client: httpx2.Client) 
     assert "write a note" in single and "user://local" in single
 
 
+def test_state_has_a_history(process: ConsoleProcess, client: httpx2.Client) -> None:
+    async def change() -> None:
+        runner = Runner(Agent(name="desk", model=ScriptedModel("x")), store=process.store)
+        for values in ({"port": 1}, {"port": 2, "name": "a"}, {"port": 3}):
+            await runner.update_state(values, session_id="history")
+        await runner.aclose()
+
+    asyncio.run(change())
+    page = client.get("/session/state", params=ids("history")).text
+    assert '<pre dir="auto">3</pre>' in page and "2 earlier changes" in page
+    assert page.index('<pre dir="auto">2</pre>') < page.index('<pre dir="auto">1</pre>')
+
+
+def test_errors_are_japanese_for_japanese_readers(client: httpx2.Client) -> None:
+    japanese = {"accept-language": "ja"}
+    for path, params in (
+        ("/session/state", ids("nobody")),
+        ("/missing", {}),
+        ("/session", {"id": ""}),
+        ("/evaluations/run", {"run": "x"}),
+    ):
+        page = client.get(path, params=params, headers=japanese).text
+        notice = page[page.index('class="notice"') :]
+        assert re.search("[ぁ-んァ-ヶ]", notice[: notice.index("</p>")]), path
+    refused = client.post("/session/stop", data=ids("nobody"), headers=japanese)
+    assert refused.status_code == 409 and "実行していません" in refused.text
+    foreign = {**japanese, "origin": "http://evil.example"}
+    assert "他のサイト" in client.post("/session/stop", headers=foreign).text
+
+
 def test_missing_sessions_events_and_pages_are_not_found(client: httpx2.Client) -> None:
     assert client.get("/session/state", params=ids("nobody")).status_code == 404
     assert client.get("/session/event", params={**ids("nobody"), "seq": "1"}).status_code == 404
     assert client.get("/session", params={"id": ""}).status_code == 422
     assert client.get("/missing").status_code == 404
-    assert client.get("/evaluations/report", params={"run": "../x"}).status_code == 404
+    assert client.get("/evaluations/run", params={"run": "../x"}).status_code == 404
 
 
 def test_first_page_of_10000_events_is_small_and_fast(tmp_path: Path) -> None:

@@ -3,20 +3,42 @@
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from acc.application.agents.base import BaseAgent
+from acc.application.agents.remote import RemoteAgent as A2ARemote
 from acc.application.console.live_runs import LiveRuns
+from acc.application.console.partners import Partners
+from acc.application.console.served_tasks import ServedTasks
+from acc.application.doctor.server import Target
 from acc.application.memory.acc import DEFAULT_BUDGET_TOKENS
+from acc.application.runtime.run import Services
 from acc.application.runtime.runner import SessionRunner
-from acc.bootstrap.agents import check_models, draw_graph, make_services
+from acc.application.use_cases.diagnose_server import Diagnosis
+from acc.bootstrap.a2a import make_task_store
+from acc.bootstrap.a2a_client import RemoteAgent, inspect_card
+from acc.bootstrap.agents import (
+    check_models,
+    make_conversation_memory,
+    make_services,
+)
+from acc.bootstrap.doctor import make_doctor, make_grpc_doctor
 from acc.bootstrap.memory import term_extractor
+from acc.bootstrap.reports import open_runs
 from acc.bootstrap.storage import store_catalog
 from acc.domain.errors import InvalidInput
+from acc.domain.value_objects.agent_card import CardReport
+from acc.domain.value_objects.endpoint import (
+    RemoteEndpoint,
+    add_scheme,
+    is_grpc_url,
+    loopback_allow_entries,
+)
 from acc.domain.value_objects.run import RunConfig
+from acc.ports.outbound.storage_ports import TaskStorePort, UnitOfWork
 
 if TYPE_CHECKING:
     from acc.adapters.console.app import Console
@@ -46,54 +68,113 @@ def new_console_token() -> str:
     return secrets.token_urlsafe(24)
 
 
-def make_console(agent: BaseAgent | None, options: ConsoleOptions) -> "Console":
-    """Return the console of an agent, or of a store only, as an ASGI application."""
+def make_console(
+    agents: Sequence[BaseAgent], options: ConsoleOptions, *, addresses: Sequence[str] = ()
+) -> "Console":
+    """Return the console of agents and A2A addresses, or of a store only, as an ASGI application.
+
+    The first agent is drawn, and runs the sessions of other applications.
+    """
     try:
         from acc.adapters.console.app import Console
         from acc.adapters.console.pages import ConsoleServices
         from acc.adapters.console.security import AccessPolicy
+        from acc.adapters.diagrams.svg import draw_agents
     except ModuleNotFoundError as error:
         raise InvalidInput(_MISSING_PACKAGE.format(error.name)) from error
 
-    if agent is not None:
+    for agent in agents:
         check_models(agent, accept_cached=True)
     services = make_services(store=options.store)
+    catalog = store_catalog(services.sessions)
 
-    @lru_cache(maxsize=64)
-    def runner(app_name: str) -> SessionRunner | None:
-        if agent is None:
-            return None
-        return SessionRunner(
-            agent,
-            app_name=app_name,
-            services=services,
-            config=RunConfig(record_prompts=options.record_prompts),
-            busy_timeout=_BUSY_SECONDS,
-        )
+    @cache
+    def stores(app_name: str) -> tuple[TaskStorePort, UnitOfWork]:
+        return make_task_store(options.store, services.sessions, services.clock, app_name)
 
+    remotes = [] if not agents else [a for a in agents[0].walk_all() if isinstance(a, A2ARemote)]
+    first = agents[0] if agents else None
+    partners = Partners(
+        agents,
+        addresses=addresses,
+        app_name=options.app_name,
+        runners=_ConsoleRunners(services, record_prompts=options.record_prompts),
+    )
     return Console(
         ConsoleServices(
             store=services.sessions,
             artifacts=services.artifacts,
-            catalog=store_catalog(services.sessions),
-            runs=LiveRuns(),
-            runner=runner,
+            catalog=catalog,
+            runs=LiveRuns(ServedTasks(catalog=catalog, stores=stores)),
+            partners=partners,
             terms=search_words,
-            agent=agent,
-            app_name=options.app_name,
-            graph="" if agent is None else draw_graph(agent, "svg"),
+            agent=first,
+            drawing=None if first is None else draw_agents(first),
             memory_budget=DEFAULT_BUDGET_TOKENS,
-            evaluations=options.evaluations,
+            evaluations=None if options.evaluations is None else open_runs(options.evaluations),
             new_id=services.ids.new,
+            now=services.clock.now,
         ),
         policy=AccessPolicy(
             token=options.token,
             hosts=options.hosts,
             cookie_name=f"acc_console_{options.port}",
-            read_only=options.read_only or agent is None,
+            read_only=options.read_only or not partners.listed(),
         ),
-        title=options.app_name if agent is None else agent.name,
+        title=options.app_name if first is None else first.name,
+        stores=stores,
+        checks=_ServerChecks(),
+        addresses=[*addresses, *(remote.url for remote in remotes)],
     )
+
+
+class _ServerChecks:
+    """Implements ServerChecks; a loopback URL needs no entry in an allow list."""
+
+    async def card(self, url: str, token: str) -> CardReport:
+        """Return the card of a server with its findings."""
+        url = add_scheme(url)
+        allow = loopback_allow_entries(url)
+        return await inspect_card(RemoteEndpoint(url=url, token=token, allow=allow))
+
+    async def diagnose(self, url: str, token: str) -> Diagnosis:
+        """Return the results of the doctor; it sends a few short messages."""
+        if is_grpc_url(url):
+            async with make_grpc_doctor(url) as diagnose_grpc:
+                return await diagnose_grpc.run(url, token=token, second_token="", only=())
+        target = Target(url=add_scheme(url), token=token)
+        async with make_doctor(target.url) as diagnose:
+            return await diagnose.run(target, only=())
+
+
+class _ConsoleRunners:
+    """Implements PartnerRunners with the services of the console."""
+
+    def __init__(self, services: Services, *, record_prompts: bool) -> None:
+        self._services = services
+        # Snapshots show which agents are active.
+        self._config = RunConfig(record_prompts=record_prompts, snapshots=True)
+
+    def runner(self, agent: BaseAgent, app_name: str, memory: str) -> SessionRunner:
+        """Return the runner of an agent; a `memory` replaces those of its tree."""
+        services, models = self._services, self._services.model
+        if memory:
+            services = replace(
+                services, memories=lambda _: make_conversation_memory(memory, models=models)
+            )
+        return SessionRunner(
+            agent,
+            app_name=app_name,
+            services=services,
+            config=self._config,
+            busy_timeout=_BUSY_SECONDS,
+        )
+
+    def remote_agent(self, url: str, token: str) -> BaseAgent:
+        """Return an agent that passes messages to an A2A address that a person typed."""
+        return RemoteAgent(
+            name="remote", url=url, token=token or None, allow=loopback_allow_entries(url)
+        )
 
 
 def search_words(text: str) -> frozenset[str]:
@@ -102,9 +183,10 @@ def search_words(text: str) -> frozenset[str]:
 
 
 def serve_console(
-    agent: BaseAgent | None,
+    agents: Sequence[BaseAgent],
     make_options: Callable[[int], ConsoleOptions],
     *,
+    addresses: Sequence[str] = (),
     host: str,
     port: int,
     on_ready: Callable[[ConsoleOptions], None],
@@ -122,7 +204,7 @@ def serve_console(
     with ExitStack() as stack:
         stack.callback(listener.close)
         options = make_options(listener.getsockname()[1])
-        console = make_console(agent, options)
+        console = make_console(agents, options, addresses=addresses)
         stack.pop_all()
     return run(console, listener, on_ready=lambda: on_ready(options))
 

@@ -1,6 +1,5 @@
 """`acc console`: the web console of an agent and its sessions."""
 
-import logging
 import shlex
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -10,13 +9,19 @@ from urllib.parse import urlencode
 
 from cyclopts import Parameter
 
+from acc.application.console.partners import is_address
 from acc.bootstrap import settings
 from acc.bootstrap.agents import load_agent
-from acc.bootstrap.console import ConsoleOptions, new_console_token, serve_console
+from acc.bootstrap.console import (
+    ConsoleOptions,
+    new_console_token,
+    serve_console,
+)
 from acc.bootstrap.inspection import check_store
+from acc.cli.output import configure_logging
 from acc.cli.output import console as output
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.endpoint import is_unspecified_host
+from acc.domain.value_objects.endpoint import is_loopback_host, is_unspecified_host
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _MIN_TOKEN_LENGTH = 16
@@ -24,15 +29,13 @@ _DEFAULT_PORT = 8765
 
 
 def console(
-    agent: Annotated[
-        str | None,
+    *agents: Annotated[
+        str,
         Parameter(
-            help="MODULE:AGENT or FILE.py:AGENT. Without an agent the console is read-only and no "
-            "code is loaded."
+            help="MODULE:AGENT or FILE.py:AGENT, or the URL of an A2A server; several of them can "
+            "be compared. Without one the console is read-only and no code is loaded."
         ),
-    ] = None,
-    /,
-    *,
+    ],
     store: Annotated[
         str,
         Parameter(
@@ -63,7 +66,8 @@ def console(
         str,
         Parameter(
             help="The token of users: env:NAME or a text of at least 16 characters. [default: a "
-            "random one, which is printed]"
+            "random one, which is printed]",
+            show_default=False,
         ),
     ] = "",
     read_only: Annotated[
@@ -82,7 +86,7 @@ def console(
 
     Example: acc console shop.agents:root --store shop.db
     """
-    is_loopback = host in _LOOPBACK or host.startswith("127.")
+    is_loopback = is_loopback_host(host)
     secret = settings.resolve_token(token) if token else ""
     if secret and len(secret) < _MIN_TOKEN_LENGTH:
         raise InvalidInput(f"--token must have at least {_MIN_TOKEN_LENGTH} characters")
@@ -96,10 +100,11 @@ def console(
             f"--host {host} is not a name that browsers open; add --allow-host NAME with the name "
             "or address of this machine"
         )
-    if store != "memory" and (agent is None or read_only):
+    if store != "memory" and (not agents or read_only):
         check_store(store)
     with redirect_stdout(stderr):  # output of the module is not output of the command
-        root = None if agent is None else load_agent(agent)
+        loaded = [load_agent(reference) for reference in agents if not is_address(reference)]
+    addresses = tuple(filter(is_address, agents))
 
     def make_options(bound_port: int) -> ConsoleOptions:
         return ConsoleOptions(
@@ -123,6 +128,8 @@ def console(
         for line in lines:
             output().print(line, markup=False, highlight=False)
 
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
-    started = serve_console(root, make_options, host=host, port=port, on_ready=print_url)
+    configure_logging()
+    started = serve_console(
+        loaded, make_options, addresses=addresses, host=host, port=port, on_ready=print_url
+    )
     return 0 if started else 1

@@ -1,9 +1,10 @@
 """The console as an ASGI application: routes and the actions behind forms."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import wraps
+from urllib.parse import urlencode
 
 from markupsafe import Markup, escape
 from starlette.applications import Starlette
@@ -14,18 +15,20 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
-from acc.adapters.console.access_pages import AccessPages, read_form
-from acc.adapters.console.evaluations import list_evaluations, read_report
+from acc.adapters.console.access_pages import AccessPages, read_form, read_upload
+from acc.adapters.console.agent_pages import AgentPages
+from acc.adapters.console.chat_pages import SIDES, ChatPages, compared_keys, read_message
+from acc.adapters.console.evaluation_pages import EvaluationPages
 from acc.adapters.console.event_views import visible
 from acc.adapters.console.pages import ConsoleServices, SessionPages, check_can_run, session_key
-from acc.adapters.console.renderer import (
-    STATIC,
-    Renderer,
-    session_url,
-)
+from acc.adapters.console.phrases import describe_error, translate_phrase
+from acc.adapters.console.renderer import STATIC, Renderer, request_language, session_url
 from acc.adapters.console.security import AccessPolicy, Gate
 from acc.adapters.console.stream import Position, SessionStream
+from acc.adapters.console.task_pages import ServerChecks, TaskPages
 from acc.application.console.approvals import StaleApproval, find_pending, make_answer
+from acc.application.console.served_tasks import TaskStores
+from acc.application.runtime.inputs import Message
 from acc.domain.errors import (
     AccError,
     InvalidInput,
@@ -35,13 +38,10 @@ from acc.domain.errors import (
     SessionWaiting,
 )
 from acc.domain.value_objects.event import Event
-from acc.domain.value_objects.session import DEFAULT_USER_ID, SessionKey
+from acc.domain.value_objects.session import SessionKey
 
 STOP_GRACE_SECONDS = 2.0
 _CONFLICTS = (StaleApproval, SessionBusy, SessionWaiting, NothingPending)
-#: The report has a policy of its own for its inline script; here it gets no origin.
-_REPORT_POLICY = "sandbox allow-scripts allow-downloads"
-_GRAPH_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 
 Handler = Callable[["Console", Request], Awaitable[Response]]
 
@@ -60,7 +60,8 @@ def _shows_errors(handler: Handler) -> Handler:
         try:
             return await handler(self, request)
         except AccError as error:
-            values = {"problem": str(error), "title": "Problem"}
+            problem = describe_error(error, request_language(request))
+            values = {"problem": problem, "title": "Problem"}
             status = _status_of(error)
             return self.renderer.page(request, "problem.html", values, status=status)
 
@@ -70,12 +71,29 @@ def _shows_errors(handler: Handler) -> Handler:
 class Console:
     """Serves the pages; runs that it starts belong to it and not to a request."""
 
-    def __init__(self, services: ConsoleServices, *, policy: AccessPolicy, title: str) -> None:
+    def __init__(
+        self,
+        services: ConsoleServices,
+        *,
+        policy: AccessPolicy,
+        title: str,
+        stores: TaskStores,
+        checks: ServerChecks,
+        addresses: Sequence[str],
+    ) -> None:
         self.services = services
         self.policy = policy
         self.renderer = Renderer(title=title, read_only=policy.read_only)
         self.access = AccessPages(policy, self.renderer, home="/sessions")
         self.pages = SessionPages(services, self.renderer)
+        self.agents = AgentPages(services, self.renderer)
+        self.chat = ChatPages(services, self.renderer, self.pages)
+        self.tasks = TaskPages(
+            services, self.renderer, stores=stores, checks=checks, addresses=addresses
+        )
+        self.evaluations = EvaluationPages(
+            services.evaluations, self.renderer, policy, is_open=lambda: services.runs.is_open
+        )
         app = Starlette(
             routes=self._routes(),
             lifespan=self._lifespan,
@@ -97,38 +115,51 @@ class Console:
             "/favicon.ico": self.icon,
             "/login": self.access.login,
             "/preferences": self.access.preferences,
-            "/chat": self.new_chat,
-            "/agents.svg": self.graph,
-            "/evaluations": self.evaluations,
-            "/evaluations/report": self.report,
             "/session/stream": self.stream,
         }
         shown = {
             "/sessions": self.pages.sessions,
             "/approvals": self.pages.approvals,
-            "/agents": self.pages.agents,
-            "/tasks": self.pages.tasks,
+            "/chat": self.chat.new_chat,
+            "/compare": self.chat.compare,
+            "/agents": self.agents.agents,
+            "/agents.svg": self.agents.graph,
+            "/agents/stream": self.agents.stream,
+            "/tasks": self.tasks.tasks,
+            "/tasks/task": self.tasks.task,
+            "/servers": self.tasks.servers,
             "/session": self.pages.conversation,
             "/session/events": self.pages.events,
             "/session/event": self.pages.event,
             "/session/state": self.pages.state,
             "/session/files": self.pages.files,
             "/session/file": self.pages.file,
+            "/session/part": self.pages.part,
+            "/session/edit": self.chat.edit,
             "/session/memory": self.pages.memory,
             "/session/timeline": self.pages.timeline,
+            **self.evaluations.pages(),
         }
         actions: dict[str, Callable[[Request], Awaitable[Response]]] = {
             "/login": self.access.submit_token,
             "/sessions/delete": self.delete,
             "/session/send": self.send,
+            "/compare/send": self.send_to_both,
             "/session/stop": self.stop_run,
             "/session/resume": self.resume,
             "/session/abandon": self.abandon,
             "/session/answer": self.answer,
         }
+        shown_actions = {
+            "/chat": self.chat.begin,
+            "/session/fork": self.chat.fork,
+            "/servers": self.tasks.check_server,
+            **self.evaluations.actions(),
+        }
         return [
             *(Route(path, handler, methods=["GET"]) for path, handler in pages.items()),
-            *(Route(path, self._shown(handler)) for path, handler in shown.items()),
+            *(Route(path, self._shown(h), methods=["GET"]) for path, h in shown.items()),
+            *(Route(path, self._shown(h), methods=["POST"]) for path, h in shown_actions.items()),
             *(Route(path, handler, methods=["POST"]) for path, handler in actions.items()),
             Mount("/static", StaticFiles(directory=STATIC)),
         ]
@@ -156,7 +187,8 @@ class Console:
 
     async def _http_error(self, request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
-        values = {"problem": str(getattr(error, "detail", "")), "title": "Not found"}
+        problem = translate_phrase(str(getattr(error, "detail", "")), request_language(request))
+        values = {"problem": problem, "title": "Not found" if status == 404 else "Problem"}
         return self.renderer.page(request, "problem.html", values, status=status)
 
     # Access
@@ -172,48 +204,23 @@ class Console:
         headers = {"cross-origin-resource-policy": "cross-origin"}
         return FileResponse(STATIC / "icon.svg", headers=headers)
 
-    async def new_chat(self, request: Request) -> Response:
-        """Redirect to a session that does not exist yet."""
-        key = SessionKey(
-            app_name=self.services.app_name,
-            user_id=DEFAULT_USER_ID,
-            session_id=self.services.new_id(),
-        )
-        return RedirectResponse(session_url("/session", key), 303)
-
-    async def graph(self, request: Request) -> Response:
-        """Return the drawing of the agents."""
-        headers = {"content-security-policy": _GRAPH_POLICY}
-        return Response(self.services.graph, media_type="image/svg+xml", headers=headers)
-
-    async def evaluations(self, request: Request) -> Response:
-        """Return the list of evaluation runs."""
-        folder = self.services.evaluations
-        runs = [] if folder is None else await asyncio.to_thread(list_evaluations, folder)
-        values = {"folder": folder, "runs": runs}
-        return self.renderer.page(request, "evaluations.html", values)
-
-    @_shows_errors
-    async def report(self, request: Request) -> Response:
-        """Return the report of an evaluation run."""
-        name = request.query_params.get("run", "")
-        page = await asyncio.to_thread(read_report, self.services.evaluations, name)
-        headers = {"content-security-policy": _REPORT_POLICY}
-        return Response(page, media_type="text/html; charset=utf-8", headers=headers)
-
     async def stream(self, request: Request) -> Response:
         """Follow a session."""
         try:
             key = session_key(request.query_params)
         except InvalidInput as error:
-            return Response(str(error), 422, media_type="text/plain")
+            problem = describe_error(error, request_language(request))
+            return Response(problem, 422, media_type="text/plain; charset=utf-8")
+        side = request.query_params.get("side", "")
+        side = side if side in SIDES else ""
         last = request.headers.get("last-event-id") or request.query_params.get("after", "")
 
         async def render_event(event: Event) -> str:
             view = await self.pages.event_view(key, event)
             if view is None:
                 return ""
-            return self.renderer.fragment(request, "_item.html", {"view": view, "key": key})
+            values = {"view": view, "key": key, "side": side}
+            return self.renderer.fragment(request, "_item.html", values)
 
         stream = SessionStream(
             key,
@@ -223,6 +230,7 @@ class Console:
             render_event=render_event,
             render_controls=lambda: self.pages.controls(request, key),
             render_draft=lambda text: str(escape(visible(text))),
+            side=side,
         )
         return StreamingResponse(stream.messages(), media_type="text/event-stream")
 
@@ -240,12 +248,27 @@ class Console:
 
     async def send(self, request: Request) -> Response:
         """Start a turn with a message."""
-        form = await read_form(request)
-        return await self._act(request, form, lambda key: self._start(key, form["message"]))
+        form, files = await read_upload(request)
+        message = read_message(form["message"], files)
+        return await self._act(request, form, lambda key: self._start(key, message))
 
-    async def _start(self, key: SessionKey, message: str) -> None:
-        runner = check_can_run(self.services, key)
-        await self.services.runs.start(runner, key, message=message.replace("\r\n", "\n"))
+    async def send_to_both(self, request: Request) -> Response:
+        """Start a turn with the same message in two sessions."""
+        form, files = await read_upload(request)
+        message = read_message(form["message"], files)
+
+        async def start(_: SessionKey) -> None:
+            keys = compared_keys(form)
+            for key in keys:
+                if self.services.runs.get(key) is not None:
+                    raise SessionBusy("one of the two sessions has a run; wait until it ends")
+            for key in keys:
+                await self._start(key, message)
+
+        return await self._act(request, {**form, "app": form["left"]}, start)
+
+    async def _start(self, key: SessionKey, message: Message) -> None:
+        await self.services.runs.start(check_can_run(self.services, key), key, message=message)
 
     async def resume(self, request: Request) -> Response:
         """Resume a run whose process died."""
@@ -271,9 +294,7 @@ class Console:
         form = await read_form(request)
 
         async def abandon(key: SessionKey) -> None:
-            runner = check_can_run(self.services, key)
-            await runner.abandon(user_id=key.user_id, session_id=key.session_id)
-            self.services.runs.notify()
+            await self.services.runs.abandon(check_can_run(self.services, key), key)
 
         return await self._act(request, form, abandon)
 
@@ -311,17 +332,25 @@ class Console:
             await action(key)
         except AccError as error:
             status = _status_of(error)
+            problem = describe_error(error, request_language(request))
             if is_fragment:
-                notice = Markup('<p class="notice" role="alert">{}</p>').format(visible(str(error)))
+                notice = Markup('<p class="notice" role="alert">{}</p>').format(visible(problem))
                 html = f'<hx-partial hx-target="#notice" hx-swap="innerHTML">{notice}</hx-partial>'
                 return Response(html, status, media_type="text/html; charset=utf-8")
-            values = {"problem": str(error), "title": "Problem"}
+            values = {"problem": problem, "title": "Problem"}
             if form.get("from") == "approvals":
-                return await self.pages.approvals(request, problem=str(error), status=status)
+                return await self.pages.approvals(request, problem=problem, status=status)
             return self.renderer.page(request, "problem.html", values, status=status)
         if is_fragment:
             return Response(status_code=204)
-        following = (
-            "/approvals" if form.get("from") == "approvals" else session_url("/session", key)
-        )
-        return RedirectResponse(following, 303)
+        return RedirectResponse(_following(form, key), 303)
+
+
+def _following(form: Mapping[str, str], key: SessionKey) -> str:
+    """Return the page that follows an action without JavaScript."""
+    if form.get("from") == "approvals":
+        return "/approvals"
+    if form.get("right"):
+        names = {name: form[name] for name in ("id", "left", "right")}
+        return f"/compare?{urlencode(names)}"
+    return session_url("/session", key)

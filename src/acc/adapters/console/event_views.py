@@ -34,6 +34,9 @@ _KINDS_WITH_DETAIL = frozenset(
         EventKind.STATE,
     }
 )
+#: What browsers show; other files are downloads.
+IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 MAX_SHOWN_CHARACTERS = 1_200
 MAX_LISTED_CHARACTERS = 160
 #: Control characters and those that hide or reorder text.
@@ -59,16 +62,21 @@ def as_text(value: Any) -> str:
 
 
 class Block(NamedTuple):
-    """A labelled piece of an event; `is_clipped` if the page shows only its beginning."""
+    """A labelled piece of an event; `is_clipped` if the page shows only its beginning.
+
+    `part` is the number of a part with a file, from 1.
+    """
 
     label: str
     text: str
     is_clipped: bool = False
     is_code: bool = False
+    part: int = 0
+    is_image: bool = False
 
 
 class EventView(NamedTuple):
-    """An event on a page."""
+    """An event on a page; `turn` if it begins one."""
 
     seq: int
     kind: str
@@ -77,6 +85,7 @@ class EventView(NamedTuple):
     style: str
     title: str
     blocks: tuple[Block, ...]
+    turn: int = 0
 
 
 def view_event(
@@ -96,7 +105,14 @@ def view_event(
         style=_style(event),
         title=visible(_title(event)),
         blocks=tuple(blocks),
+        turn=turn_of(event),
     )
+
+
+def turn_of(event: Event) -> int:
+    """Return the number of the turn that a message of the user begins, 0 for other events."""
+    turn = event.detail.get("turn") if event.author == "user" else None
+    return turn if isinstance(turn, int) else 0
 
 
 def summary(event: Event) -> str:
@@ -104,8 +120,12 @@ def summary(event: Event) -> str:
     view = view_event(event, limit=MAX_LISTED_CHARACTERS)
     texts = [text for block in view.blocks for text in (block.label, block.text)]
     words = " ".join([view.title, *texts]).split()
-    line = " ".join(words)
-    return f"{line[:MAX_LISTED_CHARACTERS]}…" if len(line) > MAX_LISTED_CHARACTERS else line
+    return shorten(" ".join(words))
+
+
+def shorten(text: str) -> str:
+    """Return the beginning of a text for a list."""
+    return f"{text[:MAX_LISTED_CHARACTERS]}…" if len(text) > MAX_LISTED_CHARACTERS else text
 
 
 def is_in_conversation(event: Event, messages: Sequence[Event]) -> bool:
@@ -160,7 +180,7 @@ def _title(event: Event) -> str:
 
 
 def _blocks(event: Event) -> list[Block]:
-    blocks = [_part(part) for part in event.parts]
+    blocks = [_part(part, number) for number, part in enumerate(event.parts, 1)]
     if event.request is not None and (event.request.tool or event.request.arguments):
         code = as_json(event.request.arguments)
         blocks.append(Block(event.request.tool, code, is_code=True))
@@ -188,7 +208,7 @@ def _state_blocks(event: Event) -> list[Block]:
     return blocks
 
 
-def _part(part: Part) -> Block:
+def _part(part: Part, number: int) -> Block:
     if part.text is not None:
         return Block("", part.text)
     if part.call is not None:
@@ -198,7 +218,8 @@ def _part(part: Part) -> Block:
         return Block("", as_text(content), is_code=not isinstance(content, str))
     if part.raw is not None:
         name = part.filename or part.media_type or "file"
-        return Block(name, f"{len(part.raw):,} bytes, {part.media_type or 'unknown type'}")
+        text = f"{len(part.raw):,} bytes, {part.media_type or 'unknown type'}"
+        return Block(name, text, part=number, is_image=part.media_type in IMAGE_TYPES)
     if part.url is not None:
         return Block(part.filename or "URL", part.url)
     return Block("data", as_json(part.data), is_code=True)

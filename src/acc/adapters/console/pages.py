@@ -1,21 +1,24 @@
 """The pages about sessions: list, conversation, events, state, files, memory and timeline."""
 
 import hashlib
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import quote
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from acc.adapters.console.access_pages import parse_number
 from acc.adapters.console.event_views import (
     CONVERSATION,
+    IMAGE_SUFFIXES,
+    IMAGE_TYPES,
     EventView,
     as_json,
     is_in_conversation,
+    shorten,
     summary,
     view_event,
 )
@@ -23,9 +26,12 @@ from acc.adapters.console.renderer import Renderer
 from acc.adapters.console.stream import Controls, Position
 from acc.adapters.console.waterfall import draw_waterfall
 from acc.application.agents.base import BaseAgent
+from acc.application.console.active_steps import AgentDrawing
 from acc.application.console.approvals import inbox, pending_in
+from acc.application.console.evaluations import EvaluationFolder
 from acc.application.console.live_runs import LiveRuns
 from acc.application.console.memory_history import MemoryTurn, Terms, describe_turn, explain
+from acc.application.console.partners import Partners
 from acc.application.console.timeline import build_timeline
 from acc.application.runtime.runner import SessionRunner
 from acc.domain.errors import InvalidInput, NotFound
@@ -46,33 +52,32 @@ TASKS_PER_PAGE = 50
 #: Turns of a memory that are listed and searched.
 MEMORY_TURNS = 40
 _MAX_SOURCES = 400
-_IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-
-
-class RunnerFactory(Protocol):
-    """Returns the runner of an app, None if the console has no agent."""
-
-    def __call__(self, app_name: str, /) -> SessionRunner | None:
-        """Return the runner."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleServices:
-    """What the console needs from outside; `graph` is the drawing of the agents as SVG."""
+    """What the console needs from outside."""
 
     store: SessionStorePort
     artifacts: ArtifactStorePort
     catalog: StoreCatalogPort
     runs: LiveRuns
-    runner: RunnerFactory
+    partners: Partners
     terms: Terms
     agent: BaseAgent | None
-    app_name: str
-    graph: str
+    drawing: AgentDrawing | None
     memory_budget: int
-    evaluations: Path | None
+    evaluations: EvaluationFolder | None
     new_id: "NewId"
+    now: "Now"
+
+
+class Now(Protocol):
+    """Returns the time."""
+
+    def __call__(self) -> float:
+        """Return seconds since 1970."""
+        ...
 
 
 class NewId(Protocol):
@@ -94,8 +99,15 @@ def session_key(values: Mapping[str, str]) -> SessionKey:
 
 def number(request: Request, name: str, default: int) -> int:
     """Return a parameter that is a natural number."""
-    text = request.query_params.get(name, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else default
+    return parse_number(request.query_params.get(name, ""), default)
+
+
+class StateChange(NamedTuple):
+    """A change of a key of the state; `value` is None if it was removed."""
+
+    seq: int
+    author: str
+    value: str | None
 
 
 class SessionPages:
@@ -129,51 +141,19 @@ class SessionPages:
         values = {"pending": pending, "problem": problem, "as_json": as_json}
         return self._renderer.page(request, "approvals.html", values, status=status)
 
-    async def tasks(self, request: Request) -> Response:
-        """Return the list of A2A tasks."""
-        page = number(request, "page", 0)
-        found = await self._services.catalog.list_tasks(
-            limit=TASKS_PER_PAGE + 1, skip=page * TASKS_PER_PAGE
-        )
-        values = {
-            "tasks": found[:TASKS_PER_PAGE],
-            "page_number": page,
-            "has_older": len(found) > TASKS_PER_PAGE,
-        }
-        return self._renderer.page(request, "tasks.html", values)
-
-    async def agents(self, request: Request) -> Response:
-        """Return the graph of the agents and their list."""
-        root = self._services.agent
-        if root is None:
-            raise NotFound("the console was started without an agent")
-        active: Counter[str] = Counter()
-        working = await self._services.catalog.list_sessions(
-            status=RunStatus.WORKING, limit=SESSIONS_PER_PAGE
-        )
-        for session in working.sessions:
-            newest = await self._services.store.events(session.key, limit=1, newest_first=True)
-            active.update(event.author for event in newest)
-        agents = [
-            {
-                "name": agent.name,
-                "type": type(agent).__name__,
-                "description": agent.description,
-                "tools": ", ".join(getattr(agent, "own_tools", ())),
-                "active": active[agent.name],
-            }
-            for agent in root.walk_all()
-        ]
-        return self._renderer.page(request, "agents.html", {"agents": agents})
-
     # One session
 
-    async def conversation(
-        self, request: Request, *, problem: str = "", status: int = 200
-    ) -> Response:
+    async def conversation(self, request: Request) -> Response:
         """Return the conversation of a session; the newest page follows the session."""
         values = await self._session_values(request, "conversation", may_be_new=True)
-        key, before = values["key"], number(request, "before", 0) or None
+        before = number(request, "before", 0) or None
+        values |= await self.conversation_values(request, values["key"], before=before)
+        return self._renderer.page(request, "session.html", values)
+
+    async def conversation_values(
+        self, request: Request, key: SessionKey, *, before: int | None = None, side: str = ""
+    ) -> dict[str, Any]:
+        """Return what the template of a conversation needs; `side` ends the ids of elements."""
         events = await self._services.store.events(
             key,
             before=before,
@@ -182,16 +162,17 @@ class SessionPages:
             newest_first=True,
         )
         shown = events[:MESSAGES_PER_PAGE][::-1]
-        values |= {
+        return {
+            "key": key,
+            "side": side,
             "views": [view for event in shown if (view := await self.event_view(key, event))],
             "older": shown[0].seq if len(events) > MESSAGES_PER_PAGE else 0,
             "is_live": before is None,
             "controls": (controls := await self.controls(request, key)),
             "position": Position(events[0].seq if events else 0, controls.digest),
-            "problem": problem,
-            "can_run": self._services.runner(key.app_name) is not None,
+            "can_run": self._services.partners.runner(key.app_name) is not None,
+            "partner": self._services.partners.name_of(key.app_name),
         }
-        return self._renderer.page(request, "session.html", values, status=status)
 
     async def event_view(self, key: SessionKey, event: Event) -> EventView | None:
         """Return an event of the conversation, None if it is not part of it."""
@@ -217,7 +198,7 @@ class SessionPages:
             "status": "" if session is None else session.status.value,
             "is_live": is_live,
             "pending": pending,
-            "can_run": self._services.runner(key.app_name) is not None,
+            "can_run": self._services.partners.runner(key.app_name) is not None,
             "as_json": as_json,
         }
         state = (values["status"], session and session.run_id, is_live, [p.digest for p in pending])
@@ -243,24 +224,26 @@ class SessionPages:
     async def event(self, request: Request) -> Response:
         """Return one event with all of its content."""
         values = await self._session_values(request, "events")
-        seq = number(request, "seq", 0)
-        found = await self._services.store.events(values["key"], after=seq - 1, limit=1)
-        if not found or found[0].seq != seq:
-            raise NotFound(f"the session has no event {seq}")
-        values |= {"event": found[0], "view": view_event(found[0], limit=None), "as_json": as_json}
-        values["json"] = as_json(found[0])
+        event = await self.find_event(values["key"], number(request, "seq", 0))
+        values |= {"event": event, "view": view_event(event, limit=None), "side": ""}
+        values["json"] = as_json(event)
         return self._renderer.page(request, "event.html", values)
 
     async def state(self, request: Request) -> Response:
-        """Return the state of a session and which event wrote each key last."""
+        """Return the state of a session and the events that changed each key, newest first."""
         values = await self._session_values(request, "state")
         key, session = values["key"], values["session"]
         events = await self._services.store.events(key, newest_first=True, limit=_MAX_SOURCES)
-        writers: dict[str, Event] = {}
+        history: dict[str, list[StateChange]] = {}
         for event in events:
-            for name in event.actions.state_delta:
-                writers.setdefault(name, event)
-        values |= {"state": {k: as_json(v) for k, v in session.state.items()}, "writers": writers}
+            for name, value in event.actions.state_delta.items():
+                change = StateChange(event.seq, event.author, shorten(as_json(value)))
+                history.setdefault(name, []).append(change)
+            for name in event.actions.state_removed:
+                history.setdefault(name, []).append(StateChange(event.seq, event.author, None))
+        state = {name: as_json(value) for name, value in session.state.items()}
+        removed = {name: "" for name in history if name not in state}
+        values |= {"state": state | removed, "history": history}
         return self._renderer.page(request, "state.html", values)
 
     async def files(self, request: Request) -> Response:
@@ -269,6 +252,11 @@ class SessionPages:
         artifacts, key = self._services.artifacts, values["key"]
         names = await artifacts.names(key)
         values["files"] = [(name, await artifacts.versions(key, name)) for name in names]
+        values["images"] = {
+            name: versions[-1]
+            for name, versions in values["files"]
+            if versions and name.lower().endswith(IMAGE_SUFFIXES)
+        }
         return self._renderer.page(request, "files.html", values)
 
     async def file(self, request: Request) -> Response:
@@ -278,12 +266,23 @@ class SessionPages:
         artifact = await self._services.artifacts.load(key, name, version or None)
         if artifact is None:
             raise NotFound("the session has no such file")
-        is_image = artifact.media_type in _IMAGE_TYPES
-        headers = {"content-security-policy": "sandbox; default-src 'none'"}
-        if not is_image:
-            headers["content-disposition"] = "attachment"
-        media_type = artifact.media_type if is_image else "application/octet-stream"
-        return Response(artifact.data, media_type=media_type, headers=headers)
+        return _content(artifact.data, artifact.media_type, name)
+
+    async def part(self, request: Request) -> Response:
+        """Return the content of a file in a message."""
+        event = await self.find_event(session_key(request.query_params), number(request, "seq", 0))
+        index = number(request, "part", 0) - 1
+        part = event.parts[index] if 0 <= index < len(event.parts) else None
+        if part is None or part.raw is None:
+            raise NotFound("the message has no such file")
+        return _content(part.raw, part.media_type, part.filename)
+
+    async def find_event(self, key: SessionKey, seq: int) -> Event:
+        """Return an event, or raise NotFound."""
+        found = await self._services.store.events(key, after=seq - 1, limit=1)
+        if not found or found[0].seq != seq:
+            raise NotFound(f"the session has no event {seq}")
+        return found[0]
 
     async def memory(self, request: Request) -> Response:
         """Return the state of a memory in one turn, and the search in all of them."""
@@ -361,9 +360,19 @@ class SessionPages:
         return total, f"${total.cost:.4f}" + ("" if total.is_priced else " +")
 
 
+def _content(data: bytes, media_type: str, name: str) -> Response:
+    """Return a file; browsers show only images of known types."""
+    is_image = media_type in IMAGE_TYPES
+    headers = {"content-security-policy": "sandbox; default-src 'none'"}
+    if not is_image:
+        headers["content-disposition"] = f"attachment; filename*=UTF-8''{quote(name or 'file')}"
+    shown = media_type if is_image else "application/octet-stream"
+    return Response(data, media_type=shown, headers=headers)
+
+
 def check_can_run(services: ConsoleServices, key: SessionKey) -> SessionRunner:
     """Return the runner of a session, or raise InvalidInput."""
-    runner = services.runner(key.app_name)
+    runner = services.partners.runner(key.app_name)
     if runner is None:
         raise InvalidInput("the console was started without an agent; it cannot run sessions")
     return runner

@@ -13,7 +13,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from acc.adapters.console.event_views import visible
-from acc.adapters.console.texts import LANGUAGES, select_language, translate
+from acc.adapters.console.phrases import translate_phrase
+from acc.adapters.console.texts import LANGUAGES, language_of, translate
 from acc.domain.value_objects.session import SessionKey
 
 STATIC = Path(__file__).parent / "static"
@@ -25,6 +26,12 @@ def session_url(path: str, key: SessionKey, **query: object) -> str:
     """Return the URL of a page of a session."""
     names = {"app": key.app_name, "user": key.user_id, "id": key.session_id}
     return f"{path}?{urlencode({**names, **query})}"
+
+
+def request_language(request: Request) -> str:
+    """Return the language of a request."""
+    cookie = request.cookies.get(LANGUAGE_COOKIE, "")
+    return language_of(cookie, request.headers.get("accept-language", ""))
 
 
 def format_time(seconds: float) -> str:
@@ -61,13 +68,12 @@ class Renderer:
 
     def fragment(self, request: Request, template: str, values: Mapping[str, Any]) -> str:
         """Return the HTML of a template."""
-        language = request.cookies.get(LANGUAGE_COOKIE, "")
-        if language not in LANGUAGES:
-            language = select_language(request.headers.get("accept-language", ""))
+        language = request_language(request)
         theme = request.cookies.get(THEME_COOKIE, "")
         return self._environment.get_template(template).render(
             **values,
             t=partial(translate, language=language),
+            phrase=partial(translate_phrase, language=language),
             language=language,
             theme=theme if theme in THEMES else "system",
             path=request.url.path,

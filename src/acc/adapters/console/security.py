@@ -7,8 +7,12 @@ from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from acc.adapters.console.phrases import translate_phrase
+from acc.adapters.console.renderer import request_language
 
 #: For every page. Reports and files have policies of their own.
 CONTENT_SECURITY_POLICY = (
@@ -25,6 +29,9 @@ _HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
+#: Files of evaluation runs. Reports have no origin, so that browsers send no cookie for the links
+#: in them; the path contains a key of the run instead.
+FILES_PREFIX = "/evaluations/files/"
 #: What the login page needs.
 _PUBLIC = ("/login", "/static/", "/favicon.ico")
 _SAFE_METHODS = ("GET", "HEAD")
@@ -46,6 +53,15 @@ class AccessPolicy:
     def accepts_token(self, token: str) -> bool:
         """Return True if the token is right; the time does not depend on it."""
         return hmac.compare_digest(token.encode(errors="replace"), self._token.encode())
+
+    def file_key(self, run: str) -> str:
+        """Return what a URL contains that may read the pages of an evaluation run."""
+        content = b"acc console run\0" + run.encode(errors="replace")
+        return hmac.new(self._token.encode(), content, hashlib.sha256).hexdigest()[:32]
+
+    def accepts_file_key(self, key: str, run: str) -> bool:
+        """Return True if a key is that of a run."""
+        return hmac.compare_digest(key.encode(errors="replace"), self.file_key(run).encode())
 
     def accepts_host(self, host: str) -> bool:
         """Return True if a Host header names this console, with any port."""
@@ -70,26 +86,32 @@ class AccessPolicy:
 
     def refuse(self, scope: Scope) -> Response | None:
         """Return the response to a request that is not allowed, None if it is allowed."""
+        refusal = self._refusal(scope)
+        if isinstance(refusal, tuple):
+            request = Request(scope)
+            text = translate_phrase(refusal[0], request_language(request))
+            return PlainTextResponse(f"{text}\n", refusal[1])
+        return refusal
+
+    def _refusal(self, scope: Scope) -> "Response | tuple[str, int] | None":
         headers, path, method = Headers(scope=scope), scope["path"], scope["method"]
         if len(headers.getlist("host")) != 1 or not self.accepts_host(headers["host"]):
-            return PlainTextResponse(
-                "unknown host: open the URL that the command printed, or add --allow-host NAME\n",
+            return (
+                "unknown host: open the URL that the command printed, or add --allow-host NAME",
                 421,
             )
         if method not in (*_SAFE_METHODS, "POST"):
-            return PlainTextResponse("method not allowed\n", 405)
+            return "method not allowed", 405
         if method == "POST" and not _is_same_origin(headers):
-            return PlainTextResponse("requests of other sites are refused\n", 403)
-        if path.startswith(_PUBLIC):
+            return "requests of other sites are refused", 403
+        if path.startswith(_PUBLIC) or (path.startswith(FILES_PREFIX) and method in _SAFE_METHODS):
             return None
         if not self.is_authenticated(headers):
             if method == "GET" and "text/html" in headers.get("accept", ""):
                 return RedirectResponse("/login", 303)
-            return PlainTextResponse("a token is required: see /login\n", 401)
+            return "a token is required: see /login", 401
         if self.read_only and method == "POST":
-            return PlainTextResponse(
-                "the console is read-only: start it without --read-only\n", 403
-            )
+            return "the console is read-only: start it without --read-only", 403
         return None
 
 

@@ -58,6 +58,7 @@ class SessionStream:
         render_event: Callable[[Event], Awaitable[str]],
         render_controls: Callable[[], Awaitable[Controls]],
         render_draft: Callable[[str], str],
+        side: str = "",
     ) -> None:
         self._key = key
         self._position = position
@@ -66,6 +67,7 @@ class SessionStream:
         self._render_event = render_event
         self._render_controls = render_controls
         self._render_draft = render_draft
+        self._side = side
         self._shown = Draft(-1, "", "")
 
     async def messages(self) -> AsyncIterator[bytes]:
@@ -81,7 +83,7 @@ class SessionStream:
             draft = self._draft()
             if draft:
                 sent = True
-                yield _message(draft)
+                yield encode_message(draft)
             idle = 0.0 if sent else idle + POLL_SECONDS
             if idle >= HEARTBEAT_SECONDS:
                 idle = 0.0
@@ -100,13 +102,19 @@ class SessionStream:
             self._position = self._position._replace(seq=event.seq)
             html = await self._render_event(event)
             messages.append(
-                _message(html and _partial("conversation", "beforeend", html), self._id)
+                encode_message(html and self._partial("conversation", "beforeend", html), self._id)
             )
         controls = await self._render_controls()
         if controls.digest != self._position.controls:
             self._position = self._position._replace(controls=controls.digest)
-            messages.append(_message(_partial("controls", "innerHTML", controls.html), self._id))
+            messages.append(
+                encode_message(self._partial("controls", "innerHTML", controls.html), self._id)
+            )
         return messages
+
+    def _partial(self, target: str, swap: str, html: str) -> str:
+        """Return HTML for an element of the page; a page with two sessions has it twice."""
+        return partial_html(f"{target}{self._side}", swap, html)
 
     @property
     def _id(self) -> str:
@@ -120,15 +128,19 @@ class SessionStream:
         if draft == shown or (not draft.text and not shown.text and shown.number >= 0):
             return ""
         if draft.number == shown.number and draft.text.startswith(shown.text):
-            return _partial("draft", "beforeend", self._render_draft(draft.text[len(shown.text) :]))
-        return _partial("draft", "innerHTML", self._render_draft(draft.text))
+            return self._partial(
+                "draft", "beforeend", self._render_draft(draft.text[len(shown.text) :])
+            )
+        return self._partial("draft", "innerHTML", self._render_draft(draft.text))
 
 
-def _partial(target: str, swap: str, html: str) -> str:
+def partial_html(target: str, swap: str, html: str) -> str:
+    """Return HTML that replaces or extends an element of the page."""
     return f'<hx-partial hx-target="#{target}" hx-swap="{swap}">{html}</hx-partial>'
 
 
-def _message(html: str, event_id: str = "") -> bytes:
+def encode_message(html: str, event_id: str = "") -> bytes:
+    """Return a server-sent event."""
     lines = [f"id: {event_id}"] if event_id else []
     if html:
         lines += [f"data: {line}" for line in html.split("\n")]

@@ -5,11 +5,15 @@ import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from acc.application.console.active_steps import RunSteps
+from acc.application.console.served_tasks import ServedTasks
+from acc.application.runtime.inputs import Message
 from acc.application.runtime.runner import SessionRunner
 from acc.domain.errors import AccError, SessionBusy
 from acc.domain.value_objects.approval import InputAnswer
 from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.session import SessionKey
+from acc.ports.outbound.storage_ports import TaskSummary
 
 log = logging.getLogger("acc.console")
 
@@ -30,12 +34,14 @@ class LiveRun:
     def __init__(self, runs: "LiveRuns") -> None:
         self._runs = runs
         self.draft = Draft(0, "", "")
+        self.steps = RunSteps()
         #: Set once the first event is stored; has the error if the run fails before.
         self.started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.task: asyncio.Task[None] | None = None
 
     async def on_event(self, event: Event) -> None:
-        """Collect streamed text, which a stored event replaces."""
+        """Collect streamed text, which a stored event replaces, and the active steps."""
+        self.steps.add(event)
         number, author, text = self.draft
         if event.kind is EventKind.DELTA:
             if event.branch:
@@ -53,7 +59,8 @@ class LiveRun:
 class LiveRuns:
     """The runs of this process by session, at most one each."""
 
-    def __init__(self) -> None:
+    def __init__(self, served: ServedTasks) -> None:
+        self._served = served
         self._runs: dict[SessionKey, LiveRun] = {}
         self._group: asyncio.TaskGroup | None = None
         self._changed = asyncio.Event()
@@ -91,12 +98,17 @@ class LiveRuns:
         """Return the run of a session in this process."""
         return self._runs.get(key)
 
+    def steps_of(self, key: SessionKey) -> RunSteps | None:
+        """Return the steps of the run of a session in this process, None if it has none."""
+        run = self._runs.get(key)
+        return None if run is None else run.steps
+
     async def start(
         self,
         runner: SessionRunner,
         key: SessionKey,
         *,
-        message: str | None = None,
+        message: Message | None = None,
         answers: Sequence[InputAnswer] = (),
     ) -> None:
         """Start a turn, or resume a run, and return once its first event is stored.
@@ -113,6 +125,20 @@ class LiveRuns:
         run.task = self._group.create_task(self._execute(run, runner, key, message, answers))
         await asyncio.shield(run.started)
 
+    def _renew(self, task: TaskSummary) -> "asyncio.Task[None]":
+        """Keep the lease of a task while the caller works on it."""
+        if self._group is None:
+            raise SessionBusy("the console is stopping; try again when it runs again")
+        return self._group.create_task(self._served.renew(task))
+
+    async def abandon(self, runner: SessionRunner, key: SessionKey) -> None:
+        """Cancel a run that waits for an answer, and its task."""
+        task = await self._served.waiting_task(key)
+        await runner.abandon(user_id=key.user_id, session_id=key.session_id)
+        if task is not None:
+            await self._served.cancel(task, at=runner.services.clock.now())
+        self.notify()
+
     def stop(self, key: SessionKey) -> bool:
         """Cancel the run of a session; return False if this process has none."""
         run = self._runs.get(key)
@@ -125,7 +151,7 @@ class LiveRuns:
         run: LiveRun,
         runner: SessionRunner,
         key: SessionKey,
-        message: str | None,
+        message: Message | None,
         answers: Sequence[InputAnswer],
     ) -> None:
         user_id, session_id = key.user_id, key.session_id
@@ -133,6 +159,12 @@ class LiveRuns:
         try:
             if message is not None:
                 await runner.run(message, user_id=user_id, session_id=session_id, observer=run)
+            elif (task := await self._served.waiting_task(key)) is not None:
+                renewal = self._renew(task)
+                try:
+                    await self._served.resume(task, runner, key, answers, run)
+                finally:
+                    renewal.cancel()
             else:
                 await runner.resume(answers, user_id=user_id, session_id=session_id, observer=run)
         except AccError as error:

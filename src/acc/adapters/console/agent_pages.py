@@ -1,0 +1,133 @@
+"""The graph of the agents with the steps that are active now."""
+
+import asyncio
+import hashlib
+import unicodedata
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from typing import Any
+from xml.etree.ElementTree import Element, SubElement, tostring
+
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from acc.adapters.console.event_views import visible
+from acc.adapters.console.pages import ConsoleServices
+from acc.adapters.console.renderer import Renderer, request_language
+from acc.adapters.console.stream import (
+    HEARTBEAT_SECONDS,
+    POLL_SECONDS,
+    encode_message,
+    partial_html,
+)
+from acc.adapters.console.texts import translate
+from acc.application.agents.base import BaseAgent
+from acc.application.console.active_steps import ActiveStep, AgentDrawing, active_steps
+from acc.domain.errors import NotFound
+
+_GRAPH_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
+#: Sizes of a label in pixels.
+_LABEL_HEIGHT, _LABEL_PADDING, _LETTER_WIDTH = 16, 6, 5.8
+_MAX_LABEL = 40
+
+
+class AgentPages:
+    """Renders the agents and what they do."""
+
+    def __init__(self, services: ConsoleServices, renderer: Renderer) -> None:
+        self._services = services
+        self._renderer = renderer
+
+    def _agents(self) -> tuple[BaseAgent, AgentDrawing]:
+        root, drawing = self._services.agent, self._services.drawing
+        if root is None or drawing is None:
+            raise NotFound("the console was started without an agent")
+        return root, drawing
+
+    async def graph(self, request: Request) -> Response:
+        """Return the drawing of the agents, which does not change."""
+        _, drawing = self._agents()
+        headers = {"content-security-policy": _GRAPH_POLICY}
+        return Response(drawing.svg, media_type="image/svg+xml", headers=headers)
+
+    async def agents(self, request: Request) -> Response:
+        """Return the graph of the agents, their list and the active steps."""
+        root, drawing = self._agents()
+        agents = [
+            {
+                "name": agent.name,
+                "type": type(agent).__name__,
+                "description": agent.description,
+                "tools": ", ".join(getattr(agent, "own_tools", ())),
+            }
+            for agent in root.walk_all()
+        ]
+        values = await self._step_values(request)
+        values |= {"agents": agents, "width": drawing.width, "height": drawing.height}
+        return self._renderer.page(request, "agents.html", values)
+
+    async def _step_values(self, request: Request) -> dict[str, Any]:
+        root, drawing = self._agents()
+        services = self._services
+        steps = await active_steps(root, services.store, services.catalog, services.runs)
+        language = request_language(request)
+        return {"steps": steps, "overlay": draw_steps(drawing, steps, language=language)}
+
+    async def stream(self, request: Request) -> Response:
+        """Follow the active steps; the id of a message is a digest of what a page shows."""
+        self._agents()
+        runs = self._services.runs
+
+        async def messages() -> AsyncIterator[bytes]:
+            yield b"retry: 500\n\n"
+            shown, idle = request.headers.get("last-event-id", ""), 0.0
+            while runs.is_open:
+                changed = runs.changed
+                values = await self._step_values(request)
+                steps = self._renderer.fragment(request, "_steps.html", values)
+                digest = hashlib.sha256(steps.encode()).hexdigest()[:12]
+                if digest != shown:
+                    shown, idle = digest, 0.0
+                    html = partial_html("active-graph", "innerHTML", str(values["overlay"]))
+                    html += partial_html("active-steps", "innerHTML", steps)
+                    yield encode_message(html, digest)
+                elif idle >= HEARTBEAT_SECONDS:
+                    idle = 0.0
+                    yield b": heartbeat\n\n"
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(POLL_SECONDS):
+                        await changed.wait()
+                        continue
+                idle += POLL_SECONDS
+
+        return StreamingResponse(messages(), media_type="text/event-stream")
+
+
+def draw_steps(drawing: AgentDrawing, steps: Sequence[ActiveStep], *, language: str) -> Markup:
+    """Return frames and labels of active agents as SVG with the size of the drawing."""
+    svg = Element("svg", {"class": "active-steps", "viewBox": drawing.view_box})
+    svg.attrib |= {"width": f"{drawing.width:g}", "height": f"{drawing.height:g}"}
+    svg.set("aria-hidden", "true")  # the list beside it has the same content
+    for agent in dict.fromkeys(step.agent for step in steps):
+        own = [step for step in steps if step.agent == agent]
+        is_waiting = all(step.is_waiting for step in own)
+        tools = ", ".join(dict.fromkeys(tool for step in own for tool in step.tools))
+        label = tools or translate("waiting" if is_waiting else "active", language)
+        label = visible(label if len(label) <= _MAX_LABEL else f"{label[: _MAX_LABEL - 1]}…")
+        if len(own) > 1:
+            label += f" ×{len(own)}"
+        wide = sum(unicodedata.east_asian_width(letter) in "WFA" for letter in label)
+        width = _LETTER_WIDTH * (len(label) + wide) + 2 * _LABEL_PADDING
+        for place in drawing.places.get(agent, ()):
+            group = SubElement(svg, "g", {"class": "waiting" if is_waiting else "working"})
+            sides = {"x": place.left, "y": place.top, "width": place.width, "height": place.height}
+            frame = SubElement(group, "rect", {name: f"{side:g}" for name, side in sides.items()})
+            frame.attrib |= {"class": "frame", "rx": "5"}
+            x, y = place.left + 8, place.top - _LABEL_HEIGHT / 2
+            sides = {"x": x, "y": y, "width": width, "height": _LABEL_HEIGHT, "rx": 8}
+            pill = SubElement(group, "rect", {name: f"{side:g}" for name, side in sides.items()})
+            pill.set("class", "label")
+            text = SubElement(group, "text", {"x": f"{x + _LABEL_PADDING:g}", "y": f"{y + 12:g}"})
+            text.text = label
+    return Markup(tostring(svg, encoding="unicode"))  # noqa: S704 - escaped by ElementTree
