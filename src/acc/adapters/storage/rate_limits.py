@@ -1,4 +1,4 @@
-"""Rate limits per caller, counted in memory or in a Valkey or Redis server."""
+"""Rate limits and quotas per caller, in a storage of the package limits."""
 
 import asyncio
 import logging
@@ -7,35 +7,55 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from math import ceil
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 from limits import RateLimitItem, RateLimitItemPerDay, parse_many
-from limits.aio.storage import MemoryStorage, RedisStorage
+from limits.aio.storage import RedisStorage
+from limits.aio.storage.base import Storage
 from limits.aio.strategies import FixedWindowRateLimiter, SlidingWindowCounterRateLimiter
-from limits.errors import ConfigurationError
 
-from acc.domain.errors import InvalidInput, RateLimited, Unavailable
+from acc.adapters.storage.counters import StoreCounters
+from acc.domain.errors import AccError, InvalidInput, RateLimited, StorageFailed, Unavailable
 
 log = logging.getLogger("acc.limits")
 OnFailure = Literal["allow", "deny"]
-_SCHEMES = frozenset({"valkey", "valkeys", "redis", "rediss"})
-_TIMEOUT_SECONDS = 1.0
 _RETRY_AFTER_SECONDS = 5.0
 _LOG_INTERVAL_SECONDS = 10.0
+_DAY_SECONDS = 24 * 3600
+#: Temporary errors of the Valkey client.
+_OUTAGES = frozenset({"ConnectionError", "TimeoutError", "BusyLoadingError", "TryAgainError"})
 #: Costs are counted in millionths of a US dollar.
 _COST_UNITS = 1_000_000
+#: A cost quota in units must fit into a 64-bit counter.
+_MAX_QUOTA = 2**40 - 1
 
 
-class RateLimiter:
+async def check_storage(storage: Storage, *, timeout: float) -> None:  # noqa: ASYNC109 - a limit of the check
+    """Raise StorageFailed if counters cannot be used; `is_temporary` if the server is down."""
+    try:
+        async with asyncio.timeout(timeout):
+            if isinstance(storage, RedisStorage):
+                bridge: Any = storage.bridge
+                await bridge.storage.ping()  # the check of the library hides the reason
+            else:
+                await storage.check()
+    except AccError:
+        raise
+    except OSError as error:
+        reason = error.strerror or "no response"
+        raise StorageFailed(f"the server does not respond ({reason})", is_temporary=True) from None
+    except Exception as error:  # noqa: BLE001 - third-party code
+        # Errors of clients may contain the URL with its password.
+        name = type(error).__name__
+        is_temporary = name in _OUTAGES
+        text = "the server does not respond" if is_temporary else "the server rejects the request"
+        raise StorageFailed(f"{text} ({name})", is_temporary=is_temporary) from None
+
+
+class StorageRateLimiter:
     """Counts requests per caller and intent; implements RateLimiterPort.
 
-    A rate is written like "100/minute" or "10 per 5 seconds". A shorter window beside a longer one
-    limits bursts: `("1000/hour", "20/second")`. `per_intent` and `per_tool` have rates of single
-    intents and tools, and `bytes_per_caller` rates of bytes in request bodies. `tokens_per_day` and
-    `cost_per_day`, in US dollars, are quotas of a caller for the models: the call that exceeds one
-    is completed, and later requests are rejected until the next day in UTC. `store` is "memory", or
-    the URL of a Valkey or Redis server whose counters several servers share. If the store does not
-    respond, requests are accepted ("allow") or answered with 503 ("deny"); both are logged.
+    `place` is where the counters are, as it may be logged, and `timeout` how long a request waits
+    for them. `acc.a2a.RateLimiter` explains the other options.
     """
 
     def __init__(
@@ -47,7 +67,9 @@ class RateLimiter:
         bytes_per_caller: Sequence[str] = (),
         tokens_per_day: int | None = None,
         cost_per_day: float | None = None,
-        store: str = "memory",
+        storage: Storage,
+        place: str,
+        timeout: float,
         on_failure: OnFailure = "allow",
     ) -> None:
         if on_failure not in ("allow", "deny"):
@@ -60,11 +82,12 @@ class RateLimiter:
         self._bytes = _parse_rates(bytes_per_caller)
         self._tokens = _quota("tokens_per_day", tokens_per_day)
         self._cost = _quota("cost_per_day", cost_per_day, unit=_COST_UNITS)
-        self._store = store
+        self._place = place
+        self._timeout = timeout
         self._on_failure = on_failure
-        self._storage = _open_storage(store)
-        self._limiter = SlidingWindowCounterRateLimiter(self._storage)
-        self._quotas = FixedWindowRateLimiter(self._storage)
+        self._storage = storage
+        self._limiter = SlidingWindowCounterRateLimiter(storage)
+        self._quotas = FixedWindowRateLimiter(storage)
         self._logged_at = -_LOG_INTERVAL_SECONDS
 
     def describe(self) -> Sequence[str]:
@@ -103,30 +126,30 @@ class RateLimiter:
 
     async def check_quota(self, caller: str) -> None:
         """Raise RateLimited if the tokens or the cost of the day are used up."""
+        day, elapsed = divmod(time.time(), _DAY_SECONDS)
         for quota, name in ((self._tokens, "tokens"), (self._cost, "cost")):
             if quota is None:
                 continue
             try:
-                async with asyncio.timeout(_TIMEOUT_SECONDS):
-                    if await self._quotas.test(quota, name, caller):
+                async with asyncio.timeout(self._timeout):
+                    if await self._quotas.test(quota, name, caller, f"{day:g}"):
                         continue
-                    stats = await self._quotas.get_window_stats(quota, name, caller)
             except Exception as error:  # noqa: BLE001 - third-party code
                 self._handle_failure(error)
                 return
             amount = f"{quota.amount} tokens" if name == "tokens" else self._dollars(quota)
-            wait = max(0.0, stats.reset_time - time.time())
-            raise RateLimited(f"of {amount} per day", retry_after=wait)
+            raise RateLimited(f"of {amount} per day", retry_after=_DAY_SECONDS - elapsed)
 
     async def charge(self, caller: str, *, tokens: int, cost: float) -> None:
         """Count the tokens and the cost of a model call; a failure of the store is logged."""
         units = ceil(cost * _COST_UNITS)
+        day = time.time() // _DAY_SECONDS
         for quota, name, amount in ((self._tokens, "tokens", tokens), (self._cost, "cost", units)):
             if quota is None or amount <= 0:
                 continue
             try:
-                async with asyncio.timeout(_TIMEOUT_SECONDS):
-                    await self._quotas.hit(quota, name, caller, cost=amount)
+                async with asyncio.timeout(self._timeout):
+                    await self._quotas.hit(quota, name, caller, f"{day:g}", cost=amount)
             except Exception as error:  # noqa: BLE001 - third-party code
                 with suppress(Unavailable):
                     self._handle_failure(error)
@@ -135,17 +158,15 @@ class RateLimiter:
         return f"{quota.amount / _COST_UNITS:.2f} US dollars"
 
     async def aclose(self) -> None:
-        """Close the connections to the store; a later request opens new ones."""
-        if isinstance(self._storage, RedisStorage):
-            bridge: Any = self._storage.bridge
-            await bridge.storage.aclose()  # the library does not close its client
+        """Close the connections to the store."""
+        await close_storage(self._storage)
 
     async def _count(
         self, rates: Sequence[RateLimitItem], key: tuple[str, ...], cost: int = 1, *, unit: str = ""
     ) -> None:
         for rate in rates:
             try:
-                async with asyncio.timeout(_TIMEOUT_SECONDS):
+                async with asyncio.timeout(self._timeout):
                     if await self._limiter.hit(rate, *key, cost=cost):
                         continue
                     stats = await self._limiter.get_window_stats(rate, *key)
@@ -160,11 +181,12 @@ class RateLimiter:
         if now - self._logged_at >= _LOG_INTERVAL_SECONDS:
             self._logged_at = now
             effect = "accepted without" if self._on_failure == "allow" else "rejected without"
-            # Errors of the client may contain the URL with its password.
+            # Errors of clients may contain the URL with its password, StorageFailed does not.
+            reason = str(error) if isinstance(error, StorageFailed) else type(error).__name__
             log.warning(
                 "the rate limit counter at %s failed (%s); requests are %s it",
-                urlsplit(self._store).hostname or self._store,
-                type(error).__name__,
+                self._place,
+                reason,
                 effect,
             )
         if self._on_failure == "deny":
@@ -173,11 +195,22 @@ class RateLimiter:
             )
 
 
+async def close_storage(storage: Storage) -> None:
+    """Close the connections to counters."""
+    if isinstance(storage, StoreCounters):
+        await storage.aclose()
+    elif isinstance(storage, RedisStorage):
+        bridge: Any = storage.bridge
+        await bridge.storage.aclose()  # the library does not close its client
+
+
 def _quota(name: str, amount: float | None, *, unit: int = 1) -> RateLimitItem | None:
     if amount is None:
         return None
-    if not 0 < amount < 2**40:
-        raise InvalidInput(f"{name} must be greater than 0, got {amount!r}")
+    if not 0 < amount <= _MAX_QUOTA:
+        raise InvalidInput(
+            f"{name} must be greater than 0 and at most {_MAX_QUOTA}, got {amount!r}"
+        )
     return RateLimitItemPerDay(ceil(amount * unit))
 
 
@@ -197,26 +230,3 @@ def _parse_rates(texts: Sequence[str]) -> tuple[RateLimitItem, ...]:
         raise InvalidInput("a rate must be at least 1")
     # A request that a short window rejects is not counted in a longer one.
     return tuple(sorted(rates, key=lambda rate: rate.get_expiry()))
-
-
-def _open_storage(store: str) -> Any:
-    if store == "memory":
-        return MemoryStorage()
-    scheme = urlsplit(store).scheme
-    if scheme not in _SCHEMES:
-        raise InvalidInput(
-            f'the store of rate limits must be "memory" or a URL such as valkey://HOST:6379, got '
-            f"the scheme {scheme!r}"
-        )
-    try:
-        return RedisStorage(
-            store,
-            implementation="valkey",
-            key_prefix="acc",
-            socket_timeout=_TIMEOUT_SECONDS,
-            socket_connect_timeout=_TIMEOUT_SECONDS,
-        )
-    except ConfigurationError:
-        raise InvalidInput(
-            "shared rate limits require the package valkey; install acc-agents[valkey]"
-        ) from None
