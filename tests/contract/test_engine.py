@@ -210,11 +210,19 @@ async def test_failure_of_an_agent_is_raised_and_recorded(engine: EngineUnderTes
 
 async def test_context_of_the_caller_reaches_the_run(engine: EngineUnderTest) -> None:
     def show(ctx: RunContext) -> str:
-        return f"{ctx.call.caller} {ctx.call.trace_id} {sorted(ctx.call.permissions or ())}"
+        call, parent = ctx.call, ctx.call.metadata["traceparent"]
+        return f"{call.caller} {call.trace_id} {sorted(call.permissions or ())} {parent}"
 
-    context = CallContext(request_id="r", trace_id="t", caller="user://ann", permissions={"x"})
+    parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    context = CallContext(
+        request_id="r",
+        trace_id="t",
+        caller="user://ann",
+        permissions={"x"},
+        metadata={"traceparent": parent},
+    )
     async with engine.runner(Does(name="root", do=show)) as runner:
-        assert (await runner.run("go", context=context)).text == "user://ann t ['x']"
+        assert (await runner.run("go", context=context)).text == f"user://ann t ['x'] {parent}"
 
 
 async def test_cancelled_run_is_recorded_as_canceled(engine: EngineUnderTest) -> None:

@@ -272,7 +272,7 @@ async def test_stopped_worker_hands_its_run_over(store: str, app: str) -> None:
         """Charge once."""
         calls.append("charge")
         started.set()
-        await asyncio.sleep(60 if len(calls) == 1 else 0)
+        await asyncio.sleep(60 if calls.count("charge") == 1 else 0)
         return "charged"
 
     @tool(idempotent=True)

@@ -9,14 +9,13 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from durable_agents import STEPS, agent
+from durable_agents import STEPS, agent, create_ledger
 from server_process import Server
 from temporal_server import shared_server
 
@@ -35,13 +34,16 @@ class Ledger:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with sqlite3.connect(path) as database:
-            database.execute("PRAGMA journal_mode=WAL")
-            database.execute("CREATE TABLE entries (run, step, pid)")
+        create_ledger(path)
 
     def entries(self) -> list[tuple[str, int, int]]:
         with sqlite3.connect(self.path, timeout=30) as database:
             return database.execute("SELECT run, step, pid FROM entries ORDER BY rowid").fetchall()
+
+    def repeated(self) -> int:
+        with sqlite3.connect(self.path, timeout=30) as database:
+            (count,) = database.execute("SELECT count(*) FROM repeated").fetchone()
+            return int(count)
 
     async def until(self, count: int) -> list[tuple[str, int, int]]:
         async with asyncio.timeout(60):
@@ -114,10 +116,11 @@ async def test_killed_worker_is_replaced_and_no_effect_happens_twice(
                 await asyncio.wait(turns, timeout=60)
     results: list[RunResult] = [turn.result() for turn in turns]
     assert {result.status for result in results} == {RunStatus.COMPLETED}
-    assert sorted(result.text for result in results) == [f"booked {n}" for n in range(runs)]
-    made = Counter((run, step) for run, step, _ in ledger.entries())
-    assert set(made.values()) == {1}
-    assert len(made) == runs * STEPS
+    # Whether the entry of the killed step was made is not certain; here it was.
+    answers = sorted(result.text.partition(",")[0] for result in results)
+    assert answers == [f"booked {n}" for n in range(runs)]
+    assert ledger.repeated() == 0
+    assert len(ledger.entries()) == runs * STEPS
     await runner.aclose()
 
 
@@ -176,5 +179,5 @@ async def test_task_is_executed_after_its_server_and_worker_were_killed(
             await asyncio.sleep(0.05)
     await tasks.aclose()
     assert task.state is TaskState.COMPLETED
-    made = Counter((run, step) for run, step, _ in ledger.entries())
-    assert made == {("a", step): 1 for step in range(1, STEPS + 1)}
+    assert ledger.repeated() == 0
+    assert {step for _, step, _ in ledger.entries()} == set(range(1, STEPS + 1))

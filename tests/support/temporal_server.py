@@ -1,9 +1,7 @@
 """A real Temporal development server for tests, started on first use."""
 
 import atexit
-import ctypes
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -11,8 +9,9 @@ import time
 from functools import lru_cache
 from pathlib import Path
 
+from child_process import end_with_parent
+
 _START_SECONDS = 30.0
-_PR_SET_PDEATHSIG = 1
 
 
 class TemporalServer:
@@ -37,7 +36,7 @@ class TemporalServer:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env={},
-            preexec_fn=_end_with_parent,
+            preexec_fn=end_with_parent(),
         )
         deadline = time.monotonic() + _START_SECONDS
         while not _accepts(self.port):
@@ -81,7 +80,3 @@ def _free_port() -> int:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]
         return port
-
-
-def _end_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -16,6 +16,7 @@ from acc.application.runtime.type_variables import AnyDepsT
 from acc.bootstrap.a2a import make_task_store
 from acc.bootstrap.agents import Runner, check_models, make_services
 from acc.bootstrap.engine import check_shared_store, make_temporal_engine
+from acc.domain.call_options import explains_call
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.run import RunConfig
 
@@ -25,6 +26,7 @@ DEFAULT_CONCURRENCY = 100
 DEFAULT_GRACE = 10.0
 
 
+@explains_call()
 @asynccontextmanager
 async def open_worker(
     agent: BaseAgent[AnyDepsT] | TreeNode,

@@ -1,6 +1,5 @@
 """`acc worker`: execute the runs of an engine."""
 
-import logging
 from contextlib import redirect_stdout
 from sys import stderr
 from typing import Annotated
@@ -13,7 +12,7 @@ from acc.bootstrap.storage import describe_store
 from acc.bootstrap.tracing import start_tracing
 from acc.bootstrap.worker import DEFAULT_CONCURRENCY, DEFAULT_GRACE, work_forever
 from acc.cli.call import check_allow
-from acc.cli.output import console
+from acc.cli.output import configure_logging, console
 
 
 def worker(
@@ -99,7 +98,7 @@ def worker(
         root = load_agent(agent)
     if not allow_embedded:
         check_has_models(root, flag="--allow-embedded")
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    configure_logging()
     if verbose:
         log_runs(stderr)
 

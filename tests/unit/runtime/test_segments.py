@@ -19,9 +19,12 @@ from acc import (
     approve,
     tool,
 )
+from acc.application.runtime.run import EventRecorder
 from acc.application.runtime.segments import ENDED, RunSegments
 from acc.domain.errors import SessionConflict
+from acc.domain.value_objects.event import Event
 from acc.ports.outbound.engine_ports import EngineWork
+from acc.ports.outbound.storage_ports import BeginTurn, TurnStart
 from acc.testing import ScriptedModel, call
 
 
@@ -160,6 +163,81 @@ async def test_cancelled_segment_records_its_end_unless_it_is_handed_over(
     assert session.status is expected
     await RunSegments(runner).cancel(work)
     assert (await runner.events())[-1].status is RunStatus.CANCELED
+    await runner.aclose()
+
+
+class Unanswered(EventRecorder):
+    """A recorder whose store does not answer after its first write."""
+
+    def __init__(self, runner: Runner) -> None:
+        super().__init__(runner.services.sessions)
+        self.stored = asyncio.Event()
+
+    async def begin(self, turn: BeginTurn) -> TurnStart:
+        start = await super().begin(turn)
+        await self._wait()
+        return start
+
+    async def record(self, *events: Event, release: bool = False) -> tuple[Event, ...]:
+        stored = await super().record(*events, release=release)
+        await self._wait()
+        return stored
+
+    async def _wait(self) -> None:
+        if not self.stored.is_set():
+            self.stored.set()
+            await asyncio.sleep(60)
+
+
+@pytest.mark.parametrize("is_handed_over", [True, False])
+async def test_segment_cancelled_during_its_first_write_is_ended_unless_it_is_handed_over(
+    store: str, is_handed_over: bool
+) -> None:
+    async def ask(ctx: RunContext) -> str:
+        return str((await ctx.request_input("Which?")).value)
+
+    agent = Does(name="root", do=ask)
+    runner = Runner(agent, store=store)
+    segments = RunSegments(runner)
+    attempt = Attempt(is_handed_over=is_handed_over)
+    recorder = Unanswered(runner)
+
+    async def start() -> None:
+        await runner.run("go", recorder=recorder, segment=segments.segment("run-1", attempt))
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(start())
+        await recorder.stored.wait()
+        task.cancel()
+    key = runner.session_key("local", "default")
+    session = await runner.services.sessions.read(key)
+    assert session is not None
+    assert session.status is (RunStatus.WORKING if is_handed_over else RunStatus.CANCELED)
+    await runner.aclose()
+
+
+@pytest.mark.parametrize("is_handed_over", [True, False])
+async def test_segment_cancelled_while_it_stores_answers_is_ended_unless_it_is_handed_over(
+    store: str, is_handed_over: bool
+) -> None:
+    async def ask(ctx: RunContext) -> str:
+        return str((await ctx.request_input("Which?")).value)
+
+    runner = Runner(Does(name="root", do=ask), store=store)
+    paused = await runner.run("go")
+    (request,) = paused.requests
+    recorder = Unanswered(runner)
+    segment = RunSegments(runner).segment(paused.run_id, Attempt(is_handed_over=is_handed_over))
+
+    async def answer() -> None:
+        await runner.resume(approve(request.id, value="blue"), recorder=recorder, segment=segment)
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(answer())
+        await recorder.stored.wait()
+        task.cancel()
+    events = await runner.events()
+    assert (events[-1].status is RunStatus.CANCELED) is not is_handed_over
     await runner.aclose()
 
 

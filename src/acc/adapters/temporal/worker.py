@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -22,6 +23,9 @@ log = logging.getLogger("acc.worker")
 HEARTBEAT_SECONDS = 0.5
 #: Otherwise a workflow whose worker died would wait for 10 seconds.
 _STICKY_TIMEOUT = timedelta(seconds=1)
+
+#: The library sometimes waits forever when a worker is stopped.
+_STOP_SECONDS = 5.0
 
 
 class _Attempt:
@@ -47,8 +51,13 @@ class _Activities:
             beats = group.create_task(_send_heartbeats())
             try:
                 outcome = await self._segments.execute(work, _Attempt())
-            except Exception as error:  # the engine repeats the segment
-                code = error.code if isinstance(error, AccError) else "internal"
+            except AccError as error:  # the engine repeats the segment
+                code = error.code
+                log.warning(
+                    "segment failed, it will be repeated: %s", error, extra={"run_id": work.run_id}
+                )
+            except Exception:
+                code = "internal"
                 log.exception("segment failed, it will be repeated", extra={"run_id": work.run_id})
             finally:
                 beats.cancel()
@@ -81,7 +90,8 @@ async def run_worker(
 ) -> AsyncIterator[Worker]:
     """Execute segments while the context is open.
 
-    At the end, segments get the grace time to finish; other workers continue the rest.
+    At the end, segments get the grace time to finish; other workers continue the rest. A worker
+    that does not stop within a few more seconds is left.
     """
     activities = _Activities(segments)
     worker = Worker(
@@ -95,5 +105,12 @@ async def run_worker(
         sticky_queue_schedule_to_start_timeout=_STICKY_TIMEOUT,
         graceful_shutdown_timeout=timedelta(seconds=grace),
     )
-    async with worker:
+    await worker.__aenter__()
+    try:
         yield worker
+    finally:
+        try:
+            async with asyncio.timeout(grace + _STOP_SECONDS):
+                await worker.__aexit__(*sys.exc_info())
+        except TimeoutError:
+            log.warning("the Temporal worker of %r did not stop in time and is left", app_name)

@@ -21,10 +21,11 @@ NOTIFY = "notify"
 HEARTBEAT_TIMEOUT = timedelta(seconds=5)
 #: Only a limit of the service: a dead worker is recognised by its heartbeat.
 _ATTEMPT_TIMEOUT = timedelta(days=30)
+#: A run continues at most this time after its store is back.
 _RETRIES = RetryPolicy(
     initial_interval=timedelta(seconds=0.2),
     backoff_coefficient=2.0,
-    maximum_interval=timedelta(seconds=30),
+    maximum_interval=timedelta(seconds=5),
 )
 
 
@@ -48,10 +49,7 @@ class RunWorkflow:
         self._work = self._work or work
         try:
             await self._execute()
-        except asyncio.CancelledError:
-            await self._cancel()
-            raise
-        except ActivityError:
+        except (asyncio.CancelledError, ActivityError):
             await self._cancel()
             raise
 

@@ -17,6 +17,7 @@ from acc.application.a2a.executor import (
 from acc.application.a2a.projection import ProjectionOptions, TaskProjection
 from acc.application.runtime.dispatch import stored_result
 from acc.application.runtime.inputs import validate_answers
+from acc.application.runtime.interrupts import RunPaused
 from acc.application.runtime.replay import OPTIONS, has_new_answers, pending_requests
 from acc.application.runtime.result import RunResult
 from acc.application.runtime.runner import SessionRunner
@@ -46,9 +47,12 @@ from acc.ports.outbound.engine_ports import AttemptPort, EngineWork, SegmentOutc
 from acc.ports.outbound.storage_ports import TaskStorePort
 
 log = logging.getLogger("acc.worker")
-#: How long a worker waits for a task that the server is storing.
-TASK_SECONDS = 30.0
+#: How long a segment waits for a task that the server is storing.
+_SEGMENT_WAIT_SECONDS = 2.0
+#: How long the run waits for it. The server repeats its transaction while the database is down.
+TASK_WAIT_SECONDS = 600.0
 _POLL_SECONDS = 0.05
+_MAX_DELAY_SECONDS = 5.0
 #: Errors after which the segment is repeated. Others fail the task.
 _REPEATED = (*REPEATED_ERRORS, SessionBusy)
 
@@ -68,8 +72,10 @@ class TaskSegments:
         """Execute a task from what is stored until it waits or ends."""
         if work.task is None:
             return await self._runs.execute(work, attempt)
-        task = await self._find_task(work.run_id)
-        if task is None or task.is_terminal:
+        task = await self._find_task(work.run_id, work.task.submitted_at)
+        if task is None:
+            return self._not_stored(work.task.submitted_at)
+        if task.is_terminal:
             return ENDED
         return await _TaskSegment(
             self._runner,
@@ -95,14 +101,22 @@ class TaskSegments:
         with suppress(InvalidTransition, TaskNotFound):
             await self._tasks.append(task.id, [_canceled(self._runner)])
 
-    async def _find_task(self, task_id: str) -> Task | None:
-        """Return a task, None if it was not stored in time: its server died, or refused it."""
-        deadline = asyncio.get_running_loop().time() + TASK_SECONDS
+    async def _find_task(self, task_id: str, submitted_at: float) -> Task | None:
+        """Return a task, None if it is not stored soon after it was submitted."""
+        clock = self._runner.services.clock
         while (task := await self._tasks.read(task_id)) is None:
-            if asyncio.get_running_loop().time() > deadline:
+            if clock.now() > submitted_at + _SEGMENT_WAIT_SECONDS:
                 return None
             await asyncio.sleep(_POLL_SECONDS)
         return task
+
+    def _not_stored(self, submitted_at: float) -> SegmentOutcome:
+        """Return when to look for a task again; the work ends after TASK_WAIT_SECONDS."""
+        now = self._runner.services.clock.now()
+        if now > submitted_at + TASK_WAIT_SECONDS:
+            return ENDED
+        delay = min((now - submitted_at) / 2, _MAX_DELAY_SECONDS)
+        return SegmentOutcome(has_ended=False, resume_at=now + delay)
 
 
 class _Attempt:
@@ -177,6 +191,8 @@ class _TaskSegment:
                 )
                 if result.requests:
                     self._outcome = waiting(result.requests)
+        except RunPaused as pause:
+            self._outcome = SegmentOutcome(has_ended=False, resume_at=pause.resume_at)
         except asyncio.CancelledError:
             if not self._run.superseded and not self._segment.attempt.is_handed_over:
                 await self._recorder.store([_canceled(self._runner)])

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from acc.application.runtime.interrupts import RunPaused
 from acc.application.runtime.replay import has_new_answers, pending_requests
 from acc.application.runtime.run import EventRecorder
 from acc.domain.errors import AccError, NothingPending, SessionConflict, StorageFailed
@@ -64,6 +65,8 @@ class RunSegments:
             result = await runner.resume(
                 user_id=key.user_id, session_id=key.session_id, recorder=recorder, segment=segment
             )
+        except RunPaused as pause:
+            return SegmentOutcome(has_ended=False, resume_at=pause.resume_at)
         except NothingPending:
             # An earlier attempt has ended it in the meantime.
             return await self.outcome(key, work.run_id) or ENDED

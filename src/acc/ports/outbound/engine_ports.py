@@ -10,7 +10,7 @@ class TaskWork(Value, frozen=True, kw_only=True):
     """What the run of an A2A task needs and the store does not contain.
 
     The caller and its permissions are those of the message, the rest is how the client wants to see
-    the task.
+    the task. `submitted_at` is when the server began to store the task, 0 if it is stored.
     """
 
     caller: str
@@ -22,6 +22,7 @@ class TaskWork(Value, frozen=True, kw_only=True):
     as_data: bool = False
     may_reply: bool = False
     footprint: bool = False
+    submitted_at: float = 0.0
 
 
 class EngineWork(Value, frozen=True, kw_only=True):
@@ -45,9 +46,10 @@ class EngineWork(Value, frozen=True, kw_only=True):
 
 
 class SegmentOutcome(Value, frozen=True, kw_only=True):
-    """How a segment ended: the run has ended, or it waits for input.
+    """How a segment ended: the run has ended, or it waits.
 
-    `resume_at` is when the first input request expires, in seconds since the epoch.
+    `resume_at` is when the run continues without a notification, in seconds since the epoch, for
+    example because an input request expires.
     """
 
     has_ended: bool
