@@ -18,10 +18,12 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from measurement import Measurement
 
 from acc import Agent, Runner
+from acc.domain.value_objects.session import SessionKey
 from acc.testing import ScriptedModel
 
 SESSIONS = 1_000
@@ -58,34 +60,57 @@ def message(session: int, turn: int) -> str:
     )
 
 
-async def turn_costs(sessions: int, *, cached: int) -> tuple[float, float]:
-    """Return the milliseconds of CPU of an early and of a late turn.
+class Costs(NamedTuple):
+    """The milliseconds of CPU of an early and of a late turn."""
+
+    early: float
+    late: float
+
+
+async def turn_costs(sessions: int) -> tuple[Costs, Costs]:
+    """Return the costs if memories are cached, and if every turn creates its memory again.
 
     Old sessions have had all turns before the late ones. Then young and old sessions alternate, so
-    that a change of the load of the machine affects both.
+    that a change of the load of the machine affects both. The old sessions are prepared once: the
+    second measurement continues them, with young sessions of its own.
     """
     model = ScriptedModel("Noted.", repeat=True)
-    runner = Runner(Agent(name="a", model=model, memory="acc"), max_cached_memories=cached)
+    agent = Agent(name="a", model=model, memory="acc")
+    runner = Runner(agent, max_cached_memories=3 * sessions)
+    cache = runner.services.memory_cache
 
-    async def take_turn(group: str, turn: int) -> float:
+    async def take_turn(group: str, turn: int, *, is_cached: bool = True) -> float:
+        names = [f"{group}{session}" for session in range(sessions)]
         texts = [message(session, turn) for session in range(sessions)]
+        keys = [
+            SessionKey(app_name=runner.app_name, user_id="u", session_id=name) for name in names
+        ]
         gc.collect()
         started = time.process_time()
-        for session, text in enumerate(texts):
-            await runner.run(user_id="u", session_id=f"{group}{session}", message=text)
+        for key, text in zip(keys, texts, strict=True):
+            if not is_cached:
+                cache.evict(key, agent.name)
+            await runner.run(user_id="u", session_id=key.session_id, message=text)
         return (time.process_time() - started) * 1000 / sessions
+
+    async def measure(young: str, late: Sequence[int], *, is_cached: bool) -> Costs:
+        for turn in range(1, EARLY.start):
+            await take_turn(young, turn)
+        costs = [
+            (
+                await take_turn(young, early_turn, is_cached=is_cached),
+                await take_turn("old", late_turn, is_cached=is_cached),
+            )
+            for early_turn, late_turn in zip(EARLY, late, strict=True)
+        ]
+        return Costs(*[statistics.fmean(values) for values in zip(*costs, strict=True)])
 
     for turn in range(1, LATE.start):
         await take_turn("old", turn)
-    for turn in range(1, EARLY.start):
-        await take_turn("young", turn)
-    costs = [
-        (await take_turn("young", early), await take_turn("old", late))
-        for early, late in zip(EARLY, LATE, strict=True)
-    ]
+    cached = await measure("young", LATE, is_cached=True)
+    created = await measure("new", [turn + len(LATE) for turn in LATE], is_cached=False)
     await runner.aclose()
-    early, late = (statistics.fmean(values) for values in zip(*costs, strict=True))
-    return early, late
+    return cached, created
 
 
 FIRST_TURN = """
@@ -143,8 +168,8 @@ async def _fill(store: Path, events: int) -> None:
 
 def measure(sessions: int) -> list[Measurement]:
     results: list[Measurement] = []
-    for label, cached in (("all memories cached", 2 * sessions), ("no memory cached", 1)):
-        early, late = asyncio.run(turn_costs(sessions, cached=cached))
+    labels = ("all memories cached", "no memory cached")
+    for label, (early, late) in zip(labels, asyncio.run(turn_costs(sessions)), strict=True):
         name = f"{sessions:,} sessions, {label}: turn"
         results.append(Measurement(f"{name} 10", early, 0, "ms CPU"))
         results.append(Measurement(f"{name} 100", late, 0, "ms CPU"))

@@ -21,6 +21,7 @@ PAGES = [
     ROOT / "README.ja.md",
     *(page for page in sorted((ROOT / "docs").glob("*.md")) if page != OTHER_ENVIRONMENT),
 ]
+MIGRATION = sorted((ROOT / "docs" / "migration").glob("*.md"))
 BLOCK = re.compile(r"```python\n(.*?)```", re.S)
 COMMAND = re.compile(r"^\$ (acc .*)$", re.M)
 BLOCKS = [
@@ -32,6 +33,11 @@ COMMANDS = [
     pytest.param(line, id=f"{page.name}-{n}")
     for page in PAGES
     for n, line in enumerate(COMMAND.findall(page.read_text(encoding="utf-8")), start=1)
+]
+PORTED = [
+    pytest.param(block, id=f"{page.name}-{n}")
+    for page in MIGRATION
+    for n, block in enumerate(BLOCK.findall(page.read_text(encoding="utf-8")), start=1)
 ]
 PUBLIC_MODULES = frozenset(
     {
@@ -69,6 +75,25 @@ def test_code_block_runs(block: str, tmp_path: Path) -> None:
     runpy.run_path(str(file), run_name="__main__")
 
 
+@pytest.mark.parametrize("block", PORTED)
+def test_ported_example_prints_what_its_comments_say(
+    block: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    test_code_block_runs(block, tmp_path)
+    expected = re.findall(r"^print\(.*\)  # (.*)$", block, re.M)
+    assert expected
+    assert capfd.readouterr().out.splitlines() == expected
+
+
+def test_every_migration_guide_has_terms_and_an_example() -> None:
+    names = {"inspect", "langgraph", "letta", "mem0", "openai-agents", "promptfoo", "pydantic-ai"}
+    assert {page.stem for page in MIGRATION} == names
+    for page in MIGRATION:
+        text = page.read_text(encoding="utf-8")
+        assert text.count("\n| ") >= 10
+        assert len(BLOCK.findall(text)) == 1
+
+
 def test_quick_start_of_agents_calls_its_tool(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -82,7 +107,9 @@ def test_quick_start_of_agents_calls_its_tool(
 
 @pytest.mark.parametrize(
     "source",
-    [pytest.param(path.read_text(encoding="utf-8"), id=path.name) for path in EXAMPLES] + BLOCKS,
+    [pytest.param(path.read_text(encoding="utf-8"), id=path.name) for path in EXAMPLES]
+    + BLOCKS
+    + PORTED,
 )
 def test_program_imports_only_public_modules(source: str) -> None:
     assert private_imports(source) == set()

@@ -172,7 +172,7 @@ def test_runtime_lock_has_no_development_package() -> None:
     assert names & {"pytest", "mypy", "ruff", "uv", "hatchling", "httpx", "numpy"} == set()
 
 
-@pytest.mark.parametrize("missing", ["coverage", "pluggy", "hypothesis"])
+@pytest.mark.parametrize("missing", ["slipcover", "pluggy", "hypothesis"])
 def test_missing_package_is_reported(missing: str) -> None:
     rest = [pin for pin in locked("dev") if pin.name != missing]
     found = unsatisfied(rest, installed_packages(), ROOTS["dev"], {})
@@ -232,6 +232,7 @@ INSTALL_LINE = re.compile(r"pip install ((?:--?[\w-]+ )*)[\"'`]?([A-Za-z][\w.-]*
 OTHERS = {
     "a2a-sdk",
     "agent-framework-core",
+    "crewai",
     "google-adk",
     "langchain",
     "langgraph",

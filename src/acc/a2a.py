@@ -26,7 +26,7 @@ try:
         verify_notification,
     )
     from acc.adapters.auth.tokens import StaticTokens, TokenEntry, TokenFile, new_token, token_hash
-    from acc.adapters.system.rate_limits import RateLimiter
+    from acc.bootstrap.counters import RateLimiter, UsedIds
 except ModuleNotFoundError as error:
     raise ImportError(
         f"acc.a2a requires the package {error.name}; install acc-agents[a2a]"
@@ -38,7 +38,13 @@ from acc.application.agents.base import BaseAgent
 from acc.application.agents.callbacks import Plugin
 from acc.application.contracts.node_agents import TreeNode
 from acc.application.runtime.type_variables import AnyDepsT
-from acc.bootstrap.a2a import ServeOptions, card_signer, make_server, read_card
+from acc.bootstrap.a2a import (
+    ServeOptions,
+    card_signer,
+    make_grpc_address,
+    make_server,
+    read_card,
+)
 from acc.bootstrap.a2a_client import make_receiver, receive_notifications
 from acc.domain.value_objects.agent_card import CardConfig, Provider, Skill
 from acc.domain.value_objects.principal import Principal
@@ -47,6 +53,7 @@ from acc.ports.outbound.auth_ports import (
     CertificateVerifierPort,
     NotificationSignerPort,
     TokenVerifierPort,
+    UsedIdsPort,
 )
 from acc.ports.outbound.limit_ports import RateLimiterPort
 
@@ -73,6 +80,8 @@ __all__ = [
     "TokenFile",
     "TokenVerifierPort",
     "TrustedIssuer",
+    "UsedIds",
+    "UsedIdsPort",
     "VerifierChain",
     "create_app",
     "generate_key",
@@ -97,6 +106,7 @@ def create_app(
     verifier: TokenVerifierPort | None = None,
     certificates: CertificateVerifierPort | None = None,
     limiter: RateLimiterPort | None = None,
+    used_ids: UsedIdsPort | None = None,
     allow: Sequence[str] = (),
     hosts: Sequence[str] | None = None,
     limits: ServerLimits | None = None,
@@ -113,6 +123,12 @@ def create_app(
     deps: AnyDepsT | None = None,
     plugins: Sequence[Plugin[AnyDepsT]] = (),
     engine: str = "in-process",
+    ag_ui: bool = False,
+    grpc_port: int | None = None,
+    grpc_host: str = "127.0.0.1",
+    grpc_certificate: Path | None = None,
+    grpc_private_key: Path | None = None,
+    events_to: str = "",
 ) -> A2AServer:
     """Return an ASGI application that serves an agent over A2A.
 
@@ -128,6 +144,8 @@ def create_app(
         certificates: Identifies callers by client certificates, such as `ClientCertificates`.
             Without it and without `verifier`, every caller is anonymous.
         limiter: Limits requests per caller, such as a `RateLimiter`; without it, there is no limit.
+        used_ids: The nonces that were used, if `limits` has a `replay_window`. Default: in `store`,
+            so that servers with the same store share them.
         allow: Hosts and networks that may be called although they are not public.
         hosts: Accepted Host headers; None accepts all.
         limits: Limits of requests, tasks and streams.
@@ -144,6 +162,13 @@ def create_app(
         deps: Dependencies of all runs, as `ctx.deps`.
         plugins: Callbacks for all agents.
         engine: "in-process", or the URL of a Temporal service whose workers execute the tasks.
+        ag_ui: Whether front ends can run the agent over AG-UI at /ag-ui.
+        grpc_port: The port of the gRPC binding, which starts and stops with the lifespan of the
+            application. Without it there is no gRPC. The host of `public_url` is on the card.
+        grpc_host: The address that the gRPC binding listens on.
+        grpc_certificate: File with the certificate chain of the gRPC binding, for TLS.
+        grpc_private_key: File with the private key of the certificate.
+        events_to: The URL of the carrier to which events of the agents are sent from the store.
     """
     return make_server(
         agent,
@@ -154,6 +179,7 @@ def create_app(
             verifier=verifier,
             certificates=certificates,
             limiter=limiter,
+            used_ids=used_ids,
             allow=allow,
             hosts=hosts,
             limits=limits,
@@ -170,5 +196,15 @@ def create_app(
             deps=deps,
             plugins=plugins,
             engine=engine,
+            ag_ui=ag_ui,
+            events_to=events_to,
+            grpc=None
+            if grpc_port is None
+            else make_grpc_address(
+                grpc_host,
+                grpc_port,
+                certificate=grpc_certificate,
+                private_key=grpc_private_key,
+            ),
         ),
     )

@@ -2,16 +2,21 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from acc import BaseAgent, RunContext
+from acc import BaseAgent, RunContext, disable_tracing, enable_tracing
 from acc.adapters.a2a.client.grpc_transport import GrpcTransport
-from acc.adapters.a2a.client.transport import HttpTransport, StreamEvent, Transport
+from acc.adapters.a2a.client.transport import GrpcOptions, HttpTransport, StreamEvent, Transport
 from acc.adapters.a2a.server.grpc import GrpcAddress
 from acc.adapters.a2a.server.uvicorn import bind, serving
 from acc.adapters.a2a.wire.protocol import Operation
@@ -67,7 +72,9 @@ class Served:
 
 
 @asynccontextmanager
-async def served(version: str) -> AsyncIterator[Served]:
+async def served(
+    version: str, headers: Mapping[str, str] = MappingProxyType({})
+) -> AsyncIterator[Served]:
     listener = bind("127.0.0.1", 0)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -81,18 +88,20 @@ async def served(version: str) -> AsyncIterator[Served]:
     async with serving(server, listener), guarded_client(allow=("127.0.0.1",)) as http:
         transports: dict[str, Transport] = {
             binding: HttpTransport(
-                http, Interface(url=url, binding=binding, version=version), headers={}
+                http, Interface(url=url, binding=binding, version=version), headers=dict(headers)
             )
             for binding in BINDINGS[:2]
         }
         target = f"grpc://127.0.0.1:{grpc_port}"
         transports["GRPC"] = GrpcTransport(
             Interface(url=target, binding="GRPC", version=version),
-            headers={},
-            allow=("127.0.0.1",),
-            network=None,
-            credentials=None,
-            card=card,
+            GrpcOptions(
+                headers=dict(headers),
+                allow=("127.0.0.1",),
+                network=None,
+                credentials=None,
+                card=card,
+            ),
         )
         try:
             yield Served(transports)
@@ -227,3 +236,29 @@ async def test_errors_have_equal_types_and_texts(transports: dict[str, Transport
                 await transport.call(operation, request, timeout=20)
             errors.add((type(raised.value).__name__, str(raised.value)))
         assert len(errors) == 1, errors
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_incoming_trace_context_is_the_parent_over_every_binding(version: str) -> None:
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    meters = MeterProvider(shutdown_on_exit=False)
+    enable_tracing(tracer_provider=provider, meter_provider=meters)
+    trace_id, parent_id = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+    try:
+        async with served(version, {"traceparent": f"00-{trace_id}-{parent_id}-01"}) as running:
+            for binding, transport in running.transports.items():
+                exporter.clear()
+                await send(transport, user_message("hello", binding))
+                spans = {span.name: span for span in exporter.get_finished_spans()}
+                server, run = spans["SendMessage"], spans["invoke_agent desk"]
+                assert server.context is not None and server.parent is not None
+                assert f"{server.context.trace_id:032x}" == trace_id, binding
+                assert f"{server.parent.span_id:016x}" == parent_id, binding
+                assert run.parent is not None
+                assert run.parent.span_id == server.context.span_id, binding
+    finally:
+        disable_tracing()
+        provider.shutdown()
+        meters.shutdown()

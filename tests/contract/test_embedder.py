@@ -8,7 +8,7 @@ from acc.bootstrap.memory import make_embedder
 from acc.ports.outbound.model_ports import EmbedderPort
 
 
-@pytest.fixture(scope="module", params=["static"])
+@pytest.fixture(scope="module", params=["multilingual", "static"])
 def embedder(request: pytest.FixtureRequest) -> EmbedderPort:
     embedder = make_embedder(request.param)
     assert embedder is not None

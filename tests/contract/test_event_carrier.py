@@ -155,3 +155,18 @@ async def test_oversized_event_is_refused_and_not_delivered(carrier: CarrierUnde
         await carrier.publish(carrier.event(1, data={"text": "x" * 70_000}))
     await carrier.publish(carrier.event(2))
     assert numbers(await receive(subscription, 1)) == [2]
+
+
+async def test_backlog_counts_events_until_they_are_acknowledged(
+    carrier: CarrierUnderTest,
+) -> None:
+    subscription = carrier.subscribe(lease=10.0)
+    assert await receive(subscription, 1) == []  # passes over the events of other tests
+    assert await subscription.backlog() == 0
+    await carrier.publish(carrier.event(1), carrier.event(2))
+    assert await subscription.backlog() == 2
+    (first,) = await receive(subscription, 1)
+    assert await subscription.backlog() == 2
+    await subscription.acknowledge(first)
+    assert await subscription.backlog() == 1
+    assert await carrier.subscribe("billing").backlog() >= 2

@@ -38,6 +38,7 @@ class LosesAcknowledgements:
         self.receive = inner.receive
         self.extend = inner.extend
         self.postpone = inner.postpone
+        self.backlog = inner.backlog
         self.aclose = inner.aclose
 
     async def acknowledge(self, delivery: EventDelivery) -> None:
@@ -88,7 +89,7 @@ async def shipping(tmp_path: Path) -> AsyncIterator[Shipping]:
 
 async def run_until(subscriber: EventSubscriber, log: Log, count: int) -> None:
     """Handle events until there are so many outcomes."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while len(log.handled) < count:
             await subscriber.run(until_idle=True, observer=log)
 
@@ -137,12 +138,12 @@ async def test_no_more_events_are_in_progress_than_allowed(
 async def test_run_that_takes_longer_than_the_lease_is_not_repeated(
     carrier: CarrierUnderTest, shipping: Shipping
 ) -> None:
-    shipping.seconds = 0.8
+    shipping.seconds = 1.2
     await carrier.publish(carrier.event(1))
     log = Log()
-    await run_until(shipping.subscriber(carrier.subscribe(), lease=0.4), log, 1)
+    await run_until(shipping.subscriber(carrier.subscribe(), lease=0.8), log, 1)
     assert log.outcomes == [EventOutcome.COMPLETED]
-    assert await carrier.subscribe().receive(limit=1, wait=0.6) == ()
+    assert await carrier.subscribe().receive(limit=1, wait=1.0) == ()
 
 
 async def test_failed_run_becomes_a_dead_letter_that_can_be_replayed(
@@ -189,6 +190,23 @@ async def test_invalid_event_becomes_a_dead_letter(shipping: Shipping) -> None:
     assert shipping.effects == []
 
 
+async def test_run_until_idle_reports_an_unreachable_carrier(shipping: Shipping) -> None:
+    with pytest.raises(CarrierFailed):
+        await shipping.subscriber(_UnreachableCarrier()).run(until_idle=True)
+
+
+async def test_run_returns_how_many_deliveries_failed(
+    carrier: CarrierUnderTest, shipping: Shipping
+) -> None:
+    shipping.fails = True
+    await carrier.publish(carrier.event(1), carrier.event(2))
+    subscriber, log, failed = shipping.subscriber(carrier.subscribe(lease=5.0)), Log(), 0
+    async with asyncio.timeout(10):
+        while len(log.handled) < 2:
+            failed += await subscriber.run(until_idle=True, observer=log)
+    assert failed == 2
+
+
 class _NoCarrier:
     """A carrier with nothing to deliver."""
 
@@ -201,4 +219,14 @@ class _NoCarrier:
 
     async def postpone(self, delivery: EventDelivery, *, seconds: float) -> None: ...
 
+    async def backlog(self) -> int:
+        return 0
+
     async def aclose(self) -> None: ...
+
+
+class _UnreachableCarrier(_NoCarrier):
+    """A carrier whose server does not respond."""
+
+    async def receive(self, *, limit: int, wait: float) -> tuple[EventDelivery, ...]:
+        raise CarrierFailed("the broker cannot be reached")

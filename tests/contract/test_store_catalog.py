@@ -20,7 +20,15 @@ from acc.domain.value_objects.content import text_part
 from acc.domain.value_objects.event import EventKind
 from acc.domain.value_objects.principal import Owner
 from acc.domain.value_objects.run import RunStatus
-from acc.domain.value_objects.task import Message, Role, Task, TaskState, TaskStatus
+from acc.domain.value_objects.task import (
+    Message,
+    PushConfig,
+    Role,
+    StatusUpdate,
+    Task,
+    TaskState,
+    TaskStatus,
+)
 from acc.ports.outbound.storage_ports import StoreCatalogPort
 from acc.testing import FrozenClock
 
@@ -88,6 +96,7 @@ async def test_sessions_are_selected_by_status(stores: Stores) -> None:
 
 async def test_store_without_tasks_lists_none(stores: Stores) -> None:
     assert await catalog_of(stores).list_tasks(limit=9) == ()
+    assert await catalog_of(stores).list_deliveries(limit=9) == ()
     await stores.sessions.aclose()
 
 
@@ -115,4 +124,18 @@ async def test_tasks_of_all_callers_are_listed_newest_first(tmp_path: Path, kind
         ("t1", "c1", "ann", "submitted", "desk"),
     ]
     assert len(await catalog.list_tasks(limit=1, skip=1)) == 1
+    assert [t.task_id for t in await catalog.list_tasks(caller="ann", limit=9)] == ["t1"]
+    assert len(await catalog.list_tasks(state="submitted", limit=9)) == 2
+    assert await catalog.list_tasks(state="working", limit=9) == ()
+    assert await catalog.list_deliveries(limit=9) == ()
+    push = PushConfig(id="p1", task_id="t2", url="https://example.com/hook")
+    await tasks.save_push_config(push)
+    working = TaskStatus(state=TaskState.WORKING, at=clock.now())
+    await tasks.append("t2", [StatusUpdate(status=working)])
+    waiting = await catalog.list_deliveries(limit=9)
+    assert [(d.app_name, d.task_id, d.caller, d.config, d.attempts) for d in waiting] == [
+        ("desk", "t2", "bo", push, 0)
+    ]
+    assert await catalog.list_deliveries(task_id="t1", limit=9) == ()
+    assert len(await catalog.list_deliveries(task_id="t2", limit=9)) == 1
     await tasks.aclose()

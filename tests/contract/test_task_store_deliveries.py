@@ -268,6 +268,18 @@ async def test_rescheduled_delivery_is_not_claimed_before_its_time(
     assert await claim_ids(tasks, 2, ann=1) == ["a2"]
 
 
+async def test_pending_deliveries_are_counted_until_they_are_completed(tasks: Tasks) -> None:
+    store = tasks.store
+    assert await store.count_deliveries() == 0
+    await add_deliveries(tasks, ANN, "a1")
+    await add_deliveries(tasks, BOB, "b1")
+    first, second = await claim(tasks)
+    assert await store.count_deliveries() == 2
+    await store.reschedule(first.id, seconds=60)
+    await store.complete_delivery(second.id)
+    assert await store.count_deliveries() == 1
+
+
 async def test_deleted_configuration_has_no_deliveries(tasks: Tasks) -> None:
     store = tasks.store
     await store.create(task(), owner=ANN, message=message(), push=push_config())

@@ -53,9 +53,9 @@ def start(*arguments: str | Path, cwd: Path | None = None) -> subprocess.Popen[s
 
 
 @contextmanager
-def serve(agent: str, *options: str | Path) -> Iterator[str]:
+def serve(agent: str, *options: str | Path, cwd: Path = SERVED_AGENTS) -> Iterator[str]:
     """Run `acc serve` and yield the URL of the agent."""
-    process = start("serve", agent, "--port", "0", *options, cwd=SERVED_AGENTS)
+    process = start("serve", agent, "--port", "0", *options, cwd=cwd)
     assert process.stdout is not None
     try:
         line = process.stdout.readline()

@@ -100,12 +100,12 @@ def test_keys_label_and_two_raters_see_the_same_sample(
     expect(ana.locator("#progress")).to_have_attribute("value", "3")
     assert [label["good"] for label in stored(run, "ana")] == [True, False, None]
 
-    ben = visit(browser, url, "ben")
+    ben = visit(browser, url, "健太")
     assert ben.locator(".judged").inner_text() == shown[0]
     ben.get_by_role("button", name="No").click()
     expect(ben.locator("#progress")).to_have_attribute("value", "1")
-    assert [label["good"] for label in stored(run, "ben")] == [False]
-    assert stored(run, "ben")[0]["id"] == stored(run, "ana")[0]["id"]
+    assert [label["good"] for label in stored(run, "健太")] == [False]
+    assert stored(run, "健太")[0]["id"] == stored(run, "ana")[0]["id"]
 
     # Back to the last item: its label is shown and can be changed.
     press(ana, "b", done=3)
@@ -169,3 +169,11 @@ def test_other_sites_and_requests_without_the_token_are_refused(url: str) -> Non
     form["value"] = "maybe"
     assert httpx2.post(f"{base}/label", data=form, headers=headers).status_code == 400
     assert httpx2.get(f"{base}/label?rater=../eve", headers=headers).status_code == 422
+
+
+def test_number_that_is_too_long_shows_the_next_item(url: str) -> None:
+    base, _, token = url.partition("/login?token=")
+    query = {"rater": "eve", "number": "9" * 5_000}
+    page = httpx2.get(f"{base}/label", params=query, headers={"authorization": f"Bearer {token}"})
+    assert page.status_code == 200
+    assert f"1 / {ITEMS}" in page.text

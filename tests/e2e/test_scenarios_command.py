@@ -14,6 +14,8 @@ def test_shipped_scenarios_can_be_listed_shown_and_validated() -> None:
     text = acc("scenarios", "show", "it-operations-ja", "--seed", "3").stdout
     assert "50. " in text
     assert "expected: " in text
+    assert "lifted:   " in text
+    assert "expected: \n" not in text
     rendered = json.loads(acc("scenarios", "show", "it-operations", "--json").stdout)
     assert len(rendered["turns"]) == 50
     done = acc("scenarios", "validate")
@@ -25,6 +27,8 @@ def test_new_scenario_can_be_evaluated(tmp_path: Path) -> None:
     created = acc("scenarios", "new", "my-own", cwd=tmp_path)
     assert "acc eval --scenario my-own.toml" in created.stdout
     assert acc("scenarios", "validate", "my-own.toml", cwd=tmp_path).returncode == 0
+    without_suffix = acc("scenarios", "validate", "my-own", cwd=tmp_path)
+    assert "Did you mean 'my-own.toml'?" in without_suffix.stderr
     done = acc("eval", "--scenario", "my-own.toml", "--episodes", "3", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert next((tmp_path / "runs").iterdir()).name.startswith("my-own-3x-")

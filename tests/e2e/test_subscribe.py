@@ -22,16 +22,17 @@ def test_agent_handles_events_of_a_store_once_and_failures_are_replayed(tmp_path
     store, ledger = tmp_path / "shop.db", tmp_path / "ledger"
     publish(store, "one 二 bad")
     status, output, errors = subscribe(store, "--until-idle", ledger=ledger)
-    assert status == 0, errors
+    assert status == 1, errors  # one event failed
     assert output.startswith(f"shipping handles order.* from {store}")
     assert sorted(ledger.read_text().split()) == ["one", "二"]
     assert output.count("completed: shipped") == 2
-    assert "dead letter" in output
+    (failed,) = [line for line in output.splitlines() if ": dead letter" in line]
     status, output, _ = subscribe(store, "--until-idle", ledger=ledger)
     assert (status, output.count("\n")) == (0, 1)
     status, output, _ = subscribe(store, "--dead-letters", ledger=ledger)
-    key, event_type, *_ = output.split()
-    assert (status, event_type) == (0, "order.created:")
+    listed = output.splitlines()[0].partition(":")[0]
+    assert (status, listed) == (0, failed.partition(":")[0])  # the same type and id
+    key = listed.split()[1]
     assert "no stock" in output
     assert "1 dead letters" in output
     status, output, _ = subscribe(store, "--replay", key, ledger=ledger)
@@ -45,8 +46,19 @@ def test_subscriber_ends_with_status_0_when_it_is_terminated(tmp_path: Path) -> 
     process = start("subscribe", f"{AGENTS}:shipping", "--from", tmp_path / "shop.db")
     assert process.stdout is not None
     try:
+        assert "shop.db does not exist yet and is created" in process.stdout.readline()
         assert "shipping handles *" in process.stdout.readline()
     finally:
         process.terminate()
         _, errors = process.communicate(timeout=20)
     assert (process.returncode, errors) == (0, "")
+
+
+def test_commands_that_read_events_do_not_create_a_mistyped_store(tmp_path: Path) -> None:
+    store, ledger = tmp_path / "shpo.db", tmp_path / "ledger"
+    for options in (("--until-idle",), ("--dead-letters",), ("--replay", "all")):
+        status, _, errors = subscribe(store, *options, ledger=ledger)
+        assert (status, f"{store}: the file does not exist" in errors) == (1, True), errors
+    relayed = acc("relay", store, "--to", tmp_path / "other.db", "--until-idle")
+    assert (relayed.returncode, f"{store}: the file" in relayed.stderr) == (1, True), relayed.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -24,11 +24,19 @@ class EventStream:
 
     def __init__(self, connection: socket.socket, raw: bytes) -> None:
         self.connection = connection
-        connection.sendall(raw)
         self._response = HTTPResponse(connection, method="POST")
+        try:
+            connection.sendall(raw)
+        except BaseException:
+            self.close()
+            raise
 
     def __enter__(self) -> "EventStream":
-        self._response.begin()
+        try:
+            self._response.begin()
+        except BaseException:
+            self.close()
+            raise
         self.status = self._response.status
         self.headers = {name.lower(): value for name, value in self._response.getheaders()}
         return self
@@ -39,6 +47,10 @@ class EventStream:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
         self._response.close()
         self.connection.close()
 

@@ -99,6 +99,15 @@ class Server:
     def log(self) -> str:
         return self._log.read_text(encoding="utf-8", errors="replace")
 
+    def logs(self, text: str, *, within: float = 10.0) -> bool:
+        """Return True once the log contains a text; a line may follow the response of a request."""
+        deadline = time.monotonic() + within
+        while text not in self.log:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.02)
+        return True
+
     def memory(self) -> int:
         """Return the resident memory of the server in bytes."""
         status = Path(f"/proc/{self._process.pid}/status").read_text(encoding="utf-8")
@@ -123,7 +132,11 @@ class Server:
         if buffer:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
         connection.settimeout(seconds)
-        connection.connect(("127.0.0.1", self.port))
+        try:
+            connection.connect(("127.0.0.1", self.port))
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def send(self, raw: bytes) -> "Reply":

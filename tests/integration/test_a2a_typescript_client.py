@@ -1,17 +1,15 @@
 """The official TypeScript client with `acc serve` in both protocol versions."""
 
 import asyncio
-import hashlib
 import json
 import shutil
-import subprocess
-import tempfile
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from node_scripts import install_scripts, run_script
 from server_process import ALICE, Server, tokens_file
 from webhook_receiver import Receiver, run_receiver, state_in
 
@@ -20,7 +18,6 @@ from acc.adapters.auth.notification_signatures import NotificationVerifier
 SOURCES = Path(__file__).parent / "typescript"
 SECRET = "shared by server and receiver"
 DRIVERS = {"1.0": "one.mjs", "0.3": "zero_three.mjs"}
-INSTALL_TIMEOUT_SECONDS, DRIVE_TIMEOUT_SECONDS = 300, 180
 
 pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="there is no Node.js")
 
@@ -30,41 +27,7 @@ Reports = dict[str, dict[str, Any]]
 @pytest.fixture(scope="module")
 def scripts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder with the drivers and the locked packages, installed once."""
-    assert request.config.cache is not None
-    lock = (SOURCES / "package-lock.json").read_bytes()
-    cache = Path(request.config.cache.mkdir("typescript"))
-    packages = cache / hashlib.sha256(lock).hexdigest()[:16]
-    if not packages.exists():
-        install(cache, packages)
-    folder = tmp_path_factory.mktemp("typescript")
-    for source in SOURCES.glob("*.mjs"):
-        shutil.copy(source, folder)
-    (folder / "node_modules").symlink_to(packages / "node_modules")
-    return folder
-
-
-def install(cache: Path, packages: Path) -> None:
-    """Install in a temporary folder and move it, because test processes run concurrently."""
-    npm = shutil.which("npm")
-    assert npm is not None, "Node.js is here and npm is not: install npm"
-    with tempfile.TemporaryDirectory(dir=cache, ignore_cleanup_errors=True) as name:
-        folder = Path(name) / "packages"
-        folder.mkdir()
-        for source in SOURCES.glob("package*.json"):
-            shutil.copy(source, folder)
-        completed = subprocess.run(  # noqa: S603 - the package manager, with our own lock
-            [npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts"],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=INSTALL_TIMEOUT_SECONDS,
-            check=False,
-        )
-        assert completed.returncode == 0, f"npm ci failed: {completed.stderr}"
-        try:
-            folder.rename(packages)
-        except OSError:
-            assert packages.exists()
+    return install_scripts(request.config, SOURCES, tmp_path_factory.mktemp("typescript"))
 
 
 @pytest.fixture(scope="module")
@@ -85,17 +48,7 @@ def receiver() -> Iterator[Receiver]:
 
 def drive(scripts: Path, version: str, *arguments: str) -> Reports:
     """Run a driver and return the reports of its steps."""
-    node = shutil.which("node")
-    assert node is not None
-    completed = subprocess.run(  # noqa: S603 - our own script
-        [node, DRIVERS[version], *arguments],
-        cwd=scripts,
-        capture_output=True,
-        text=True,
-        timeout=DRIVE_TIMEOUT_SECONDS,
-        check=False,
-    )
-    assert completed.returncode == 0, completed.stderr
+    completed = run_script(scripts, DRIVERS[version], *arguments)
     collected = [json.loads(line) for line in completed.stdout.splitlines()]
     assert [report for report in collected if not report["ok"]] == []
     return {report["step"]: report for report in collected}

@@ -130,7 +130,7 @@ def test_slow_reader_does_not_delay_others_or_increase_memory(server: Server) ->
                 assert reader.numbers() == list(range(1, last.number + 1))
         finally:
             for reader in slow[1:]:
-                reader.connection.close()
+                reader.close()
 
 
 def test_client_disconnect_does_not_stop_task(server: Server) -> None:
@@ -210,7 +210,7 @@ def test_unread_stream_does_not_block_server_stop(
         time.sleep(1.0)
         assert server.terminate(within=15) < 8
         for stream in unread_streams:
-            stream.connection.close()
+            stream.close()
         assert "Traceback" not in server.log
 
 

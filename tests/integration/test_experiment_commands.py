@@ -49,6 +49,10 @@ def test_plan_prints_power_by_number_of_scenarios(run: Path) -> None:
         if row["deviation"]:
             values = list(row["power"].values())
             assert values == sorted(values)
+    explained = run_command("eval", "plan", run).stdout
+    assert "rough estimate" in explained
+    is_equal = any(not row["difference"] for row in rows)
+    assert ("A difference of zero has no power" in explained) is is_equal
     unknown = run_command("eval", "plan", run, "--versus", "nobody")
     assert unknown.returncode == 2
     assert "nobody" in unknown.stderr

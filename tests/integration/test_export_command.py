@@ -75,3 +75,13 @@ def test_unwritable_file_and_unknown_format_are_errors(run: Path, tmp_path: Path
     assert execute(["export", str(run), "--out", str(tmp_path / "no" / "file.csv")]) == 1
     assert execute(["export", str(run), "--format", "xlsx"]) == 2
     assert execute(["export", str(tmp_path / "nothing")]) != 0
+
+
+def test_file_name_of_another_format_is_refused(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = tmp_path / "turns.parquet"
+    for given in (["--format", "csv"], [], ["--format", "inspect"]):
+        assert execute(["export", str(run), *given, "--out", str(wrong)]) == 2
+    assert "add --format parquet" in capsys.readouterr().err
+    assert not wrong.exists()

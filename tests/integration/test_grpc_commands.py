@@ -40,6 +40,12 @@ def test_call_uses_the_address_of_a_grpc_server(address: str) -> None:
     assert (done.returncode, done.stdout) == (0, "echo: こんにちは\n"), done.stderr
 
 
+def test_call_of_a_grpc_port_over_http_names_the_address_to_use(address: str) -> None:
+    done = acc("call", f"http://{address}", "hello", "--token-env", "T", T=ALICE)
+    assert done.returncode == 1
+    assert f"use grpc://{address}" in done.stderr
+
+
 def test_doctor_checks_host_and_port(address: str) -> None:
     done = acc("doctor", address, "--token-env", "T", "--json", T=ALICE)
     report = json.loads(done.stdout)

@@ -1,6 +1,7 @@
 """Label a run in the terminal, and measure agreement and corrected rates."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -68,3 +69,24 @@ def test_invalid_rater_is_a_usage_error(run: Path) -> None:
     completed = run_command("label", str(run), "--rater", "../x")
     assert completed.returncode == 2
     assert "--rater" in completed.stderr
+
+
+def test_rater_has_a_name_in_any_script_and_one_label_is_enough(run: Path) -> None:
+    shutil.rmtree(run / "labels", ignore_errors=True)
+    done = run_command(
+        *("label", str(run), "--rater", "佐藤", "--items", "5", "--sample", "uncertain"),
+        text="y\nq\n",
+    )
+    assert done.returncode == 0, done.stderr
+    assert len((run / "labels" / "佐藤.jsonl").read_text().splitlines()) == 1
+    assert json.loads((run / "labels" / "sample.json").read_text())["method"] == "uncertain"
+    rows = agreement(run)["agreements"]
+    assert {(row["first"], row["items"]) for row in rows} == {("佐藤", 1)}
+    assert all(row["low"] is None for row in rows)
+    assert run_command("judge", "agreement", str(run)).returncode == 0
+    other = run_command("label", str(run), "--rater", "ana", "--sample", "random")
+    assert other.returncode == 2
+    assert "was drawn with --sample uncertain" in other.stderr
+    for name in ("a b", "../x", "-a", "_a", "é" * 33):
+        refused = run_command("label", str(run), f"--rater={name}")
+        assert refused.returncode == 2, name

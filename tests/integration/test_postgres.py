@@ -1,11 +1,14 @@
 """PostgreSQL stores with a real server: errors, fencing, outages, processes, notifications."""
 
 import asyncio
+import json
 import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from postgres_server import ENCODED_PASSWORD, PASSWORD, PostgresServer, new_store_url, shared_server
@@ -26,14 +29,16 @@ from acc.adapters.storage.sqlite_sessions import SqliteSessionStore
 from acc.adapters.storage.store_copy import COLUMNS, copy_store
 from acc.adapters.system.clock import SystemClock
 from acc.bootstrap.storage import check_store_version
-from acc.domain.errors import SessionConflict, StorageFailed
+from acc.domain.errors import LimitExceeded, SessionBusy, SessionConflict, StorageFailed
 from acc.domain.value_objects.content import text_part
 from acc.domain.value_objects.event import Event, EventActions, EventKind
 from acc.domain.value_objects.principal import Owner
 from acc.domain.value_objects.session import SessionKey
 from acc.domain.value_objects.task import Message, Role, StatusUpdate, Task, TaskState, TaskStatus
+from acc.ports.outbound.storage_ports import ContentLimit
 from acc.testing import FrozenClock
 
+HERE = Path(__file__).parent
 KEY = SessionKey(app_name="desk", user_id="ann", session_id="s1")
 OWNER = Owner("acme", "ann")
 
@@ -124,9 +129,10 @@ async def test_newer_compatible_tables_are_accepted() -> None:
     newer = Migration(SCHEMA_VERSION + 1, SCHEMA_VERSION, ("CREATE TABLE acc_more (id bigint)",))
     database = PostgresDatabase(url)
     connection = await database.connect()
-    assert len(await migrate(connection, migrations=(*MIGRATIONS, newer), dry_run=True)) == 3
+    migrations = (*MIGRATIONS, newer)
+    assert await migrate(connection, migrations=migrations, dry_run=True) == migrations
     assert (await read_schema(connection)).version == 0
-    assert len(await migrate(connection, migrations=(*MIGRATIONS, newer))) == 3
+    assert await migrate(connection, migrations=migrations) == migrations
     assert await migrate(connection, migrations=(*MIGRATIONS, newer)) == ()
     await connection.close()
     store = PostgresSessionStore(url, clock=FrozenClock())
@@ -179,15 +185,31 @@ async def test_process_that_lost_its_lease_cannot_write(database: PostgresDataba
     await other.aclose()
 
 
-async def test_leases_use_the_clock_of_the_server(database: PostgresDatabase) -> None:
-    store = PostgresSessionStore(database, clock=SystemClock())
-    await store.open(KEY, holder="a")
-    other = PostgresSessionStore(PostgresDatabase(database.location), clock=SystemClock())
-    await other.read(KEY)
-    other.database.clock_skew = 31.0  # a machine whose clock is 31 seconds behind the server's
-    session = await other.open(KEY, holder="b")
-    assert session.seq == 0
-    await other.aclose()
+@pytest.mark.parametrize("when", ["start", "later"])
+@pytest.mark.parametrize("shift", [-3600.0, 3600.0])
+async def test_process_with_a_wrong_clock_neither_steals_nor_keeps_a_lease(
+    database: PostgresDatabase, shift: float, when: str
+) -> None:
+    sessions = PostgresSessionStore(database, clock=SystemClock())
+    tasks = PostgresTaskStore(database, clock=SystemClock(), app_name="desk")
+    await sessions.open(KEY, holder="mine")
+    await tasks.create(new_task("t1"), owner=OWNER, message=message())
+    arguments = [database.location.url, str(shift), when]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(HERE / "shifted_clock.py"), *arguments, stdout=subprocess.PIPE
+    )
+    output, _ = await process.communicate()
+    assert json.loads(output) == {"claimed": [], "is_busy": True}
+    await sessions.append(KEY, [event(1)], holder="mine")
+    # Its own lease ends when it should, by the clock of the server.
+    own = SessionKey(app_name="desk", user_id="ann", session_id="own")
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                await sessions.open(own, holder="next")
+                break
+            except SessionBusy:
+                await asyncio.sleep(0.1)
 
 
 async def test_writes_continue_after_a_restart_of_the_server(server: PostgresServer) -> None:
@@ -202,6 +224,124 @@ async def test_writes_continue_after_a_restart_of_the_server(server: PostgresSer
     assert write.result()[0].seq == 2
     assert [one.seq for one in await store.events(KEY)] == [1, 2]
     await store.aclose()
+
+
+class Relay:
+    """Forwards connections to a server, and can add what a server sends before it ends."""
+
+    def __init__(self, port: int) -> None:
+        #: The port of the server; a new one is used for new connections.
+        self.target = port
+        self._clients: list[asyncio.StreamWriter] = []
+        self._open = 0
+        self._closed = asyncio.Event()
+
+    async def __aenter__(self) -> "Relay":
+        self._listener = await asyncio.start_server(self._forward, "127.0.0.1", 0)
+        self.port = self._listener.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._listener.close()
+        for client in self._clients:
+            client.transport.abort()
+        async with asyncio.timeout(10):
+            await self._closed.wait()
+
+    async def announce_end(self) -> None:
+        """Send the error of a server that is being killed, and leave the connections open."""
+        fields = b"SFATAL\0VFATAL\0C57P01\0Mterminating connection\0\0"
+        for client in self._clients:
+            client.write(b"E" + (len(fields) + 4).to_bytes(4, "big") + fields)
+            await client.drain()
+
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._clients.append(writer)
+        self._open += 1
+        try:
+            incoming, outgoing = await asyncio.open_connection("127.0.0.1", self.target)
+        except ConnectionRefusedError:
+            writer.close()
+        else:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(_copy(reader, outgoing))
+                group.create_task(_copy(incoming, writer))
+        self._open -= 1
+        if not self._open:
+            self._closed.set()
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(ConnectionError):
+        while piece := await reader.read(65536):
+            writer.write(piece)
+            await writer.drain()
+    writer.close()
+
+
+async def test_connection_of_a_server_that_announced_its_end_is_replaced() -> None:
+    server = shared_server()
+    async with Relay(server.port) as relay:
+        url = new_store_url().replace(f":{server.port}/", f":{relay.port}/")
+        store = PostgresSessionStore(url, clock=SystemClock())
+        await store.open(KEY, holder="a")
+        await relay.announce_end()
+        await asyncio.sleep(0.1)  # the announcement arrives
+        await store.append(KEY, [event(1)], holder="a")
+        assert [stored.seq for stored in await store.events(KEY)] == [1]
+        await store.aclose()
+
+
+async def test_writes_continue_after_a_failover_to_a_standby(server: PostgresServer) -> None:
+    standby = await asyncio.to_thread(PostgresServer, primary=server)
+    await asyncio.to_thread(standby.start)
+    try:
+        async with Relay(server.port) as relay:
+            url = server.url().replace(f":{server.port}/", f":{relay.port}/")
+            store = PostgresSessionStore(url, clock=SystemClock())
+            await store.open(KEY, holder="a")
+            await store.append(KEY, [event(1)], holder="a")
+            await asyncio.to_thread(server.wait_for_standby)
+            await asyncio.to_thread(server.kill)
+            async with asyncio.TaskGroup() as group:
+                write = group.create_task(store.append(KEY, [event(2)], holder="a"))
+                await asyncio.to_thread(standby.promote)
+                relay.target = standby.port
+            assert write.result()[0].seq == 2
+            await store.aclose()
+        promoted = PostgresSessionStore(standby.url(), clock=SystemClock())
+        assert [one.seq for one in await promoted.events(KEY)] == [1, 2]
+        await promoted.aclose()
+    finally:
+        standby.stop()
+
+
+async def test_deadlock_of_two_writes_is_repeated(database: PostgresDatabase) -> None:
+    async def prepare(connection: Any) -> None:
+        await connection.execute("CREATE TABLE pair (name text PRIMARY KEY, value int)")
+        await connection.execute("INSERT INTO pair VALUES ('a', 0), ('b', 0)")
+
+    await database.transact(prepare)
+    attempts: list[str] = []
+    both_hold_a_row = asyncio.Barrier(2)
+
+    def add(first: str, second: str) -> Any:
+        async def operation(connection: Any) -> None:
+            attempts.append(first)
+            change = "UPDATE pair SET value = value + 1 WHERE name = $1"
+            await connection.execute(change, first)
+            if attempts.count(first) == 1:
+                await both_hold_a_row.wait()
+            await connection.execute(change, second)
+
+        return operation
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(database.transact(add("a", "b")))
+        group.create_task(database.transact(add("b", "a")))
+    values = await database.read(lambda connection: connection.fetch("SELECT value FROM pair"))
+    assert [row["value"] for row in values] == [2, 2]
+    assert len(attempts) == 3  # the server ended one of the two transactions
 
 
 async def test_operations_wait_for_a_free_connection() -> None:
@@ -344,7 +484,17 @@ async def test_copy_to_postgres_and_back_loses_nothing(tmp_path: Path) -> None:
     store = PostgresTaskStore(url, clock=SystemClock(), app_name="desk")
     assert (await store.create(new_task("t9"), owner=OWNER, message=message())).task.id == "t1"
     await store.create(new_task("t2"), owner=OWNER, message=message("m2"))
-    await store.aclose()
+    # What is stored for a caller is counted in the copies too.
+    sqlite = SqliteTaskStore(back, clock=SystemClock(), app_name="desk")
+    for copy, count in ((store, 2), (sqlite, 1)):
+        with pytest.raises(LimitExceeded, match=f"at most {count} stored tasks"):
+            await copy.create(
+                new_task("t3"),
+                owner=OWNER,
+                message=message("m3"),
+                content=ContentLimit(OWNER, count, 1000),
+            )
+        await copy.aclose()
 
 
 async def test_state_of_a_session_does_not_grow_with_turns() -> None:

@@ -4,7 +4,7 @@ import http.client
 import json
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,10 @@ HEADERS = {"content-type": "application/json", "a2a-version": "1.0"}
 
 
 def call(server: Server, method: str, **params: Any) -> Any:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-    connection.request("POST", "/", json.dumps(body), HEADERS)
-    reply = json.loads(connection.getresponse().read())
-    connection.close()
+    with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)) as connection:
+        connection.request("POST", "/", json.dumps(body), HEADERS)
+        reply = json.loads(connection.getresponse().read())
     return reply.get("result", reply)
 
 
@@ -44,12 +43,11 @@ def wait_for(server: Server, task_id: str, wanted: str, seconds: float = 20.0) -
 
 @contextmanager
 def open_stream(server: Server, task_id: str) -> Iterator[http.client.HTTPResponse]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
     body = {"jsonrpc": "2.0", "id": 1, "method": "SubscribeToTask", "params": {"id": task_id}}
-    connection.request("POST", "/", json.dumps(body), HEADERS)
-    with connection.getresponse() as response:
-        yield response
-    connection.close()
+    with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)) as connection:
+        connection.request("POST", "/", json.dumps(body), HEADERS)
+        with connection.getresponse() as response:
+            yield response
 
 
 def test_task_is_cancelled_and_streamed_through_the_other_server(tmp_path: Path) -> None:

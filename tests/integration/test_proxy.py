@@ -15,7 +15,8 @@ from typing import Any
 import httpx2
 import openai
 import pytest
-from openai import OpenAI
+from openai import AsyncOpenAI, OpenAI
+from pydantic import BaseModel
 
 from acc.cli import execute
 from acc.testing.providers import ProviderServer, Reply, fail, say, use
@@ -228,6 +229,32 @@ def test_streamed_responses_with_tools(client: OpenAI, upstream: ProviderServer)
     assert "The price?" in text and "It costs 20 euros." in text
 
 
+async def test_asynchronous_client_parses_streams_and_typed_answers(
+    url: str, upstream: ProviderServer
+) -> None:
+    class Price(BaseModel):
+        euros: int
+
+    tools: Any = [{"type": "function", "function": _TOOL}]
+    upstream.script[:] = [use("lookup", item="lamp"), say('{"euros": 20}'), say('{"euros": 40}')]
+    async with AsyncOpenAI(base_url=url, api_key="key-async", max_retries=0) as client:
+        question: Any = {"role": "user", "content": "ランプの値段は?"}
+        async with client.chat.completions.stream(
+            model=_MODEL, messages=[question], tools=tools, stream_options={"include_usage": True}
+        ) as stream:
+            completion = await stream.get_final_completion()
+        (call,) = completion.choices[0].message.tool_calls or []
+        assert (call.function.name, call.function.arguments) == ("lookup", '{"item": "lamp"}')
+        assert completion.usage is not None and completion.usage.total_tokens > 0
+        answer = await client.chat.completions.parse(
+            model=_MODEL, messages=[question], response_format=Price
+        )
+        assert answer.choices[0].message.parsed == Price(euros=20)
+        response = await client.responses.parse(model=_MODEL, input="Two?", text_format=Price)
+        assert response.output_parsed == Price(euros=40)
+    assert upstream.requests[-1].body["response_format"]["type"] == "json_schema"
+
+
 def test_compaction_is_readable_and_can_be_continued(
     client: OpenAI, upstream: ProviderServer
 ) -> None:
@@ -394,3 +421,45 @@ def test_invalid_options_are_rejected(capfd: pytest.CaptureFixture[str]) -> None
     host = ("--host", "0.0.0.0")  # noqa: S104 - it is rejected
     assert execute(["proxy", "--to", "http://127.0.0.1:9/v1", *host, "--api-key", "k"]) == 2
     assert "--token" in capfd.readouterr().err
+
+
+def test_unusable_store_prevents_the_start(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    damaged = tmp_path / "damaged.db"
+    damaged.write_bytes(b"this is no database" * 400)
+    for store in (tmp_path / "missing" / "memory.db", damaged):
+        words = ["proxy", "--to", "http://127.0.0.1:9/v1", "--port", "0", "--store", str(store)]
+        assert execute(words) == 1
+        captured = capfd.readouterr()
+        assert store.name in captured.err
+        assert "OpenAI API at" not in captured.out
+
+
+@pytest.mark.parametrize("endpoint", ["chat", "responses"])
+def test_streams_in_progress_are_completed_after_sigterm(
+    upstream: ProviderServer, endpoint: str
+) -> None:
+    words = "one two three four five six seven eight"
+    upstream.script[:] = [Reply(text=words, event_delay=0.4)]
+    with (
+        _proxy(upstream.url) as (url, process),
+        OpenAI(base_url=url, api_key="key", max_retries=0) as client,
+    ):
+        pieces: list[str] = []
+        if endpoint == "chat":
+            for chunk in client.chat.completions.create(
+                model=_MODEL, messages=[{"role": "user", "content": "Count."}], stream=True
+            ):
+                if not pieces:
+                    process.send_signal(signal.SIGTERM)
+                pieces += [choice.delta.content or "" for choice in chunk.choices]
+        else:
+            for event in client.responses.create(model=_MODEL, input="Count.", stream=True):
+                if event.type == "response.output_text.delta":
+                    if not pieces:
+                        process.send_signal(signal.SIGTERM)
+                    pieces.append(event.delta)
+            assert event.type == "response.completed"
+        assert "".join(pieces) == words
+        assert process.wait(20) in (0, -signal.SIGTERM)

@@ -2,10 +2,13 @@
 
 import ast
 import asyncio
+import gc
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,7 @@ from acc.a2a import create_app
 from acc.adapters.a2a.server.uvicorn import bind, serving
 from acc.cli import execute as run
 from acc.contracts import InvalidInputs, UnknownIntent, intent, run_agent, run_agent_async
-from acc.domain.errors import AddressRefused, InvalidInput, NotFound, RemoteFailed
+from acc.domain.errors import AccError, AddressRefused, InvalidInput, NotFound, RemoteFailed
 
 LOOPBACK = ("127.0.0.1",)
 
@@ -53,6 +56,62 @@ def test_section_4_2_router_reaches_the_server(server: Server, kind: str, prefix
     payload = {"inputs": {"doc_type": kind, "text": "x"}, "context": context}
     in_run = run_agent(node, payload)
     assert in_run == {"summary": f"{prefix}: x (agent://local_router, agent://front)"}
+
+
+def open_connections(server: Server) -> list[socket.socket]:
+    """Return the sockets of this process that are connected to a server."""
+    gc.collect()  # an unclosed socket that nobody uses is a warning, which fails the test
+    found = [one for one in gc.get_objects() if isinstance(one, socket.socket)]
+    connected = []
+    for one in found:
+        with suppress(OSError):  # closed, or not connected
+            if one.getpeername()[1:2] == (server.port,):
+                connected.append(one)
+    return connected
+
+
+async def call_remote(server: Server, intent: str) -> None:
+    remote = RemoteAgent(name="desk", url=server.url, allow=LOOPBACK)
+    with suppress(AccError):
+        await remote.call(intent, {"text": "a", "length": "long"})
+    await Runner(remote).run(Part(data={"text": "a"}))
+
+
+def call_node(server: Server, path: str, inputs: Any, **options: Any) -> None:
+    payload = {"intent": "summarize_text", "inputs": inputs}
+    with suppress(AccError):
+        SummarizeTextNode().call_agent(
+            url=f"{server.url}{path}", payload=payload, **{"allow": LOOPBACK, **options}
+        )
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda server: call_node(server, "/run", {"text": "a", "length": "long"}),
+        lambda server: call_node(server, "/", {"text": "a", "length": "long"}),
+        lambda server: call_node(server, "/run", {}),
+        lambda server: call_node(server, "/missing", {}),
+        lambda server: call_node(server, "/run", {"text": "a"}, allow=()),
+        lambda server: call_node(server, "/run", {"text": "a"}, timeout=0.0001),
+        lambda server: asyncio.run(call_remote(server, "summarize_text")),
+        lambda server: asyncio.run(call_remote(server, "sing")),
+    ],
+    ids=["run", "rpc", "invalid", "missing", "refused", "timeout", "remote", "unknown"],
+)
+def test_connections_are_closed_after_the_call(server: Server, call: Any) -> None:
+    for _ in range(2):
+        call(server)
+    assert open_connections(server) == []
+
+
+def test_connections_of_an_agent_that_runs_in_process_are_closed(server: Server) -> None:
+    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        assert open_connections(server) == [connection]
+    node = LocalRouterNode()
+    node.server_url = server.url
+    run_agent(node, {"inputs": {"doc_type": "legal", "text": "x"}})
+    assert open_connections(server) == []
 
 
 def test_call_agent_uses_json_rpc_for_other_urls(server: Server) -> None:

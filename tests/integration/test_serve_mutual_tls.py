@@ -1,5 +1,6 @@
 """`acc serve --tls-client-ca` and `--tls-proxy`, called by RemoteAgent with real certificates."""
 
+import re
 import ssl
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,7 @@ async def test_client_certificate_identifies_the_caller(tmp_path: Path) -> None:
             allow=["127.0.0.1"],
         )
         assert (await Runner(remote).run("hello")).status.value == "completed"
-        assert '"agent://desk"' in process.log
+        assert process.logs('"agent://desk"')
 
         # Certificates of other authorities, expired ones and those of servers end the handshake.
         rejected = [
@@ -101,3 +102,54 @@ def test_contradicting_options_are_rejected(tmp_path: Path) -> None:
         ["--tls-proxy", "127.0.0.1", "--oidc", "https://login.example", "--audience", "x"],
     ):
         assert run(["serve", agent, "--port", "0", *options]) == 2, options
+
+
+def test_commands_present_a_certificate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    authority = Authority(tmp_path)
+    server = authority.issue("127.0.0.1", address="127.0.0.1", is_client=False)
+    desk = authority.issue(uris=("agent://desk",))
+    expired = authority.issue(uris=("agent://desk",), expired=True)
+    ca = ["--tls-ca", str(authority.file)]
+    cert = ["--tls-cert", str(desk.chain), "--tls-key", str(desk.key)]
+    options = ["--tls-cert", str(server.chain), "--tls-key", str(server.key)]
+    options += ["--tls-client-ca", str(authority.file)]
+
+    def command(*arguments: str) -> tuple[int, str]:
+        status = run(list(arguments))
+        captured = capsys.readouterr()
+        return status, captured.out + captured.err
+
+    with Server(tmp_path, "-v", "--grpc-port", "0", *options) as process:
+        url = f"https://127.0.0.1:{process.port}"
+        assert command("call", url, "hello", *ca, *cert)[0] == 0
+        assert process.logs('"agent://desk"')
+        status, text = command("card", url, *ca)
+        assert status == 0, text
+        assert command("contracts", "show", url, *ca)[0] == 0
+        target = re.search(r"GRPC.* (\S+:\d+)", text)
+        assert target is not None, text
+        grpc = f"grpcs://{target[1].removeprefix('grpcs://')}"
+        assert command("call", grpc, "hello", *ca, *cert)[0] == 0
+        for address in (url, grpc):
+            status, text = command("doctor", address, *ca, *cert, "--timeout", "20")
+            assert status == 0, text
+
+        # The certificate of the server is not public, and callers need one of their own.
+        status, text = command("call", url, "hello", *cert)
+        assert (status, "--tls-ca" in text) == (1, True), text
+        status, text = command("call", url, "hello", *ca)
+        assert (status, "--tls-cert" in text) == (1, True), text
+
+        for files, words in (
+            (["--tls-cert", "none.pem"], "none.pem cannot be read"),
+            (["--tls-cert", str(desk.chain), "--tls-key", "none.key"], "none.key cannot be read"),
+            (["--tls-cert", str(desk.chain), "--tls-key", str(server.key)], "does not belong to"),
+            (["--tls-cert", str(desk.key)], "expected a PEM file with a certificate"),
+            (["--tls-cert", str(desk.chain)], "expected a PEM file with a private key"),
+            (["--tls-cert", str(expired.chain), "--tls-key", str(expired.key)], "expired on"),
+            (["--tls-key", str(desk.key)], "--tls-key requires the certificate"),
+            (["--tls-ca", "none.pem"], "the CA none.pem cannot be read"),
+        ):
+            for name in (["call", url, "hello"], ["card", url], ["doctor", url]):
+                status, text = command(*name, *files)
+                assert (status, words in " ".join(text.split())) == (2, True), (name, text)

@@ -1,7 +1,6 @@
 """A real PostgreSQL server for tests, started on first use and stopped with the process."""
 
 import atexit
-import ctypes
 import os
 import shutil
 import signal
@@ -9,26 +8,31 @@ import socket
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from functools import lru_cache
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 
+from child_process import end_with_parent
+
 USER = "acc"
 PASSWORD = "p@ss/word"
 ENCODED_PASSWORD = "p%40ss%2Fword"
 _START_SECONDS = 30.0
-_PR_SET_PDEATHSIG = 1
 _schemas = count(1)
 
 
 class PostgresServer:
     """A server on the loopback interface with its own data directory.
 
-    PostgreSQL refuses to run as root, so it then runs as the user nobody.
+    PostgreSQL refuses to run as root, so it then runs as the user nobody. With a `primary`, the
+    server is a standby of it, until it is promoted.
     """
 
-    def __init__(self, *, settings: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, *, settings: tuple[str, ...] = (), primary: "PostgresServer | None" = None
+    ) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="acc-postgres-"))
         self._data = self._folder / "data"
         self._settings = settings
@@ -42,14 +46,16 @@ class PostgresServer:
         password_file.write_text(PASSWORD)
         if self._identity:
             shutil.chown(password_file, **self._identity)
-        subprocess.run(  # noqa: S603 - our arguments
-            [_binary("initdb"), "-D", str(self._data), "-U", USER, "--auth=scram-sha-256"]
-            + [f"--pwfile={password_file}", "--encoding=UTF8", "--locale=C", "--no-sync"],
-            check=True,
-            stdout=subprocess.DEVNULL,
-            env={},
-            **self._identity,  # type: ignore[call-overload]
-        )
+        if primary is None:
+            self._run(
+                *("initdb", "-D", str(self._data), "-U", USER, "--auth=scram-sha-256"),
+                *(f"--pwfile={password_file}", "--encoding=UTF8", "--locale=C", "--no-sync"),
+            )
+        else:
+            self._run(
+                *("pg_basebackup", "-d", primary.url(), "-D", str(self._data)),
+                *("--write-recovery-conf", "--checkpoint=fast", "--no-sync"),
+            )
 
     def url(self, database: str = "postgres", *, schema: str = "") -> str:
         """Return the URL of a database, and of a schema in it."""
@@ -58,6 +64,15 @@ class PostgresServer:
 
     def start(self) -> None:
         """Start the server and wait until it accepts connections."""
+        self.launch()
+        deadline = time.monotonic() + _START_SECONDS
+        while not self.is_ready:
+            assert self.is_running, (self._folder / "log").read_text()
+            assert time.monotonic() < deadline, "PostgreSQL did not start"
+            time.sleep(0.02)
+
+    def launch(self) -> None:
+        """Start the server and do not wait for it."""
         options = [f"-c{one}" for one in ("fsync=off", "max_connections=200", *self._settings)]
         log = (self._folder / "log").open("ab")
         self._process = subprocess.Popen(  # noqa: S603 - our arguments
@@ -66,20 +81,48 @@ class PostgresServer:
             stdout=log,
             stderr=log,
             env={},
-            preexec_fn=_end_with_parent,
+            preexec_fn=end_with_parent(signal.SIGQUIT),
             **self._identity,  # type: ignore[call-overload]
         )
         log.close()
-        deadline = time.monotonic() + _START_SECONDS
-        ready = [_binary("pg_isready"), "-h", "127.0.0.1", "-p", str(self.port), "-q"]
-        while subprocess.run(ready, check=False, env={}).returncode != 0:  # noqa: S603
-            assert self._process.poll() is None, (self._folder / "log").read_text()
-            assert time.monotonic() < deadline, "PostgreSQL did not start"
-            time.sleep(0.02)
+
+    @property
+    def is_running(self) -> bool:
+        """Return True unless the main process has ended."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def is_ready(self) -> bool:
+        """Return True if the server accepts connections."""
+        command = [_binary("pg_isready"), "-h", "127.0.0.1", "-p", str(self.port), "-q"]
+        return subprocess.run(command, check=False, env={}).returncode == 0  # noqa: S603
 
     def kill(self) -> None:
         """End the server at once, as a crash does."""
         self._end(signal.SIGQUIT)
+
+    def kill_processes(self) -> None:
+        """Kill all processes of the server with SIGKILL; none of them can clean up."""
+        assert self._process is not None
+        # The main process first, so that it starts no others.
+        self._process.kill()
+        for process_id in _children(self._process.pid):
+            with suppress(ProcessLookupError):
+                os.kill(process_id, signal.SIGKILL)
+        self._process.wait(timeout=_START_SECONDS)
+        self._process = None
+
+    def wait_for_standby(self) -> None:
+        """Wait until a standby has everything that is committed here."""
+        deadline = time.monotonic() + _START_SECONDS
+        sql = "SELECT replay_lsn = pg_current_wal_lsn() FROM pg_stat_replication"
+        while self.query(sql) != "t":
+            assert time.monotonic() < deadline, "the standby does not follow"
+            time.sleep(0.05)
+
+    def promote(self) -> None:
+        """Turn a standby into a primary, which accepts writes."""
+        self._run("pg_ctl", "promote", "-D", str(self._data), "--wait")
 
     def stop(self) -> None:
         """Stop the server and delete its data."""
@@ -101,6 +144,15 @@ class PostgresServer:
             text=True,
             env={},
         ).stdout.strip()
+
+    def _run(self, program: str, *arguments: str) -> None:
+        subprocess.run(  # noqa: S603 - our arguments
+            [_binary(program), *arguments],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            env={},
+            **self._identity,  # type: ignore[call-overload]
+        )
 
     def _end(self, number: signal.Signals) -> None:
         if self._process is not None:
@@ -134,13 +186,19 @@ def _binary(name: str) -> str:
     return str(Path(package.origin).parent / "pginstall18" / "bin" / name)
 
 
+def _children(parent: int) -> list[int]:
+    """Return the processes that a process has started."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            if int(fields[1]) == parent:
+                found.append(int(folder.name))
+    return found
+
+
 def _free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]
         return port
-
-
-def _end_with_parent() -> None:
-    # A server must not outlive a test process that was killed.
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGQUIT)

@@ -16,6 +16,7 @@ from acc import (
     RunContext,
     Runner,
 )
+from acc.a2a import create_app
 from acc.testing import ScriptedModel
 
 #: Type checkers reject these calls too.
@@ -112,3 +113,32 @@ async def test_error_of_an_agent_that_returns_a_coroutine_names_await() -> None:
 def test_memory_kind_that_is_not_a_name_is_rejected() -> None:
     with pytest.raises(InvalidInput, match="kind must be the name of a memory"):
         public.make_memory(3)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"grpc_port": "x"}, "the port of gRPC must be a number from 1 to 65535, got 'x'"),
+        ({"grpc_port": True}, "from 1 to 65535, got True"),
+        ({"grpc_port": 50051, "grpc_host": 5}, "the host of gRPC must be an address"),
+        ({"limits": 5}, "limits must be ServerLimits"),
+        ({"card": "card.json"}, "card must be a CardConfig or read_card"),
+        ({"hosts": "localhost"}, "hosts must be a list of host names, got str"),
+        ({"allow": "localhost"}, "allow must be a list of hosts, got str"),
+        ({"verifier": "acc_token"}, "verifier must be a token verifier, got str"),
+        ({"limiter": 5}, "limiter must be a RateLimiter"),
+        ({"used_ids": "acc.db"}, "used_ids must be UsedIds"),
+    ],
+    ids=str,
+)
+def test_create_app_rejects_values_of_other_types(options: Any, expected: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        create_app(Agent(name="desk", model=ScriptedModel("hello")), **options)
+    assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize("store", ["memory", "acc.db"])
+def test_runner_rejects_files_that_are_not_a_location(store: str) -> None:
+    files: Any = 5
+    with pytest.raises(InvalidInput, match="files must be the path of a directory"):
+        Runner(Agent(name="desk", model=ScriptedModel("hello")), store=store, files=files)

@@ -4,12 +4,12 @@ import asyncio
 import dataclasses
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from email.utils import formatdate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from acc.application.a2a.card_builder import (
@@ -31,17 +31,19 @@ from acc.application.contracts.node_agents import TreeNode
 from acc.application.runtime.run import Services
 from acc.application.use_cases.serve_a2a import ServeA2AUseCase
 from acc.bootstrap.agents import Runner, check_models, make_services, make_stores
+from acc.bootstrap.callers import make_used_ids
 from acc.bootstrap.doctor import missing_grpc
 from acc.bootstrap.engine import IN_PROCESS, make_engine
+from acc.bootstrap.events import check_relay, running_relay
 from acc.bootstrap.memory import version
 from acc.bootstrap.settings import silence_grpc
+from acc.bootstrap.tracing import current_metrics_page
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.agent_card import AgentCard, CardConfig, CardFinding
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.endpoint import (
     check_public_url,
     is_loopback_url,
-    loopback_allow_entries,
 )
 from acc.domain.value_objects.run import RunConfig
 from acc.domain.value_objects.session import SessionKey
@@ -49,6 +51,7 @@ from acc.ports.outbound.auth_ports import (
     CertificateVerifierPort,
     NotificationSignerPort,
     TokenVerifierPort,
+    UsedIdsPort,
 )
 from acc.ports.outbound.engine_ports import EnginePort
 from acc.ports.outbound.limit_ports import RateLimiterPort
@@ -60,10 +63,11 @@ if TYPE_CHECKING:
     from acc.adapters.a2a.server.asgi import ConnectionLimits
     from acc.adapters.a2a.server.dispatch import RequestDispatcher
     from acc.adapters.a2a.server.grpc import GrpcAddress, GrpcServer
-    from acc.adapters.auth.tokens import TokenEntry
+    from acc.adapters.ag_ui.endpoint import AgUiEndpoint
 
 
 log = logging.getLogger("acc.serve")
+_AG_UI_PATH = "/ag-ui"
 DEFAULT_URL = "http://127.0.0.1:8000"
 
 
@@ -78,8 +82,10 @@ class ServeOptions:
     JWK set of the signers. `connections` limits slow clients. With `anonymous_listing` anonymous
     callers may list tasks. Without `deduplicate` a repeated message is a new message. `issuers` are
     the OIDC issuers that the card names. `cors_origins` are the web origins whose pages may call
-    the server. Workers of the `engine` execute the tasks, unless it is "in-process". `grpc` is the
-    address of the gRPC server; the card names the host of `public_url`.
+    the server. `used_ids` has the nonces of requests; by default they are in the store. Workers of
+    the `engine` execute the tasks, unless it is "in-process". `grpc` is the address of the gRPC
+    server; the card names the host of `public_url`. With `ag_ui`, front ends can run the agent over
+    AG-UI at `/ag-ui`. Events that agents publish are sent to `events_to`, the URL of a carrier.
     """
 
     public_url: str = ""
@@ -104,9 +110,12 @@ class ServeOptions:
     plugins: Sequence[Plugin] = ()
     issuers: Sequence[str] = ()
     limiter: RateLimiterPort | None = None
+    used_ids: UsedIdsPort | None = None
     cors_origins: Sequence[str] = ()
     engine: str | EnginePort = IN_PROCESS
     grpc: "GrpcAddress | None" = None
+    ag_ui: bool = False
+    events_to: str = ""
 
 
 def make_server(agent: BaseAgent | TreeNode, options: ServeOptions | None = None) -> "A2AServer":
@@ -121,7 +130,7 @@ def make_server(agent: BaseAgent | TreeNode, options: ServeOptions | None = None
     from acc.adapters.http.client import check_url, guarded_client
 
     agent = agent.as_agent() if isinstance(agent, TreeNode) else agent
-    options = options or ServeOptions()
+    options = _checked(options or ServeOptions())
     requires_auth = options.verifier is not None or options.certificates is not None
     check_models(agent)
     services = make_services(store=options.store, allow=options.allow)
@@ -132,6 +141,7 @@ def make_server(agent: BaseAgent | TreeNode, options: ServeOptions | None = None
     require_valid(
         check_card(agent, config, services, requires_auth=requires_auth, can_push=can_push)
     )
+    used_ids = _used_ids(options)
     serve = ServeA2AUseCase(
         runner,
         tasks=tasks,
@@ -143,6 +153,7 @@ def make_server(agent: BaseAgent | TreeNode, options: ServeOptions | None = None
         limiter=options.limiter,
         modes=served_modes(agent, services, config),
         skills=config.skills,
+        used_ids=used_ids,
     )
     contracts = serve.intents.contracts
     url = _published_url(options)
@@ -169,15 +180,20 @@ def make_server(agent: BaseAgent | TreeNode, options: ServeOptions | None = None
         async with AsyncExitStack() as stack:
             stack.push_async_callback(runner.aclose)
             stack.push_async_callback(tasks.aclose)
-            if options.limiter is not None:
-                stack.push_async_callback(options.limiter.aclose)
+            for counter in (options.limiter, used_ids):
+                if counter is not None:
+                    stack.push_async_callback(counter.aclose)
+            await stack.enter_async_context(running_relay(runner, options.events_to))
             delivery = None
             if can_push:
-                client = await stack.enter_async_context(guarded_client(allow=options.allow))
                 sender = WebhookSender(
-                    client, wires=RPC_WIRES, signer=options.signer, extensions=extensions
+                    await stack.enter_async_context(guarded_client(allow=options.allow)),
+                    wires=RPC_WIRES,
+                    signer=options.signer,
+                    extensions=extensions,
+                    tracer=services.tracer,
                 )
-                delivery = PushDelivery(tasks=tasks, sender=sender)
+                delivery = PushDelivery(tasks=tasks, sender=sender, tracer=services.tracer)
             await stack.enter_async_context(serve.open(delivery))
             yield
 
@@ -206,7 +222,43 @@ def make_server(agent: BaseAgent | TreeNode, options: ServeOptions | None = None
         protocol_versions=options.protocol_versions,
         lifespan=lifespan,
         make_grpc=_grpc_factory(options, serve.limits),
+        metrics_page=current_metrics_page(),
+        endpoints={_AG_UI_PATH: _make_ag_ui(serve, options)} if options.ag_ui else None,
     )
+
+
+def _checked(options: ServeOptions) -> ServeOptions:
+    """Return the options; raise InvalidInput if a value has a wrong type."""
+    for name, value, is_valid, expected in (
+        ("limits", options.limits, isinstance(options.limits, ServerLimits), "ServerLimits(...)"),
+        ("card", options.card, isinstance(options.card, CardConfig), "a CardConfig or read_card()"),
+        ("hosts", options.hosts, not isinstance(options.hosts, str), "a list of host names"),
+        ("allow", options.allow, not isinstance(options.allow, str), "a list of hosts"),
+        ("verifier", options.verifier, hasattr(options.verifier, "verify"), "a token verifier"),
+        ("limiter", options.limiter, hasattr(options.limiter, "count_request"), "a RateLimiter"),
+        ("used_ids", options.used_ids, hasattr(options.used_ids, "claim"), "UsedIds(...)"),
+    ):
+        if value is not None and not is_valid:
+            # The value may be a token.
+            raise InvalidInput(f"{name} must be {expected}, got {type(value).__name__}")
+    return options
+
+
+def _used_ids(options: ServeOptions) -> UsedIdsPort | None:
+    """Return the nonces of requests; servers with the same store share them."""
+    if options.used_ids is None and options.limits and options.limits.replay_window is not None:
+        return make_used_ids(options.store)
+    return options.used_ids
+
+
+def _make_ag_ui(serve: ServeA2AUseCase, options: ServeOptions) -> "AgUiEndpoint":
+    try:
+        from acc.adapters.ag_ui.endpoint import AgUiEndpoint
+    except ModuleNotFoundError as error:
+        raise InvalidInput(
+            f"AG-UI needs {error.name}; install it: pip install 'acc-agents[ag-ui]'"
+        ) from None
+    return AgUiEndpoint(serve.runner, max_runs=serve.limits.streams, limiter=options.limiter)
 
 
 def _grpc_factory(
@@ -237,15 +289,19 @@ def _grpc_target(options: ServeOptions, url: str) -> str:
     return f"[{host}]:{options.grpc.port}" if ":" in host else f"{host}:{options.grpc.port}"
 
 
-def _make_grpc_address(
+def make_grpc_address(
     host: str,
     port: int,
     *,
-    certificate: Path | None,
-    private_key: Path | None,
-    client_authority: Path | None,
+    certificate: Path | None = None,
+    private_key: Path | None = None,
+    client_authority: Path | None = None,
 ) -> "GrpcAddress":
     """Return the address of a gRPC server, or raise InvalidInput without the extra `grpc`."""
+    if type(port) is not int or not 0 < port < 65536:
+        raise InvalidInput(f"the port of gRPC must be a number from 1 to 65535, got {port!r}")
+    if not isinstance(host, str) or not host:
+        raise InvalidInput(f"the host of gRPC must be an address such as 127.0.0.1, got {host!r}")
     silence_grpc()
     try:
         from acc.adapters.a2a.server.grpc import GrpcAddress
@@ -263,6 +319,7 @@ def _make_grpc_address(
 
 def _make_runner(agent: BaseAgent, options: ServeOptions, services: Services) -> Runner:
     engine = make_engine(options.engine, options.store)
+    check_relay(options.store, options.events_to)
     if engine is None:  # otherwise the workers have the dependencies
         check_deps(required_deps(agent), options.deps)
     return Runner(
@@ -365,131 +422,6 @@ def card_signer(key_file: Path) -> Callable[[AgentCard], AgentCard]:
     return sign
 
 
-def make_verifier(
-    *,
-    tokens: Path | None = None,
-    issuers: Sequence[str] = (),
-    audience: Sequence[str] = (),
-    default_scopes: Sequence[str] = (),
-    allow: Sequence[str] = (),
-) -> TokenVerifierPort | None:
-    """Return a verifier for a token file and OIDC issuers, None if there is neither.
-
-    An issuer is a URL, or PREFIX=URL. A loopback issuer needs no entry in `allow`.
-    """
-    from acc.adapters.auth.jwt_verifier import JwtVerifier, TrustedIssuer, VerifierChain
-    from acc.adapters.auth.tokens import TokenFile
-
-    verifiers: list[TokenVerifierPort] = []
-    if tokens is not None:
-        verifiers.append(TokenFile(tokens))
-    if issuers:
-        trusted = [
-            TrustedIssuer(
-                issuer=url, prefix=prefix, audience=audience, default_scopes=default_scopes
-            )
-            for prefix, url in map(split_issuer, issuers)
-        ]
-        if tokens is not None and not all(issuer.prefix for issuer in trusted):
-            raise InvalidInput(
-                "with --tokens an issuer needs a prefix, such as --oidc "
-                "staff=https://login.example.com, so that its callers differ from those of the file"
-            )
-        urls = [issuer.issuer for issuer in trusted if is_loopback_url(issuer.issuer)]
-        loopback = [entry for url in urls for entry in loopback_allow_entries(url)]
-        verifiers.append(JwtVerifier(trusted, allow=(*allow, *loopback)))
-    return VerifierChain(verifiers) if len(verifiers) > 1 else next(iter(verifiers), None)
-
-
-def make_certificates(
-    *, proxies: Sequence[str] = (), header: str, permissions: Sequence[str] = ()
-) -> CertificateVerifierPort:
-    """Return the verifier of client certificates; no permissions mean all."""
-    from acc.adapters.auth.certificates import ClientCertificates
-
-    return ClientCertificates(proxies=proxies, header=header, permissions=permissions or None)
-
-
-def make_limiter(
-    rates: Sequence[str],
-    *,
-    bytes_per_caller: Sequence[str] = (),
-    tools: Sequence[str] = (),
-    tokens_per_day: int | None = None,
-    cost_per_day: float | None = None,
-    store: str = "memory",
-    on_failure: Literal["allow", "deny"] = "allow",
-) -> RateLimiterPort | None:
-    """Return a rate limiter, None if there is no limit.
-
-    A rate is like "100/minute", or "INTENT=100/minute" for one intent. Those of tools are like
-    "TOOL=100/minute".
-    """
-    limits = (*rates, *bytes_per_caller, *tools, tokens_per_day, cost_per_day)
-    if all(limit is None for limit in limits):
-        return None
-    from acc.adapters.system.rate_limits import RateLimiter
-
-    intents, per_tool = _rates_by_name(rates), _rates_by_name(tools)
-    if "" in per_tool:
-        raise InvalidInput(f"a rate of a tool is written TOOL=RATE, got {per_tool[''][0]!r}")
-    return RateLimiter(
-        intents.pop("", []),
-        per_intent=intents,
-        per_tool=per_tool,
-        bytes_per_caller=bytes_per_caller,
-        tokens_per_day=tokens_per_day,
-        cost_per_day=cost_per_day,
-        store=store,
-        on_failure=on_failure,
-    )
-
-
-def _rates_by_name(rates: Sequence[str]) -> dict[str, list[str]]:
-    """Return rates that are written RATE or NAME=RATE by their name."""
-    by_name: dict[str, list[str]] = {}
-    for rate in rates:
-        name, _, value = rate.rpartition("=")
-        by_name.setdefault(name, []).append(value)
-    return by_name
-
-
-def split_issuer(text: str) -> tuple[str, str]:
-    """Return prefix and URL of an issuer that is written as URL or PREFIX=URL."""
-    prefix, separator, url = text.partition("=")
-    return (prefix, url) if separator and "/" not in prefix else ("", text)
-
-
-def add_token(
-    path: Path,
-    *,
-    caller: str,
-    tenant: str = "",
-    permissions: Collection[str] | None = None,
-    expires: float | None = None,
-) -> str:
-    """Append the hash of a new token to a file and return the token."""
-    from acc.adapters.auth.tokens import TokenEntry, append_entry, new_token, token_hash
-
-    token = new_token()
-    entry = TokenEntry(
-        sha256=token_hash(token),
-        caller=caller,
-        tenant=tenant,
-        permissions=permissions,
-        expires=expires,
-    )
-    append_entry(path, entry)
-    return token
-
-
-def read_tokens(path: Path) -> "list[TokenEntry]":
-    """Return the entries of a token file."""
-    from acc.adapters.auth.tokens import read_entries
-
-    return read_entries(path)
-
-
 def connection_limits(head_seconds: float) -> "ConnectionLimits":
     """Return connection limits with at most this time for the headers of a request."""
     from acc.adapters.a2a.server.asgi import ConnectionLimits
@@ -505,6 +437,16 @@ async def check_store(store: str | Path) -> None:
     async with AsyncExitStack() as stack:
         stack.push_async_callback(sessions.aclose)
         await sessions.read(SessionKey(app_name="acc", user_id="acc", session_id="start"))
+
+
+async def check_shared_counters(options: ServeOptions) -> None:
+    """Raise StorageFailed if counters can never be used; warn if they do not respond now."""
+    counters = [one for one in (options.limiter, options.used_ids) if one is not None]
+    if counters:
+        from acc.bootstrap.counters import check_counters
+
+        for one in counters:
+            await check_counters(one)
 
 
 async def check_engine(engine: str | EnginePort, store: str | Path) -> None:
@@ -549,7 +491,7 @@ def serve_forever(
             reserved = stack.enter_context(bind(host, grpc_port, option="--grpc-port"))
             options = dataclasses.replace(
                 options,
-                grpc=_make_grpc_address(
+                grpc=make_grpc_address(
                     host,
                     reserved.getsockname()[1],
                     certificate=certificate,
@@ -560,6 +502,7 @@ def serve_forever(
             )
         asyncio.run(check_store(options.store))
         asyncio.run(check_engine(options.engine, options.store))
+        asyncio.run(check_shared_counters(options))
         server = make_server(agent, options)
         stack.pop_all()
     return run(

@@ -1,6 +1,6 @@
 """Construction of A2A clients, notification receivers, downloads and card inspection."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -21,7 +21,7 @@ from acc.bootstrap.settings import (
     silence_grpc,
 )
 from acc.bootstrap.tracing import current_tracer
-from acc.domain.value_objects.agent_card import AgentCard, CardReport, Interface
+from acc.domain.value_objects.agent_card import CardReport, Interface
 from acc.domain.value_objects.base import JsonData
 from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.contract import IntentContract
@@ -29,6 +29,7 @@ from acc.domain.value_objects.credentials import (
     ApiKey,
     BasicAuth,
     ClientCredentials,
+    ClientTls,
     MutualTls,
     RemoteAuth,
     SignedJwt,
@@ -45,7 +46,7 @@ from acc.ports.outbound.remote_ports import IntentCallerPort
 if TYPE_CHECKING:
     from acc.adapters.a2a.client.client import A2AClient
     from acc.adapters.a2a.client.notifications import NotificationReceiver
-    from acc.adapters.a2a.client.transport import Transport
+    from acc.adapters.a2a.client.transport import GrpcOptions, Transport
     from acc.adapters.http.addresses import AllowList
     from acc.adapters.http.client import NetworkOptions
 
@@ -78,35 +79,38 @@ def _has_grpc() -> bool:
     return find_spec("grpc") is not None
 
 
-def _make_grpc_transport(
-    interface: Interface,
-    *,
-    headers: Mapping[str, str],
-    allow: Sequence[str],
-    network: "NetworkOptions | None",
-    credentials: CredentialsPort | None,
-    card: AgentCard,
-) -> "Transport":
+def _make_grpc_transport(interface: Interface, options: "GrpcOptions") -> "Transport":
     from acc.adapters.a2a.client.grpc_transport import GrpcTransport
 
-    return GrpcTransport(
-        interface, headers=headers, allow=allow, network=network, credentials=credentials, card=card
-    )
+    return GrpcTransport(interface, options)
 
 
 def _client_network(endpoint: RemoteEndpoint) -> "NetworkOptions | None":
-    """Return the network options of an endpoint that has a client certificate, else None."""
+    """Return the network options of an endpoint that has files for TLS, else None."""
     options = endpoint.auth if isinstance(endpoint.auth, Sequence) else (endpoint.auth,)
-    chosen = next((auth for auth in options if isinstance(auth, MutualTls)), None)
-    if chosen is None:
+    tls = endpoint.tls
+    for auth in options:
+        if tls is None and isinstance(auth, MutualTls):
+            tls = ClientTls(cert=auth.cert, key=auth.key, ca=auth.ca)
+    if tls is None:
         return None
+    return make_client_network(tls, {endpoint.origin, *map(origin_of, endpoint.trust)})
+
+
+def make_client_network(
+    tls: ClientTls | None, origins: Collection[str], *, idle_connections: int = 20
+) -> "NetworkOptions":
+    """Return network options with files for TLS, which are used with these origins only."""
     from acc.adapters.auth.certificates import client_tls_context
     from acc.adapters.http.client import NetworkOptions
 
+    if tls is None:
+        return NetworkOptions(idle_connections=idle_connections)
     return NetworkOptions(
-        client_tls=client_tls_context(chosen.cert, chosen.key, chosen.ca),
-        client_tls_origins={endpoint.origin, *map(origin_of, endpoint.trust)},
-        client_files=(chosen.cert, chosen.key),
+        client_tls=client_tls_context(tls.cert, tls.key, tls.ca),
+        client_tls_origins=origins,
+        client_files=None if tls.cert is None else (tls.cert, tls.key),
+        idle_connections=idle_connections,
     )
 
 
@@ -208,7 +212,9 @@ def make_intent_caller(*, allow: Sequence[str] = ()) -> IntentCallerPort:
     """Return the caller of intents; non-public addresses must be in `allow` or ACC_ALLOW."""
     from acc.adapters.a2a.client.intents import HttpIntentCaller
 
-    return HttpIntentCaller(allow=(*allow, *allowed_hosts()), resolve_token=resolve_token)
+    return HttpIntentCaller(
+        allow=(*allow, *allowed_hosts()), resolve_token=resolve_token, tracer=current_tracer()
+    )
 
 
 def make_receiver(

@@ -30,8 +30,8 @@ from acc.bootstrap.models import (
     make_model,
 )
 from acc.bootstrap.schemas import LazySchemaValidator
-from acc.bootstrap.settings import model_cache
-from acc.bootstrap.storage import require_postgres
+from acc.bootstrap.settings import files_location, model_cache
+from acc.bootstrap.storage import make_blob_store, require_postgres
 from acc.bootstrap.tracing import current_tracer
 from acc.domain.call_options import check_call
 from acc.domain.errors import InvalidInput
@@ -77,12 +77,14 @@ class Runner(SessionRunner[AnyDepsT, AnyOutputT]):
     """Runs an agent tree for the sessions of an application.
 
     `store` is "memory", the path of a SQLite file, the URL of a PostgreSQL database, or a pair of
-    your own stores for sessions and artifacts. `models` defines model names in addition to
-    "embedded" and those of providers, such as "openai:gpt-5.2". `max_cached_memories` is the number
-    of memories, one for each agent and session, that stay in the process; others are restored from
-    the store. `deps` are the dependencies of runs that are started without their own. `plugins`
-    have callbacks for all agents. `engine` is "in-process", or the URL of a Temporal service, such
-    as "temporal://localhost:7233", whose workers execute the runs (`acc worker`).
+    your own stores for sessions and artifacts. `files` is where the content of large files is
+    stored if not in the database: a directory, or s3://BUCKET/PREFIX. `models` defines model names
+    in addition to "embedded" and those of providers, such as "openai:gpt-5.2".
+    `max_cached_memories` is the number of memories, one for each agent and session, that stay in
+    the process; others are restored from the store. `deps` are the dependencies of runs that are
+    started without their own. `plugins` have callbacks for all agents. `engine` is "in-process", or
+    the URL of a Temporal service, such as "temporal://localhost:7233", whose workers execute the
+    runs (`acc worker`).
     """
 
     if not TYPE_CHECKING:
@@ -98,6 +100,7 @@ class Runner(SessionRunner[AnyDepsT, AnyOutputT]):
         *,
         app_name: str = "app",
         store: "str | Path | tuple[SessionStorePort, ArtifactStorePort]" = "memory",
+        files: str | Path = "",
         config: RunConfig | None = None,
         models: Mapping[str, LanguageModelPort] | None = None,
         max_cached_memories: int = MAX_CACHED_MEMORIES,
@@ -121,7 +124,12 @@ class Runner(SessionRunner[AnyDepsT, AnyOutputT]):
             agent,
             app_name=app_name,
             services=services
-            or make_services(store=store, models=models, max_cached_memories=max_cached_memories),
+            or make_services(
+                store=store,
+                files=files,
+                models=models,
+                max_cached_memories=max_cached_memories,
+            ),
             config=config,
             deps=deps,
             plugins=plugins,
@@ -192,6 +200,7 @@ class _Names:
 def make_services(
     *,
     store: "str | Path | tuple[SessionStorePort, ArtifactStorePort]" = "memory",
+    files: str | Path = "",
     models: Mapping[str, LanguageModelPort] | None = None,
     max_cached_memories: int = MAX_CACHED_MEMORIES,
     clock: ClockPort | None = None,
@@ -207,7 +216,7 @@ def make_services(
 
     clock = clock or SystemClock()
     sessions, artifacts = (
-        _check_pair(store) if isinstance(store, tuple) else make_stores(store, clock)
+        _check_pair(store) if isinstance(store, tuple) else make_stores(store, clock, files=files)
     )
     own_models = dict(models or {})
     remote_agents = _RemoteAgents(tuple(allow))
@@ -272,12 +281,15 @@ class LazyIntentCaller:
         token: str = "",
         timeout: float = 60.0,  # noqa: ASYNC109 - a limit of the request
         allow: Sequence[str] = (),
+        trace_parent: str = "",
     ) -> Mapping[str, Any]:
         """Return the outputs of an intent; failures are raised as subclasses of AccError."""
         from acc.bootstrap.a2a_client import make_intent_caller
 
         caller = make_intent_caller(allow=(*self._allow, *allow))
-        return await caller.call(url, payload, token=token, timeout=timeout)
+        return await caller.call(
+            url, payload, token=token, timeout=timeout, trace_parent=trace_parent
+        )
 
 
 class _RemoteAgents:
@@ -300,27 +312,41 @@ class _RemoteAgents:
         return await download_file(url, limits, allow=self._allow)
 
 
-def make_stores(store: str | Path, clock: ClockPort) -> tuple[SessionStorePort, ArtifactStorePort]:
-    """Return stores in memory, in the SQLite file at a path, or in a PostgreSQL database."""
+def make_stores(
+    store: str | Path, clock: ClockPort, *, files: str | Path = ""
+) -> tuple[SessionStorePort, ArtifactStorePort]:
+    """Return stores in memory, in the SQLite file at a path, or in a PostgreSQL database.
+
+    `files` is where the content of large files is stored: a directory, or s3://BUCKET/PREFIX. By
+    default it is `ACC_FILES`, or the database if that is not set.
+    """
     from acc.adapters.storage.location import PostgresLocation, parse_location
 
+    if not isinstance(files, str | Path):
+        raise InvalidInput(
+            "files must be the path of a directory, or s3://BUCKET/PREFIX, got "
+            f"{type(files).__name__}"
+        )
     location = parse_location(store)
     if location is None:
         from acc.adapters.storage.in_memory import InMemoryArtifactStore, InMemorySessionStore
 
-        files = InMemoryArtifactStore()
-        return InMemorySessionStore(clock=clock, artifacts=files), files
+        in_memory = InMemoryArtifactStore()
+        return InMemorySessionStore(clock=clock, artifacts=in_memory), in_memory
+    from acc.adapters.storage.blob_artifacts import BlobArtifactStore
+
+    blobs = make_blob_store(files or files_location())
     if isinstance(location, PostgresLocation):
         require_postgres()
         from acc.adapters.storage.postgres_artifacts import PostgresArtifactStore
         from acc.adapters.storage.postgres_sessions import PostgresSessionStore
 
         shared = PostgresSessionStore(location, clock=clock)
-        return shared, PostgresArtifactStore(shared.database)
+        return shared, BlobArtifactStore(PostgresArtifactStore(shared.database), blobs=blobs)
     from acc.adapters.storage.sqlite_sessions import SqliteArtifactStore, SqliteSessionStore
 
     sessions = SqliteSessionStore(location, clock=clock)
-    return sessions, SqliteArtifactStore(sessions.database)
+    return sessions, BlobArtifactStore(SqliteArtifactStore(sessions.database), blobs=blobs)
 
 
 def make_conversation_memory(

@@ -26,6 +26,7 @@ from acc.bootstrap.agents import LazyIntentCaller, Runner, load_agent
 from acc.bootstrap.schemas import LazySchemaValidator
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.contract import IntentContract, contract_from_json
+from acc.domain.value_objects.credentials import ClientTls
 from acc.domain.value_objects.endpoint import RemoteEndpoint, loopback_allow_entries
 
 _SERVICES = NodeServices(schemas=LazySchemaValidator(), caller=LazyIntentCaller())
@@ -165,22 +166,25 @@ class ContractSet(NamedTuple):
     contracts: tuple[IntentContract, ...]
 
 
-def load_contracts(source: str, *, token_env: str = "", allow: Sequence[str] = ()) -> ContractSet:
+def load_contracts(
+    source: str, *, token_env: str = "", allow: Sequence[str] = (), tls: ClientTls | None = None
+) -> ContractSet:
     """Return the contracts of MODULE:AGENT, of the agent at a URL, or in a JSON file."""
     if "://" in source:
-        return asyncio.run(_fetch_contracts(source, token_env=token_env, allow=allow))
+        endpoint = RemoteEndpoint(
+            url=source,
+            token=f"env:{token_env}" if token_env else "",
+            allow=(*allow, *loopback_allow_entries(source)),
+            tls=tls,
+        )
+        return asyncio.run(_fetch_contracts(endpoint))
     if source.endswith(".json"):
         return _read_contracts(Path(source))
     agent = load_agent(source)
     return ContractSet(agent.name, Intents(agent).contracts)
 
 
-async def _fetch_contracts(url: str, *, token_env: str, allow: Sequence[str]) -> ContractSet:
-    endpoint = RemoteEndpoint(
-        url=url,
-        token=f"env:{token_env}" if token_env else "",
-        allow=(*allow, *loopback_allow_entries(url)),
-    )
+async def _fetch_contracts(endpoint: RemoteEndpoint) -> ContractSet:
     card = await make_remote(endpoint).card()
     return ContractSet(card.name, tuple(contracts_on_card(card).values()))
 

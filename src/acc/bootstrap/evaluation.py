@@ -23,7 +23,7 @@ from acc.bootstrap import models
 from acc.bootstrap.evaluation_models import EvaluationSources, PooledModels
 from acc.bootstrap.memory import make_memory, token_counter, version
 from acc.bootstrap.settings import agent_token_reference, agent_token_variable
-from acc.bootstrap.tracing import start_tracing
+from acc.bootstrap.tracing import current_tracer, start_tracing
 from acc.domain.call_options import explains_call
 from acc.domain.cost import CostCategory
 from acc.domain.value_objects.endpoint import RemoteEndpoint, loopback_allow_entries
@@ -84,6 +84,20 @@ def make_agent(
     """
     factory = AgentFactory(window=window, budget=budget, compressor=compressor, model=model)
     return factory.create(name, kind)
+
+
+def make_memory_agent(
+    name: str, memory: str, *, model: LanguageModelPort, window: int = 4096, budget: int = 512
+) -> AgentRunnerPort:
+    """Return an agent that answers with a model of the caller from a memory."""
+    from acc.adapters.evaluation.agents import MemoryAgentRunner
+
+    return MemoryAgentRunner(
+        agent_name=name,
+        model=model,
+        memory=make_memory(AGENT_KINDS.get(memory, memory), window=window, budget=budget),
+        instruction=AGENT_INSTRUCTION,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -401,6 +415,7 @@ def _make_runner(
         agent_timeout=config.timeout,
         judge_attempts=config.judge_attempts,
         outage_wait=resources.outage_wait,
+        tracer=current_tracer(),
     )
 
 
@@ -445,18 +460,35 @@ def _run_worker(connection: Connection, path: Path, resources: ModelResources, o
 
 
 def make_calibration(
-    judge: str, config: JudgeConfig | None, *, resources: ModelResources, cost: CostTracker
+    judge: str,
+    config: JudgeConfig | None,
+    *,
+    resources: ModelResources,
+    cost: CostTracker,
+    thresholds: Sequence[ClaimThreshold] = (),
 ) -> "CalibrateJudgeUseCase":
-    """Return the calibration of a judge; a model judge is metered."""
+    """Return the calibration of a judge; a model judge is metered.
+
+    Without `thresholds`, those of the rubric judge come from the shipped examples of all other
+    writers than that of a case.
+    """
     from acc.application.use_cases.calibrate_judge import CalibrateJudgeUseCase
 
+    if judge == "rubric":
+        from acc.adapters.evaluation.rubric_judge import RubricJudge, shipped_thresholds
+
+        return CalibrateJudgeUseCase(
+            lambda case: RubricJudge(
+                thresholds=thresholds or shipped_thresholds(without=case.writer)
+            )
+        )
     if config is None:
-        return CalibrateJudgeUseCase(lambda: open_judge(judge, None))
+        return CalibrateJudgeUseCase(lambda case: open_judge(judge, None))
     pool = make_pool("judge check", resources, cost)
     model = _judge_model(judge, config, pool)
     from acc.adapters.evaluation.model_judge import ModelJudge
 
-    return CalibrateJudgeUseCase(lambda: ModelJudge(model, configuration=config), models=pool)
+    return CalibrateJudgeUseCase(lambda case: ModelJudge(model, configuration=config), models=pool)
 
 
 def load_calibration_cases(path: Path | None = None) -> tuple[CalibrationCase, ...]:

@@ -150,6 +150,12 @@ class EvaluationSources:
         """Return a validated scenario by id or path."""
         return self.library.choice(reference)
 
+    def replays(self, path: str, form: str, annotations: str) -> tuple[ScenarioChoice, ...]:
+        """Return the conversations of a log as scenarios."""
+        given = Path(annotations) if annotations else None
+        references = self.library.replays.references(Path(path), form=form, annotations=given)
+        return tuple(self.library.choice(reference) for reference in references)
+
     def claim_thresholds(self) -> tuple[ClaimThreshold, ...]:
         """Return the thresholds of the rubric judge, from the shipped labelled examples."""
         from acc.adapters.evaluation.rubric_judge import shipped_thresholds

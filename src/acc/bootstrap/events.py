@@ -1,5 +1,6 @@
 """Construction of carriers, subscribers and relays of events."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.util import find_spec
@@ -11,7 +12,8 @@ from acc.application.events.relay import EventRelay
 from acc.application.events.subscriber import DEFAULT_CONCURRENCY, EventSubscriber
 from acc.application.runtime.runner import SessionRunner
 from acc.bootstrap.agents import Runner, make_stores
-from acc.domain.errors import InvalidInput
+from acc.bootstrap.storage import check_store_version
+from acc.domain.errors import InvalidInput, StorageFailed
 from acc.domain.value_objects.cloud_event import check_event_patterns, check_subscription_name
 from acc.domain.value_objects.run import RunConfig
 from acc.ports.outbound.event_ports import (
@@ -23,6 +25,8 @@ from acc.ports.outbound.event_ports import (
 if TYPE_CHECKING:
     from acc.ports.outbound.storage_ports import SessionStorePort
 
+#: How long the end of a server waits for the events of its last runs.
+_RELAY_STOP_SECONDS = 2.0
 #: A carrier: the URL of a NATS, Valkey or Redis server, a store, or a runner of this process.
 Carrier = str | Path | SessionRunner
 
@@ -39,6 +43,27 @@ def is_broker(carrier: object) -> bool:
     from acc.adapters.events.location import NATS_SCHEMES, VALKEY_SCHEMES, carrier_scheme
 
     return isinstance(carrier, str) and carrier_scheme(carrier) in NATS_SCHEMES | VALKEY_SCHEMES
+
+
+def has_events(carrier: str) -> bool:
+    """Return False if a carrier is a SQLite file that does not exist."""
+    from acc.adapters.storage.location import parse_location
+
+    if is_broker(carrier):
+        return True
+    _check_scheme(carrier)
+    location = parse_location(carrier)
+    return not isinstance(location, Path) or location.exists()
+
+
+async def require_events(carrier: str) -> None:
+    """Raise StorageFailed if a store does not exist, so that reading does not create it."""
+    if is_broker(carrier):
+        return
+    _check_scheme(carrier)
+    status = await check_store_version(carrier)
+    if status.version == 0:
+        raise StorageFailed(f"{status.location}: the database has no tables of acc; check the URL")
 
 
 def make_publisher(carrier: Carrier) -> EventPublisherPort:
@@ -142,6 +167,61 @@ async def open_relay(
         yield EventRelay(subscription, publisher)
 
 
+def check_relay(store: str | Path, target: str) -> None:
+    """Raise InvalidInput if events of a store cannot be sent to a carrier, if one is given."""
+    from acc.adapters.storage.location import parse_location
+
+    if is_broker(target):
+        _broker_module(target)
+    if not target or is_broker(target):
+        return
+    _check_scheme(target)
+    place = parse_location(target)
+    if place is None:
+        raise InvalidInput("events cannot be sent to memory; name a broker or another store")
+    if place == parse_location(store):
+        raise InvalidInput(
+            f"events are in the store {describe_carrier(target)} already, where `acc subscribe "
+            "--from` finds them; name another carrier, such as nats://HOST:4222"
+        )
+    if isinstance(place, Path):
+        _check_file(place)
+
+
+def _check_file(path: Path) -> None:
+    """Raise InvalidInput if a SQLite file can never be opened or created."""
+    if not path.parent.is_dir():
+        raise InvalidInput(f"events cannot be sent to {path}: {path.parent} is not a directory")
+    try:
+        with path.open("rb") as file:
+            start = file.read(16)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise InvalidInput(f"events cannot be sent to {path}: {error.strerror}") from None
+    if start not in (b"", b"SQLite format 3\0"):
+        raise InvalidInput(f"events cannot be sent to {path}: it is not a SQLite file")
+
+
+@asynccontextmanager
+async def running_relay(runner: SessionRunner, target: str) -> AsyncIterator[None]:
+    """Send the events of a runner to a carrier, if any, while the context is open.
+
+    What is not sent at the end stays in the store, for the next relay.
+    """
+    if not target:
+        yield
+        return
+    async with open_relay(runner, target) as relay, asyncio.TaskGroup() as group:
+        sending = group.create_task(relay.run())
+        try:
+            yield
+        finally:
+            relay.stop()
+            await asyncio.wait([sending], timeout=_RELAY_STOP_SECONDS)
+            sending.cancel()
+
+
 def _event_log(carrier: Carrier) -> Any:
     """Return the log of events of a store."""
     sessions: SessionStorePort
@@ -179,8 +259,9 @@ class _Broker:
 
 
 def _broker_module(url: str) -> _Broker:
-    from acc.adapters.events.location import NATS_SCHEMES, carrier_scheme
+    from acc.adapters.events.location import NATS_SCHEMES, carrier_scheme, check_broker_url
 
+    check_broker_url(url)
     if carrier_scheme(url) in NATS_SCHEMES:
         if find_spec("nats") is None:
             raise InvalidInput(

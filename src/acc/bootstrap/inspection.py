@@ -30,7 +30,10 @@ def check_store(store: str) -> None:
     if isinstance(location, PostgresLocation):
         return
     if location is None or not Path(location).exists():
-        raise NotFound(f"the store {store!r} does not exist; give the file of --store")
+        raise NotFound(
+            f"the store {store!r} does not exist; name the file that acc run, chat or serve wrote "
+            "with --store"
+        )
 
 
 async def recorded_events(
@@ -60,9 +63,11 @@ async def recorded_events(
                 return await sessions.events(found)
     finally:
         await sessions.aclose()
+    of_user = f" of user {user_id!r}" if user_id else ""
+    in_app = f" in app {app_name!r}" if app_name else ""
     raise NotFound(
-        f"there is no session, run or task {reference!r} of user {user!r} in app {app!r}; use "
-        "--user and --app as in the command that stored it"
+        f"the store has no session, run or task {reference!r}{of_user}{in_app}; the id of a run "
+        "of another user or app requires --user and --app"
     )
 
 

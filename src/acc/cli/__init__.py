@@ -12,6 +12,7 @@ from typing import TextIO
 
 from cyclopts import App, CycloptsError
 
+from acc.bootstrap.logs import log_to_stderr
 from acc.bootstrap.memory import version
 from acc.cli import contracts, judge, scenarios, store, tokens
 from acc.cli import eval as eval_commands
@@ -23,6 +24,8 @@ from acc.cli.check import check
 from acc.cli.compare import compare
 from acc.cli.console import console
 from acc.cli.doctor import doctor
+from acc.cli.eval_plan import plan
+from acc.cli.eval_replay import confirm, propose
 from acc.cli.export import export
 from acc.cli.graph import graph
 from acc.cli.inspect import explain, replay, trace
@@ -53,8 +56,10 @@ Start with: acc eval. With your own agent: acc check MODULE:AGENT, then acc chat
 )
 evaluate = App(name="eval", group=_EVALUATE)
 evaluate.default(eval_commands.run)
-evaluate.command(eval_commands.plan)
+evaluate.command(plan)
 evaluate.command(eval_commands.extend)
+evaluate.command(propose)
+evaluate.command(confirm)
 app.command(evaluate)
 app.command(eval_commands.report, group=_EVALUATE)
 app.command(compare, group=_EVALUATE)
@@ -95,7 +100,7 @@ def execute(arguments: Sequence[str] | None = None) -> int:
     """Execute a command and return its exit status."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), log_to_stderr():
             warnings.showwarning = _show_warning
             status = app(words, exit_on_error=False, result_action="return_value")
     except CycloptsError:

@@ -30,7 +30,14 @@ from acc.cli.approval import answer_to, arguments_of, can_ask
 from acc.cli.event_view import make_console, safe_text, write_json
 from acc.cli.output import print_error, print_json
 from acc.cli.session import WAITING
-from acc.domain.errors import AddressRefused, InvalidInput, StorageFailed, Unauthenticated
+from acc.cli.tls_options import NO_TLS, TlsOptions, with_tls_advice
+from acc.domain.errors import (
+    AddressRefused,
+    InvalidInput,
+    RemoteFailed,
+    StorageFailed,
+    Unauthenticated,
+)
 from acc.domain.value_objects.approval import InputAnswer, InputRequest, RequestKind, approve, deny
 from acc.domain.value_objects.content import Part, text_of, text_part
 from acc.domain.value_objects.endpoint import RemoteEndpoint, add_scheme, loopback_allow_entries
@@ -169,7 +176,8 @@ class CallOptions:
     timeout: Annotated[
         float,
         Parameter(
-            help="Seconds to wait for the result; then the remote task is canceled. [default: 600]"
+            help="Seconds to wait for the result; then the remote task is canceled. [default: 600]",
+            show_default=False,
         ),
     ] = 600.0
     allow: Allow = ()
@@ -181,7 +189,7 @@ class CallOptions:
         Path | None, Parameter(help="Folder for artifacts; existing files are never replaced.")
     ] = None
 
-    def endpoint(self, url: str) -> RemoteEndpoint:
+    def endpoint(self, url: str, tls: TlsOptions) -> RemoteEndpoint:
         """Return the endpoint of a URL with these options."""
         url = add_scheme(url)
         return RemoteEndpoint(
@@ -190,6 +198,7 @@ class CallOptions:
             allow=(*self.allow, *loopback_allow_entries(url)),
             timeout=self.timeout,
             streaming=None if self.stream else False,
+            tls=tls.to_client_tls(),
         )
 
 
@@ -209,6 +218,7 @@ def call(
     message: MessageOptions = _MESSAGE,
     reply: ReplyOptions = _REPLY,
     options: CallOptions = _CALL,
+    tls: TlsOptions = NO_TLS,
 ) -> int:
     """Send a message to an A2A agent and print its answer.
 
@@ -229,7 +239,7 @@ def call(
         raise InvalidInput('the message is empty; use acc call URL "text", or - to read stdin')
     if parts and reply.is_present:
         raise InvalidInput("--approve and --deny cannot be combined with a message")
-    endpoint = options.endpoint(url)
+    endpoint = options.endpoint(url, tls)
     with asyncio.Runner() as loop:
         try:
             if message.intent:
@@ -238,7 +248,9 @@ def call(
         except AddressRefused as error:
             raise AddressRefused(error.naming("--allow here"), detail=error.detail) from None
         except Unauthenticated as error:
-            raise Unauthenticated(f"{error}; {token_advice(options.token_env)}") from None
+            raise Unauthenticated(f"{error}; {token_advice(options.token_env, tls)}") from None
+        except RemoteFailed as error:
+            raise with_tls_advice(error) from None
 
 
 def _call_intent(
@@ -253,11 +265,16 @@ def _call_intent(
     return 0
 
 
-def token_advice(variable: str) -> str:
-    """Return how to fix a rejected or missing token."""
+def token_advice(variable: str, tls: TlsOptions) -> str:
+    """Return how to fix rejected or missing credentials."""
     if variable:
         return f"the token in {variable} is not accepted"
-    return "put the token into an environment variable and pass its name with --token-env"
+    if tls.tls_cert is not None:
+        return f"the certificate {tls.tls_cert} is not accepted"
+    return (
+        "put the token into an environment variable and pass its name with --token-env, or pass a "
+        "client certificate with --tls-cert"
+    )
 
 
 class _Call:

@@ -14,8 +14,9 @@ from rich.text import Text
 from acc.bootstrap.a2a_client import inspect_card
 from acc.cli.call import Allow, TokenEnv, Url, token_advice
 from acc.cli.event_view import make_console, safe_text
-from acc.cli.output import print_json
-from acc.domain.errors import AddressRefused, Unauthenticated
+from acc.cli.output import count_noun, print_json
+from acc.cli.tls_options import NO_TLS, TlsOptions, with_tls_advice
+from acc.domain.errors import AddressRefused, RemoteFailed, Unauthenticated
 from acc.domain.value_objects.agent_card import AgentCard, CardReport
 from acc.domain.value_objects.endpoint import RemoteEndpoint, add_scheme, loopback_allow_entries
 
@@ -35,6 +36,7 @@ def card(
     ] = None,
     token_env: TokenEnv = "",
     allow: Allow = (),
+    tls: TlsOptions = NO_TLS,
 ) -> int:
     """Fetch an agent card, validate it, and print what the agent is and how to reach it.
 
@@ -47,13 +49,16 @@ def card(
         url=url,
         token=f"env:{token_env}" if token_env else "",
         allow=(*allow, *loopback_allow_entries(url)),
+        tls=tls.to_client_tls(),
     )
     try:
         report = asyncio.run(inspect_card(endpoint, key=key))
     except AddressRefused as error:
         raise AddressRefused(error.naming("--allow here"), detail=error.detail) from None
     except Unauthenticated as error:
-        raise Unauthenticated(f"{error}; {token_advice(token_env)}") from None
+        raise Unauthenticated(f"{error}; {token_advice(token_env, tls)}") from None
+    except RemoteFailed as error:
+        raise with_tls_advice(error) from None
     if json:
         print_json(msgspec.json.format(msgspec.json.encode(_to_json_data(report)), indent=2))
     else:
@@ -92,7 +97,7 @@ def _print_report(report: CardReport, output: Console, *, has_key: bool) -> None
         output.print(safe_text("the card is valid", "green"))
     else:
         errors = sum(finding.severity == "error" for finding in report.findings)
-        output.print(safe_text(f"{errors} error{'s' if errors != 1 else ''}", "bold red"))
+        output.print(safe_text(count_noun(errors, "error"), "bold red"))
 
 
 def _table(card: AgentCard, url: str) -> Table:

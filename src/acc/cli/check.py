@@ -15,7 +15,7 @@ from acc.application.use_cases.check_agents import TreeReport, check_agents
 from acc.bootstrap.a2a import check_card_file
 from acc.bootstrap.agents import load_agent
 from acc.cli.event_view import make_console, safe_text
-from acc.cli.output import print_json
+from acc.cli.output import count_noun, print_json
 from acc.cli.session import AgentReference
 
 _INDENT = 18
@@ -60,7 +60,7 @@ def check(
 
 
 def _show_report(output: Console, report: TreeReport) -> None:
-    agents = _count(report.agents, "agent")
+    agents = count_noun(report.agents, "agent")
     output.print(safe_text(report.agent, "bold") + safe_text(f", {agents}\n", "dim"))
     for number, rule in enumerate(report.rules, start=1):
         output.print(
@@ -75,8 +75,8 @@ def _show_report(output: Console, report: TreeReport) -> None:
             prefix = f"{names}: " if names else ""
             _show_paragraph(output, f"{prefix}{finding.text}", style=_STYLES[finding.severity])
             _show_paragraph(output, f"fix: {finding.fix}", style="")
-    problems = _count(report.count(Severity.PROBLEM), "problem")
-    warnings = _count(report.count(Severity.WARNING), "warning")
+    problems = count_noun(report.count(Severity.PROBLEM), "problem")
+    warnings = count_noun(report.count(Severity.WARNING), "warning")
     output.print(safe_text(f"\n{problems}, {warnings}", _STYLES[report.severity]))
 
 
@@ -86,7 +86,3 @@ def _show_paragraph(output: Console, text: str, *, style: str) -> None:
         output.print(Padding(safe_text(text, style), (0, 0, 0, _INDENT)), soft_wrap=False)
     else:
         output.print(safe_text(f"{'':<{_INDENT}}{text}", style))
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,4 +1,4 @@
-"""`acc compare`: two runs side by side."""
+"""`acc compare`: two evaluation runs side by side."""
 
 from pathlib import Path
 
@@ -11,7 +11,9 @@ from acc.cli.output import console, print_json
 
 
 def compare(first: Path, second: Path, /, *, json: bool = False) -> int:
-    """Compare two runs, turn by turn where they have scenario, seed and turn in common.
+    """Compare two evaluation runs, turn by turn where both have the turn.
+
+    Both have a turn if scenario, seed and number of the turn are the same.
 
     Args:
         first: A run directory.

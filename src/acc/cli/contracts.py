@@ -12,6 +12,7 @@ from acc.bootstrap.contracts import ContractSet, load_contracts
 from acc.cli.call import Allow, TokenEnv
 from acc.cli.event_view import make_console, safe_text
 from acc.cli.output import print_json
+from acc.cli.tls_options import NO_TLS, TlsOptions
 from acc.domain.contracts import ChangeKind, compare_contracts
 from acc.domain.value_objects.contract import contract_to_json
 
@@ -26,12 +27,19 @@ _STYLES = {ChangeKind.BREAKING: "bold red", ChangeKind.COMPATIBLE: "green"}
 
 
 @app.command
-def show(source: Source, /, *, token_env: TokenEnv = "", allow: Allow = ()) -> int:
+def show(
+    source: Source,
+    /,
+    *,
+    token_env: TokenEnv = "",
+    allow: Allow = (),
+    tls: TlsOptions = NO_TLS,
+) -> int:
     """Print the contracts of an agent as JSON, with the JSON schemas of inputs and outputs.
 
     Example: acc contracts show shop.agents:root > contracts.json
     """
-    _print(load_contracts(source, token_env=token_env, allow=allow))
+    _print(load_contracts(source, token_env=token_env, allow=allow, tls=tls.to_client_tls()))
     return 0
 
 
@@ -46,13 +54,14 @@ def diff(
     ] = False,
     token_env: TokenEnv = "",
     allow: Allow = (),
+    tls: TlsOptions = NO_TLS,
 ) -> int:
     """Compare two versions of contracts. Exits with 1 if a change breaks existing callers.
 
     Example: acc contracts diff contracts.json shop.agents:root
     """
-    before = load_contracts(old, token_env=token_env, allow=allow)
-    after = load_contracts(new, token_env=token_env, allow=allow)
+    before = load_contracts(old, token_env=token_env, allow=allow, tls=tls.to_client_tls())
+    after = load_contracts(new, token_env=token_env, allow=allow, tls=tls.to_client_tls())
     changes = compare_contracts(before.contracts, after.contracts)
     if json:
         data = [{"kind": one.kind, "intent": one.intent, "text": one.text} for one in changes]
@@ -75,12 +84,13 @@ def stub(
     out: Annotated[Path | None, Parameter(help="File to write; default: stdout.")] = None,
     token_env: TokenEnv = "",
     allow: Allow = (),
+    tls: TlsOptions = NO_TLS,
 ) -> int:
     """Generate a typed Python client with one method for each intent.
 
     Example: acc contracts stub http://127.0.0.1:8000 --out desk_client.py
     """
-    loaded = load_contracts(source, token_env=token_env, allow=allow)
+    loaded = load_contracts(source, token_env=token_env, allow=allow, tls=tls.to_client_tls())
     code = generate_client(loaded.agent, loaded.contracts)
     if out is None:
         sys.stdout.write(code)

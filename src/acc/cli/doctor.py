@@ -20,7 +20,9 @@ from acc.bootstrap.doctor import make_doctor, make_grpc_doctor
 from acc.bootstrap.settings import resolve_token
 from acc.cli.event_view import make_console, one_line, safe_text
 from acc.cli.output import error_console, print_error, print_json
+from acc.cli.tls_options import NO_TLS, TlsOptions
 from acc.domain.errors import AddressRefused, InvalidInput, RemoteFailed
+from acc.domain.value_objects.credentials import ClientTls
 from acc.domain.value_objects.endpoint import (
     add_scheme,
     check_agent_url,
@@ -97,6 +99,7 @@ def doctor(
     *,
     caller: CallerOptions | None = None,
     options: CheckOptions | None = None,
+    tls: TlsOptions = NO_TLS,
 ) -> int:
     """Check an A2A server from outside; each problem comes with a fix.
 
@@ -110,7 +113,7 @@ def doctor(
     caller, options = caller or CallerOptions(), options or CheckOptions()
     if not 0 < options.timeout < math.inf:
         raise InvalidInput(f"--timeout must be positive and finite, got {options.timeout}")
-    diagnosis = asyncio.run(_diagnose(url, caller, options))
+    diagnosis = asyncio.run(_diagnose(url, caller, options, tls.to_client_tls()))
     if options.json:
         document = {"failed": diagnosis.has_failed, **msgspec.to_builtins(diagnosis)}
         print_json(msgspec.json.format(msgspec.json.encode(document), indent=2))
@@ -129,31 +132,38 @@ def _token(variable: str) -> str:
     return resolve_token(f"env:{variable}")
 
 
-async def _diagnose(url: str, caller: CallerOptions, options: CheckOptions) -> Diagnosis:
+async def _diagnose(
+    url: str, caller: CallerOptions, options: CheckOptions, tls: ClientTls | None
+) -> Diagnosis:
     if is_grpc_url(url):
         check_agent_url(url)
-        return await _diagnose_grpc(url, caller, options)
+        return await _diagnose_grpc(url, caller, options, tls)
     target = Target(
         url=add_scheme(url),
         token=_token(caller.token_env),
         second_token=_token(caller.second_token_env),
+        has_certificate=tls is not None and tls.cert is not None,
     )
     try:
-        return await _diagnose_http(target, options)
+        return await _diagnose_http(target, options, tls)
     except InvalidInput as error:
         # HOST:PORT may be a gRPC server, which does not understand HTTP/1.1.
         address = to_grpc_url(url, encrypted=target.url.startswith("https:"))
         if "/" in url or not address or not isinstance(error.__cause__, RemoteFailed):
             raise
         try:
-            return await _diagnose_grpc(address, caller, options)
+            return await _diagnose_grpc(address, caller, options, tls)
         except InvalidInput:
             raise error from None
 
 
-async def _diagnose_grpc(url: str, caller: CallerOptions, options: CheckOptions) -> Diagnosis:
+async def _diagnose_grpc(
+    url: str, caller: CallerOptions, options: CheckOptions, tls: ClientTls | None
+) -> Diagnosis:
     try:
-        async with make_grpc_doctor(url, allow=options.allow, timeout=options.timeout) as diagnose:
+        async with make_grpc_doctor(
+            url, allow=options.allow, timeout=options.timeout, tls=tls
+        ) as diagnose:
             return await diagnose.run(
                 url,
                 token=_token(caller.token_env),
@@ -169,12 +179,12 @@ async def _diagnose_grpc(url: str, caller: CallerOptions, options: CheckOptions)
         ) from None
 
 
-async def _diagnose_http(target: Target, options: CheckOptions) -> Diagnosis:
+async def _diagnose_http(target: Target, options: CheckOptions, tls: ClientTls | None) -> Diagnosis:
     output = error_console()
     status = Status("reading the card", console=output) if output.is_terminal else None
     try:
         async with make_doctor(
-            target.url, allow=options.allow, timeout=options.timeout
+            target.url, allow=options.allow, timeout=options.timeout, tls=tls
         ) as diagnose:
             if status is not None:
                 status.start()

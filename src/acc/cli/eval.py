@@ -16,7 +16,12 @@ import msgspec
 from cyclopts import Parameter
 
 from acc.application.evaluation import cost
-from acc.application.evaluation.configuration import EvaluationRequest, JudgeOptions, run_name
+from acc.application.evaluation.configuration import (
+    EvaluationRequest,
+    JudgeOptions,
+    judge_reference,
+    run_name,
+)
 from acc.application.evaluation.plan import RemainingEpisodes, remaining_episodes
 from acc.application.evaluation.readiness import check_agents_ready
 from acc.application.evaluation.results import (
@@ -26,18 +31,17 @@ from acc.application.evaluation.results import (
     fallback_notes,
 )
 from acc.application.use_cases.run_evaluation import EvaluationOutcome, RunEvaluationUseCase
-from acc.bootstrap import evaluation, reports
+from acc.bootstrap import evaluation, replays, reports
 from acc.bootstrap.memory import compressor_name, version
 from acc.bootstrap.settings import agent_model, model_cache, step_summary_file
 from acc.bootstrap.tracing import start_tracing
 from acc.cli.call import check_allow
+from acc.cli.eval_replay import decision_counts
 from acc.cli.eval_view import (
     COST_LIMIT_STATUS,
     ProgressView,
     agreement_lines,
     paired_table,
-    power_rows,
-    power_table,
     print_plan,
     result_table,
     summary_cost_table,
@@ -48,7 +52,6 @@ from acc.cli.output import console, print_error, print_json
 from acc.cli.step_summary import append_step_summary
 from acc.domain.errors import InvalidInput
 from acc.domain.gates import Gate
-from acc.domain.statistics import MIN_SCENARIOS
 from acc.domain.value_objects.evaluation import ClaimThreshold
 from acc.domain.value_objects.evaluation_run import EvaluationConfig
 
@@ -66,6 +69,25 @@ class EvaluationOptions:
             help="The id of a shipped scenario, a .toml file, a comma-separated list, or all."
         ),
     ] = "all"
+    replay: Annotated[
+        Path | None,
+        Parameter(
+            help="A log of conversations, instead of scenarios: the words of its users are sent to "
+            "every agent."
+        ),
+    ] = None
+    replay_format: Annotated[
+        str,
+        Parameter(
+            help="The format of the log: openai, langsmith, langfuse, events or csv. [default: "
+            "recognised by the content]",
+            show_default=False,
+        ),
+    ] = ""
+    annotations: Annotated[
+        Path | None,
+        Parameter(help="The annotations of the log, from acc eval propose; confirmed ones count."),
+    ] = None
     agents: Annotated[
         str,
         Parameter(
@@ -84,28 +106,32 @@ class EvaluationOptions:
         Parameter(
             help="The model of baseline, retrieval, acc and oracle: embedded, or PROVIDER:MODEL "
             "such as openai:gpt-5.2, whose key is read from the environment. [default: the value "
-            "of ACC_AGENT_MODEL, or embedded]"
+            "of ACC_AGENT_MODEL, or embedded]",
+            show_default=False,
         ),
     ] = ""
     compressor: Annotated[
         str,
         Parameter(
             help="What writes the state of acc: rules, or the name of a model. NAME=acc:MODEL in "
-            "--agents sets it for one agent. [default: the value of ACC_COMPRESSOR_MODEL, or rules]"
+            "--agents sets it for one agent. "
+            "[default: the value of ACC_COMPRESSOR_MODEL, or rules]",
+            show_default=False,
         ),
     ] = ""
     judge: Annotated[
         str,
         Parameter(
-            help="The judge: rubric, model:NAME for a language model, or python:MODULE:NAME for "
-            "your own judge or model."
+            help="The judge: rubric, model:NAME for a language model, local:PATH.gguf, or "
+            "python:MODULE:NAME for your own judge or model."
         ),
     ] = "rubric"
     claim_thresholds: Annotated[
         Path | None,
         Parameter(
             help="A file of acc judge thresholds: the scores from which the rubric judge counts a "
-            "claim as supported. [default: those of the shipped examples]"
+            "claim as supported. [default: those of the shipped examples]",
+            show_default=False,
         ),
     ] = None
     judge_votes: Annotated[
@@ -131,7 +157,8 @@ class EvaluationOptions:
         int, Parameter(help="Number of episodes of each scenario, each with its own seed.")
     ] = 1
     turns: Annotated[
-        int | None, Parameter(help="Number of turns of an episode. [default: all]")
+        int | None,
+        Parameter(help="Number of turns of an episode. [default: all]", show_default=False),
     ] = None
     seed: Annotated[int, Parameter(help="The seed of the first episode.")] = 0
     window: Annotated[
@@ -161,34 +188,38 @@ class RunOptions:
         ),
     ] = False
     workers: Annotated[
-        int | None, Parameter(help="Number of worker processes. [default: one per core]")
+        int | None,
+        Parameter(help="Number of worker processes. [default: one per core]", show_default=False),
     ] = None
     max_connections: Annotated[
         int | None,
         Parameter(
             help="Maximum number of concurrent calls to each model provider, over all workers. "
-            "[default: no limit]"
+            "[default: no limit]",
+            show_default=False,
         ),
     ] = None
     outage_wait: Annotated[
         float,
         Parameter(
-            help="Seconds to wait for a provider that cannot be reached. After that the run ends, "
-            "and the same command continues it with the same turn."
+            help="Seconds to wait for a provider that cannot be reached. After that the "
+            "evaluation run ends, and the same command continues it with the same turn."
         ),
     ] = 60.0
     out: Annotated[
         Path | None,
         Parameter(
-            help="The run directory. The same command with the same directory continues the run. "
-            "[default: runs/NAME-OF-THE-RUN]"
+            help="The run directory. The same command with the same directory continues the "
+            "evaluation run. [default: runs/NAME-OF-THE-RUN]",
+            show_default=False,
         ),
     ] = None
     cache: Annotated[
         Path | None,
         Parameter(
             help="The folder of the answer cache: identical requests to provider models are not "
-            "repeated. [default: the value of ACC_MODEL_CACHE, or none]"
+            "repeated. [default: the value of ACC_MODEL_CACHE, or none]",
+            show_default=False,
         ),
     ] = None
     allow: Annotated[
@@ -212,9 +243,9 @@ class RunOptions:
     max_cost: Annotated[
         float | None,
         Parameter(
-            help="Maximum cost of the run in US dollars, including recorded calls. If it is "
-            "reached, no further turn starts and the exit status is 4. The same command with a "
-            "higher limit continues."
+            help="Maximum cost of the evaluation run in US dollars, including recorded calls. If "
+            "it is reached, no further turn starts and the exit status is 4. The same command with "
+            "a higher limit continues."
         ),
     ] = None
     price: Annotated[
@@ -256,7 +287,17 @@ def run(*, options: EvaluationOptions = _EVALUATION, how: RunOptions = _RUN) -> 
 
     Example: acc eval --scenario it-operations --agents baseline,acc --episodes 10
     """
-    return _evaluate(configure(options), how)
+    configuration = configure(options)
+    if options.annotations is not None:
+        print_error(
+            f"annotations: {decision_counts(replays.read_annotations(options.annotations))}"
+        )
+    elif options.replay is not None and configuration.judge == "rubric":
+        print_error(
+            "no annotations: rules and correct answers are not known, so drift is 0 and the "
+            f"outcome is not comparable; next: acc eval propose {options.replay}"
+        )
+    return _evaluate(configuration, how)
 
 
 def extend(
@@ -271,7 +312,7 @@ def extend(
     ] = "",
     how: RunOptions = _RUN,
 ) -> int:
-    """Add episodes or scenarios to a run; what is recorded is not repeated.
+    """Add episodes or scenarios to an evaluation run; recorded turns are kept.
 
     Example: acc eval extend runs/my-run --episodes 4
     """
@@ -295,41 +336,6 @@ def extend(
     )
     reports.extend_run(directory, configuration)
     return _evaluate(configuration, replace(how, out=directory))
-
-
-def plan(
-    directory: Annotated[Path, Parameter(help="The run directory of a pilot.")],
-    /,
-    *,
-    agent: Annotated[str, Parameter(help="The agent that is compared.")] = "acc",
-    versus: Annotated[str, Parameter(help="The agent that it is compared with.")] = "baseline",
-    json: Annotated[bool, Parameter(help="Print everything as JSON.", negative=())] = False,
-) -> int:
-    """Print the power to find a difference of two agents, by number of scenarios.
-
-    The difference and its deviation between scenarios come from a pilot run.
-
-    Example: acc eval plan runs/pilot --agent acc --versus baseline
-    """
-    pilot = reports.scenario_differences(reports.open_run(directory), agent, versus)
-    rows = power_rows(pilot)
-    if not rows:
-        raise InvalidInput(
-            f"{directory} cannot be a pilot: {agent} and {versus} need answers to the same turns "
-            "of at least 2 scenarios; add scenarios with acc eval extend, or start a larger run"
-        )
-    if json:
-        print_json(msgspec.json.format(msgspec.json.encode(rows), indent=2))
-        return 0
-    output = console()
-    output.print(power_table(rows, f"{agent} minus {versus}"))
-    if rows and rows[0]["pilot_scenarios"] < MIN_SCENARIOS:
-        output.print(
-            f"The pilot has {rows[0]['pilot_scenarios']} scenarios: the deviation between "
-            "scenarios is a rough estimate.",
-            markup=False,
-        )
-    return 0
 
 
 def _evaluate(configuration: EvaluationConfig, how: RunOptions) -> int:
@@ -359,6 +365,7 @@ def _evaluate(configuration: EvaluationConfig, how: RunOptions) -> int:
         print_error(note)
     directory = reports.create_run(path, configuration)
     with directory.locked():
+        directory.record_lengths(remaining.lengths)
         tracker = cost.CostTracker(accounts=reports.recorded_cost(directory), limit=how.max_cost)
         workers = how.workers or min(os.cpu_count() or 1, max(1, len(remaining.jobs) // 2))
         workers = max(1, min(workers, len(remaining.jobs), how.max_connections or workers))
@@ -397,10 +404,13 @@ def configure(options: EvaluationOptions) -> EvaluationConfig:
     """Return the configuration of a run, or raise InvalidInput."""
     request = EvaluationRequest(
         scenario=options.scenario,
+        replay=str(options.replay or ""),
+        replay_format=options.replay_format,
+        annotations=str(options.annotations or ""),
         agents=options.agents,
         model=options.model or agent_model(),
         compressor=compressor_name("acc", options.compressor),
-        judge=options.judge,
+        judge=judge_reference(options.judge),
         judge_options=JudgeOptions(
             votes=options.judge_votes,
             both_orders=options.judge_both_orders,

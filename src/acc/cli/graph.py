@@ -24,9 +24,14 @@ def graph(
     *,
     format: Annotated[
         GraphFormat | None,
-        Parameter(help="Output format. [default: svg if --out ends in .svg, else mermaid]"),
+        Parameter(
+            help="Output format. [default: svg if --out ends in .svg, else mermaid]",
+            show_default=False,
+        ),
     ] = None,
-    out: Annotated[Path | None, Parameter(help="File to write. [default: stdout]")] = None,
+    out: Annotated[
+        Path | None, Parameter(help="File to write. [default: stdout]", show_default=False)
+    ] = None,
 ) -> int:
     """Draw an agent tree with models, tools, confirmations, loops, edges and transfers.
 

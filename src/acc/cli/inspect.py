@@ -113,10 +113,18 @@ def replay(
     *,
     store: Store,
     model: Annotated[
-        str, Parameter(help="Call this model in place of the recorded responses.")
+        str,
+        Parameter(
+            help="Call this model. [default: use the recorded responses]", show_default=False
+        ),
     ] = "",
     memory: Annotated[
-        str, Parameter(help="Use this memory for the agents that have one: transcript, acc, ….")
+        str,
+        Parameter(
+            help="Use this memory for the agents that have one: transcript, retrieval, acc or "
+            "acc:MODEL. [default: their own]",
+            show_default=False,
+        ),
     ] = "",
     user: User = "",
     app: App = "",
@@ -157,12 +165,13 @@ def replay(
 
 
 def _print_comparison(out: Console, turn: TurnComparison) -> None:
-    result = f"changed: {', '.join(turn.changed)}" if turn.changed else "same"
+    titles = {name: name.replace("_", " ") for name in turn.changed}
+    result = f"changed: {', '.join(titles.values())}" if turn.changed else "same"
     out.print(safe_text(f"turn {turn.turn}  {_clip(turn.message)}  [{result}]", "bold"))
     before, after = turn.recorded, turn.replayed
     for name in turn.changed:
         old, new = (_lines(getattr(side, name)) for side in (before, after))
-        out.print(safe_text(f"  {name}"))
+        out.print(safe_text(f"  {titles[name]}"))
         for line in ndiff(old, new):
             if line.startswith(("- ", "+ ")):
                 style = "red" if line.startswith("-") else "green"
@@ -174,7 +183,7 @@ def _print_comparison(out: Console, turn: TurnComparison) -> None:
 def _lines(value: object) -> list[str]:
     if isinstance(value, tuple):
         return [str(item) for item in value]
-    return str(value).splitlines()
+    return ["none"] if value is None else str(value).splitlines()
 
 
 def _read(store: str, reference: str, user: str, app: str) -> Sequence[Event]:

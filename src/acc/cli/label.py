@@ -11,7 +11,7 @@ from acc.bootstrap.console import serve_labels
 from acc.cli.event_view import safe_text
 from acc.cli.output import console, print_error
 from acc.domain.errors import InvalidInput
-from acc.domain.labels import LabelItem, LabelKind
+from acc.domain.labels import LabelItem, LabelKind, SampleMethod
 
 _QUESTIONS = {
     LabelKind.CLAIM: "Does what the user said support the claim? y yes, n no, s skip, q quit: ",
@@ -30,6 +30,15 @@ def label(
     ] = "",
     items: Annotated[int, Parameter(help="Number of items of the sample.")] = 60,
     seed: Annotated[int, Parameter(help="Seed of the sample, for the first rater.")] = 0,
+    sample: Annotated[
+        SampleMethod | None,
+        Parameter(
+            help="How the first rater's sample is drawn: stratified (as many items of each agent, "
+            "class and verdict), uncertain (mostly unclear verdicts) or random. [default: "
+            "stratified]",
+            show_default=False,
+        ),
+    ] = None,
     page: Annotated[
         bool,
         Parameter(help="Serve a page on this machine instead of asking here.", negative=()),
@@ -38,9 +47,9 @@ def label(
         int, Parameter(help="The port of the page; 0 selects a free port.", show_default=True)
     ] = _DEFAULT_PORT,
 ) -> int:
-    """Label claims and rule checks of a run; agents and verdicts are hidden.
+    """Label claims and rule checks of an evaluation run; verdicts are hidden.
 
-    All raters of a run see the same sample. Labels are stored one by one in
+    Agents are hidden too. All raters see the same sample. Labels are stored one by one in
     RUN/labels/RATER.jsonl, so the same command continues after `q`, Ctrl-C or a crash.
 
     With --page, raters label in a browser, with the keys y, n, s and b (back), several of them at
@@ -51,14 +60,18 @@ def label(
     if items < 1:
         raise InvalidInput(f"--items must be at least 1, got {items}")
     if page:
-        sessions = reports.open_label_sessions(reports.open_run(directory), size=items, seed=seed)
+        sessions = reports.open_label_sessions(
+            reports.open_run(directory), size=items, seed=seed, method=sample
+        )
         started = serve_labels(
             sessions, title=directory.name or "acc", port=port, on_ready=_print_url
         )
         return 0 if started else 1
     if not rater:
         raise InvalidInput("acc label requires --rater NAME, or --page")
-    session = reports.open_labels(reports.open_run(directory), rater=rater, size=items, seed=seed)
+    session = reports.open_labels(
+        reports.open_run(directory), rater=rater, size=items, seed=seed, method=sample
+    )
     output = console()
     total = len(session.sample)
     for number, item in session.remaining():

@@ -1,6 +1,5 @@
 """`acc mcp`: offer an agent or a memory as an MCP server."""
 
-import logging
 from contextlib import redirect_stdout
 from sys import stderr
 from typing import Annotated
@@ -17,8 +16,8 @@ from acc.bootstrap.mcp import (
 )
 from acc.bootstrap.tracing import start_tracing
 from acc.cli.call import check_allow
-from acc.cli.output import console
-from acc.cli.serve import OtelOption
+from acc.cli.output import configure_logging, console
+from acc.cli.telemetry import OtelOption
 from acc.domain.errors import InvalidInput
 
 _DEFAULT_MCP_PORT = 8000
@@ -47,7 +46,9 @@ def mcp(
     ] = False,
     port: Annotated[
         int | None,
-        Parameter(help="The port with --http; 0 selects a free port. [default: 8000]"),
+        Parameter(
+            help="The port with --http; 0 selects a free port. [default: 8000]", show_default=False
+        ),
     ] = None,
     store: Annotated[
         str,
@@ -84,7 +85,7 @@ def mcp(
         raise InvalidInput("give either an agent (MODULE:AGENT) or --memory")
     if memory and sub_agents:
         raise InvalidInput("--sub-agents requires an agent")
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    configure_logging()
     options = McpServerOptions(store=store, sub_agents=sub_agents, allow=allow)
     with redirect_stdout(stderr):  # standard output is used by the protocol
         root = None if agent is None else load_agent(agent)

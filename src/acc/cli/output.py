@@ -1,5 +1,6 @@
 """Consoles for results and errors, shared by all commands."""
 
+import logging
 import re
 import sys
 
@@ -16,6 +17,11 @@ _VISIBLE_CONTROLS = {code: 0x2400 + code for code in range(32) if chr(code) not 
 _VISIBLE_CONTROLS |= dict.fromkeys(
     [*range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFFFD
 )
+
+
+def configure_logging() -> None:
+    """Print warnings and errors of servers to standard error."""
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
 
 
 def console() -> Console:
@@ -50,9 +56,14 @@ def print_json(data: bytes) -> None:
     sys.stdout.write("\n")
 
 
-def parse_size(text: str) -> int:
-    """Return the bytes of a size such as 500K or 8M."""
+def count_noun(number: int, noun: str) -> str:
+    """Return a number with its noun, in the plural unless the number is 1."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def parse_size(text: str, option: str) -> int:
+    """Return the bytes of the size that an option has, such as 500K or 8M."""
     match = re.fullmatch(r"(\d{1,12}) ?([kmg]?)(?:i?b)?", text.strip().lower())
     if match is None or not int(match[1]):
-        raise InvalidInput(f"--max-body must be a size such as 500K or 8M, got {text!r}")
+        raise InvalidInput(f"{option} must be a size such as 500K or 8M, got {text!r}")
     return int(match[1]) * _SIZE_UNITS[match[2]]

@@ -1,6 +1,5 @@
 """`acc proxy`: bounded memory for clients of the OpenAI API."""
 
-import logging
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -8,12 +7,12 @@ from cyclopts import Parameter
 from acc.application.memory.acc import DEFAULT_BUDGET_TOKENS
 from acc.bootstrap import settings
 from acc.bootstrap.proxy import ProxyOptions, serve_proxy
+from acc.cli.output import configure_logging
 from acc.cli.output import console as output
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.endpoint import redact_secrets
+from acc.domain.value_objects.endpoint import is_loopback_host, redact_secrets
 
 _DEFAULT_PORT = 8080
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def proxy(
@@ -43,7 +42,8 @@ def proxy(
     api_key: Annotated[
         str,
         Parameter(
-            help="The key for the server, env:NAME or a text. [default: the key of each client]"
+            help="The key for the server, env:NAME or a text. [default: the key of each client]",
+            show_default=False,
         ),
     ] = "",
     token: Annotated[
@@ -57,7 +57,8 @@ def proxy(
         int | None,
         Parameter(
             help="The port to listen on; 0 selects a free port. [default: the variable PORT, or "
-            "8080]"
+            "8080]",
+            show_default=False,
         ),
     ] = None,
 ) -> int:
@@ -77,7 +78,7 @@ def proxy(
         api_key=settings.resolve_token(api_key) if api_key else "",
         token=settings.resolve_token(token) if token else "",
     )
-    is_loopback = host in _LOOPBACK or host.startswith("127.")
+    is_loopback = is_loopback_host(host)
     if not is_loopback and options.api_key and not options.token:
         raise InvalidInput(
             f"--host {host} is reachable from other machines, which would use --api-key; add "
@@ -93,6 +94,6 @@ def proxy(
         for line in lines:
             output().print(line, markup=False, highlight=False)
 
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    configure_logging()
     selected = settings.default_port(_DEFAULT_PORT) if port is None else port
     return 0 if serve_proxy(options, host=host, port=selected, on_ready=print_url) else 1

@@ -61,17 +61,22 @@ def show(scenario: str, /, *, seed: int = 0, json: _Json = False) -> int:
         return 0
     output = console()
     output.print(f"{rendered.title} ({rendered.id}, seed {seed})", style="bold", markup=False)
+    rules: dict[str, str] = {}
     for turn in rendered.turns:
         output.print(f"\n{turn.turn_id}. {turn.topic.value}", style="bold cyan", markup=False)
         output.print(turn.query, markup=False)
         expected = [" or ".join(item.any_of) for item in turn.expects]
         if turn.answer.value != "answer":
             expected.append(f"({turn.answer.value})")
-        output.print(f"expected: {'; '.join(expected)}", style="green", markup=False)
+        if expected:
+            output.print(f"expected: {'; '.join(expected)}", style="green", markup=False)
         if turn.avoids:
             output.print(f"avoid:    {'; '.join(turn.avoids)}", style="red", markup=False)
         for constraint in turn.constraints + turn.amends:
+            rules[constraint.id] = constraint.text
             output.print(f"rule:     {constraint.text}", style="magenta", markup=False)
+        for rule_id in turn.lifts:
+            output.print(f"lifted:   {rules.get(rule_id, rule_id)}", style="magenta", markup=False)
     return 0
 
 
@@ -114,7 +119,9 @@ def new(name: str, /, *, folder: Path = Path()) -> int:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise InvalidInput(f"{path} already exists") from None
+        raise InvalidInput(
+            f"{path} already exists; choose another name, or another --folder"
+        ) from None
     except OSError as error:
         raise StorageFailed(f"cannot write {path}: {error.strerror}") from error
     console().print(f"wrote {path}; try: acc eval --scenario {path}", markup=False)

@@ -1,9 +1,7 @@
 """`acc serve`: serve an agent over A2A."""
 
-import logging
 from collections.abc import Mapping
 from contextlib import redirect_stdout
-from dataclasses import dataclass
 from pathlib import Path
 from sys import stderr
 from typing import Annotated, Any, Literal
@@ -13,7 +11,6 @@ from cyclopts import Parameter
 from rich.markup import escape
 from rich.table import Table
 
-from acc.application.a2a.requests import ServerLimits
 from acc.application.agents.base import BaseAgent
 from acc.application.contracts.intents import IntentAgent, Intents
 from acc.application.contracts.node_agents import NodeAgent
@@ -24,299 +21,36 @@ from acc.bootstrap.a2a import (
     connection_limits,
     hmac_signer,
     jwt_signer,
-    make_certificates,
-    make_limiter,
-    make_verifier,
     read_card,
     serve_forever,
-    split_issuer,
 )
 from acc.bootstrap.agents import check_has_models, load_agent, log_requests
+from acc.bootstrap.callers import (
+    make_certificates,
+    make_limiter,
+    make_used_ids,
+    make_verifier,
+    split_issuer,
+)
+from acc.bootstrap.events import describe_carrier
 from acc.bootstrap.storage import describe_store
 from acc.bootstrap.tracing import start_tracing
 from acc.cli.call import check_allow
-from acc.cli.output import console, parse_size
+from acc.cli.output import configure_logging, console
+from acc.cli.serve_options import AccessOptions, AddressOptions, LimitOptions, PushSigning
+from acc.cli.telemetry import MetricsOption, OtelOption
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.agent_card import CardConfig
 from acc.domain.value_objects.endpoint import (
     check_public_url,
+    is_loopback_host,
     is_loopback_url,
     is_unspecified_host,
 )
 from acc.ports.outbound.auth_ports import NotificationSignerPort
 
-PushSigning = Literal["hmac", "jwt", "bearer", "none"]
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-_DAY_SECONDS = 24 * 3600.0
-_DEFAULTS = ServerLimits()
 _DEFAULT_PORT = 8000
-
-
-@Parameter(name="*", group="Address and storage", show_default=True)
-@dataclass(frozen=True, kw_only=True)
-class AddressOptions:
-    """The address of the server and its storage."""
-
-    host: Annotated[str, Parameter(help="The address to listen on.")] = "127.0.0.1"
-    port: Annotated[
-        int | None,
-        Parameter(
-            help="The port to listen on; 0 selects a free port. [default: the variable PORT, or "
-            "8000]",
-            show_default=False,
-        ),
-    ] = None
-    grpc_port: Annotated[
-        int | None,
-        Parameter(
-            help="The port of the gRPC binding; 0 selects a free port. Requires the extra grpc. "
-            "[default: no gRPC]"
-        ),
-    ] = None
-    public_url: Annotated[
-        str,
-        Parameter(
-            help="The URL in the card, if it differs from the address. Required with --host "
-            "0.0.0.0, unless --card has a url."
-        ),
-    ] = ""
-    card: Annotated[
-        Path | None,
-        Parameter(
-            help="A JSON or TOML file with fields of the agent card: name, skills, modes, "
-            "security schemes; see the A2A guide."
-        ),
-    ] = None
-    tls_cert: Annotated[
-        Path | None, Parameter(help="A certificate chain (PEM); the server then uses https.")
-    ] = None
-    tls_key: Annotated[Path | None, Parameter(help="The private key (PEM) of the certificate.")] = (
-        None
-    )
-    tls_client_ca: Annotated[
-        Path | None,
-        Parameter(
-            help="CA certificates (PEM) of callers, who may then use a client certificate instead "
-            "of a token. Requires --tls-cert."
-        ),
-    ] = None
-    tls_proxy: Annotated[
-        tuple[str, ...],
-        Parameter(
-            help="The address or network of a proxy that verifies client certificates and passes "
-            "them in a header; can be repeated. [default: none]",
-            negative=(),
-            consume_multiple=False,
-        ),
-    ] = ()
-    tls_proxy_header: Annotated[
-        str, Parameter(help="The header in which a --tls-proxy passes the certificate.")
-    ] = "Client-Cert"
-    store: Annotated[
-        str,
-        Parameter(
-            help='The store of sessions and tasks: "memory", the path of a SQLite file, which '
-            "several servers of one machine may share, or postgresql://USER@HOST/DATABASE."
-        ),
-    ] = "memory"
-    engine: Annotated[
-        str,
-        Parameter(
-            help='Where tasks are executed: "in-process", or temporal://HOST:PORT/NAMESPACE for '
-            "the workers of a Temporal service; see `acc worker`."
-        ),
-    ] = "in-process"
-
-
-@Parameter(name="*", group="Access", show_default=False)
-@dataclass(frozen=True, kw_only=True)
-class AccessOptions:
-    """Callers of the server, and hosts that it may call."""
-
-    tokens: Annotated[
-        Path | None,
-        Parameter(help="A file of callers and token hashes; see `acc token`."),
-    ] = None
-    oidc: Annotated[
-        tuple[str, ...],
-        Parameter(
-            help="An OIDC issuer whose JWTs are accepted, such as https://login.example.com. With "
-            "several issuers, or --tokens, write PREFIX=URL: its callers are PREFIX/NAME.",
-            negative=(),
-            consume_multiple=False,
-        ),
-    ] = ()
-    audience: Annotated[
-        tuple[str, ...],
-        Parameter(
-            help="The audience that JWTs must have. [default: --public-url]",
-            negative=(),
-            consume_multiple=False,
-        ),
-    ] = ()
-    default_scope: Annotated[
-        tuple[str, ...],
-        Parameter(
-            help="A scope of JWTs without a scope claim, such as agent.invoke [default: none], and "
-            "of client certificates [default: all].",
-            negative=(),
-            consume_multiple=False,
-        ),
-    ] = ()
-    unprotected: Annotated[
-        bool,
-        Parameter(
-            help="Accept anonymous callers from other machines.",
-            negative=(),
-        ),
-    ] = False
-    anonymous_listing: Annotated[
-        bool,
-        Parameter(
-            help="With --unprotected, allow every caller to list the tasks of all anonymous "
-            "callers. On loopback without tokens this is always allowed.",
-            negative=(),
-        ),
-    ] = False
-    cors_origin: Annotated[
-        tuple[str, ...],
-        Parameter(
-            help="A web origin whose pages may call the server, such as https://app.example.com, "
-            "or *; can be repeated. [default: none]",
-            negative=(),
-            consume_multiple=False,
-        ),
-    ] = ()
-    allow: Annotated[
-        tuple[str, ...],
-        Parameter(
-            help="A private host, address or network that the server may call, for notifications, "
-            "files and remote agents: for example localhost or 10.0.0.0/8.",
-            negative=(),
-            consume_multiple=False,
-        ),
-    ] = ()
-    sign_card: Annotated[
-        Path | None,
-        Parameter(help="A private key (PEM or JWK) that signs the card."),
-    ] = None
-    push_signing: Annotated[
-        PushSigning | None,
-        Parameter(
-            help="The signature of notifications: hmac with the secret in ACC_PUSH_SECRET, jwt "
-            "with --push-key, bearer for a JWT that is also sent in Authorization, or none. "
-            "[default: jwt with a key, hmac with a secret]"
-        ),
-    ] = None
-    push_key: Annotated[
-        Path | None,
-        Parameter(
-            help="A private key (PEM or JWK) that signs notifications; the public key is at "
-            "/.well-known/jwks.json."
-        ),
-    ] = None
-
-
-@Parameter(name="*", group="Limits", show_default=True)
-@dataclass(frozen=True, kw_only=True)
-class LimitOptions:
-    """Limits per caller and time limits."""
-
-    max_body: Annotated[
-        str, Parameter(help="The size of a request in bytes, with an optional suffix K, M or G.")
-    ] = "8M"
-    max_tasks: Annotated[int, Parameter(help="Running tasks per caller.")] = _DEFAULTS.tasks
-    max_waiting: Annotated[int, Parameter(help="Tasks per caller that wait for an answer.")] = (
-        _DEFAULTS.waiting
-    )
-    max_streams: Annotated[int, Parameter(help="Open streams per caller.")] = _DEFAULTS.streams
-    rate_limit: Annotated[
-        tuple[str, ...],
-        Parameter(
-            help="Requests per caller, such as 100/minute; can be repeated, with a shorter period "
-            "to limit bursts. INTENT=10/minute limits one intent. [default: no limit]",
-            negative=(),
-            consume_multiple=False,
-        ),
-    ] = ()
-    byte_limit: Annotated[
-        tuple[str, ...],
-        Parameter(
-            help="Bytes in requests per caller, such as 100000000/hour. [default: no limit]",
-            negative=(),
-            consume_multiple=False,
-        ),
-    ] = ()
-    tool_limit: Annotated[
-        tuple[str, ...],
-        Parameter(
-            help="Calls of a tool per caller, such as search=10/minute; can be repeated.",
-            negative=(),
-            consume_multiple=False,
-        ),
-    ] = ()
-    token_quota: Annotated[
-        int | None, Parameter(help="Tokens of models per caller and day. [default: no limit]")
-    ] = None
-    cost_quota: Annotated[
-        float | None,
-        Parameter(help="Cost of models per caller and day, in US dollars. [default: no limit]"),
-    ] = None
-    max_stored_tasks: Annotated[int, Parameter(help="Stored tasks per caller.")] = (
-        _DEFAULTS.stored_tasks
-    )
-    max_stored: Annotated[
-        str, Parameter(help="Bytes of messages in stored tasks per caller, like --max-body.")
-    ] = "512M"
-    rate_limit_store: Annotated[
-        str,
-        Parameter(
-            help='Where requests are counted: "memory", or the URL of a Valkey or Redis server '
-            "that several servers share, such as valkey://localhost:6379."
-        ),
-    ] = "memory"
-    rate_limit_failure: Annotated[
-        Literal["allow", "deny"],
-        Parameter(help="Whether requests are accepted while the counter does not respond."),
-    ] = "allow"
-    request_timeout: Annotated[
-        float, Parameter(help="Seconds for the headers, and for the body, of a request.")
-    ] = _DEFAULTS.receive
-    heartbeat: Annotated[
-        float, Parameter(help="Seconds between keep-alive messages of an idle stream.")
-    ] = _DEFAULTS.heartbeat
-    grace: Annotated[float, Parameter(help="Seconds for running tasks when the server stops.")] = (
-        _DEFAULTS.grace
-    )
-    keep_days: Annotated[
-        float, Parameter(help="Days until a finished task and its context are deleted.")
-    ] = _DEFAULTS.keep / _DAY_SECONDS
-
-    def to_server_limits(self) -> ServerLimits:
-        """Return the limits of the server, or raise InvalidInput."""
-        return ServerLimits(
-            body=parse_size(self.max_body),
-            tasks=self.max_tasks,
-            waiting=self.max_waiting,
-            stored_tasks=self.max_stored_tasks,
-            stored_bytes=parse_size(self.max_stored),
-            streams=self.max_streams,
-            receive=self.request_timeout,
-            heartbeat=self.heartbeat,
-            grace=self.grace,
-            keep=self.keep_days * _DAY_SECONDS,
-        )
-
-
-OtelOption = Annotated[
-    bool,
-    Parameter(
-        help="Export spans and metrics with OpenTelemetry over OTLP/HTTP. The variables "
-        "OTEL_EXPORTER_OTLP_ENDPOINT and others configure it, and also enable it.",
-        negative=(),
-        show_default=False,
-    ),
-]
 
 
 def serve(
@@ -329,9 +63,10 @@ def serve(
     protocol_version: Annotated[
         tuple[Literal["1.0", "0.3"], ...],
         Parameter(
-            help="A protocol version to serve; both by default.",
+            help="A protocol version to serve. [default: both]",
             negative=(),
             consume_multiple=False,
+            show_default=False,
         ),
     ] = (),
     allow_embedded: Annotated[
@@ -359,7 +94,16 @@ def serve(
             negative=(),
         ),
     ] = False,
+    ag_ui: Annotated[
+        bool,
+        Parameter(
+            help="Serve front ends that use AG-UI at /ag-ui, with the same callers and limits. "
+            "Requires the extra ag-ui.",
+            negative=(),
+        ),
+    ] = False,
     otel: OtelOption = False,
+    metrics: MetricsOption = False,
 ) -> int:
     """Serve an agent over A2A 1.0 and 0.3: as JSON-RPC and HTTP+JSON on one URL, and as gRPC.
 
@@ -376,9 +120,11 @@ def serve(
         tools=limits.tool_limit,
         tokens_per_day=limits.token_quota,
         cost_per_day=limits.cost_quota,
-        store=limits.rate_limit_store,
+        store=address.store if limits.rate_limit_store == "store" else limits.rate_limit_store,
         on_failure=limits.rate_limit_failure,
     )
+    uses_ids = access.single_use_tokens or limits.replay_window is not None
+    used_ids = make_used_ids(limits.replay_store or address.store) if uses_ids else None
     _check_engine(address.engine, limits)
     signing = _select_signing(access)
     sign_card = None if access.sign_card is None else card_signer(access.sign_card)
@@ -403,7 +149,7 @@ def serve(
             "the URL under which they reach this server, which is published on the card"
         )
     _check_oidc(access, public_url, has_certificates=has_certificates)
-    is_local = _is_loopback(address.host) and (not public_url or is_loopback_url(public_url))
+    is_local = is_loopback_host(address.host) and (not public_url or is_loopback_url(public_url))
     with redirect_stdout(stderr):  # output of the module is not output of the command
         root = load_agent(agent)
     if not allow_embedded:
@@ -423,6 +169,7 @@ def serve(
                 audience=access.audience or (url,),
                 default_scopes=access.default_scope,
                 allow=access.allow,
+                used_ids=used_ids if access.single_use_tokens else None,
             ),
             certificates=certificates,
             issuers=[split_issuer(issuer)[1] for issuer in access.oidc],
@@ -433,18 +180,21 @@ def serve(
             sign_card=sign_card,
             limits=server_limits,
             limiter=limiter,
+            used_ids=used_ids,
             connections=connection_limits(limits.request_timeout),
             protocol_versions=tuple(dict.fromkeys(protocol_version)) or ("1.0", "0.3"),
             deduplicate=not no_deduplication,
             anonymous_listing=access.anonymous_listing or is_local,
             cors_origins=access.cors_origin,
             engine=address.engine,
+            ag_ui=ag_ui,
+            events_to=address.events_to,
         )
 
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    configure_logging()
     if verbose:
         log_requests(stderr)
-    tracing = start_tracing(requested=otel, service_name=root.name)
+    tracing = start_tracing(requested=otel, metrics_page=metrics, service_name=root.name)
     try:
         started = serve_forever(
             root,
@@ -471,7 +221,7 @@ def _select_port(address: AddressOptions) -> int:
 
 def _check_host(host: str, *, is_protected: bool) -> None:
     """Raise InvalidInput if an unprotected server would be reachable from other machines."""
-    if is_protected or _is_loopback(host):
+    if is_protected or is_loopback_host(host):
         return
     raise InvalidInput(
         f"without --tokens, --oidc or --tls-client-ca anyone who reaches {host} can use this "
@@ -497,8 +247,12 @@ def _check_oidc(access: AccessOptions, public_url: str, *, has_certificates: boo
         raise InvalidInput(
             "--oidc requires --audience, the URL that tokens for this agent name as their audience"
         )
-    if not access.oidc and access.audience:
-        raise InvalidInput("--audience requires --oidc")
+    for option, value in (
+        ("--audience", access.audience),
+        ("--single-use-tokens", access.single_use_tokens),
+    ):
+        if value and not access.oidc:
+            raise InvalidInput(f"{option} requires --oidc")
     if access.default_scope and not (access.oidc or has_certificates):
         raise InvalidInput("--default-scope requires --oidc, --tls-client-ca or --tls-proxy")
     if has_certificates and not all(split_issuer(issuer)[0] for issuer in access.oidc):
@@ -506,10 +260,6 @@ def _check_oidc(access: AccessOptions, public_url: str, *, has_certificates: boo
             "with client certificates an issuer needs a prefix, such as --oidc "
             "staff=https://login.example.com, so that its callers differ from those of certificates"
         )
-
-
-def _is_loopback(host: str) -> bool:
-    return host in _LOOPBACK or host.startswith("127.")
 
 
 def _public_url(address: AddressOptions, card: CardConfig | None) -> str:
@@ -588,7 +338,11 @@ def _print_summary(root: BaseAgent, options: ServeOptions) -> None:
     table.add_row("card", f"{url}/.well-known/agent-card.json")
     if options.grpc is not None:
         table.add_row("grpc", options.grpc.target)
+    if options.ag_ui:
+        table.add_row("ag-ui", f"{url}/ag-ui")
     table.add_row("callers", callers)
     table.add_row("store", escape(describe_store(str(options.store))))
+    if options.events_to:
+        table.add_row("events to", escape(describe_carrier(options.events_to)))
     table.add_row("try", f"acc call {url} {_example_call(root)}{token}")
     console().print(table)

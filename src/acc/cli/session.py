@@ -54,7 +54,10 @@ class SessionOptions:
     ] = 100
     stream: Annotated[
         bool | None,
-        Parameter(help="Print text while it is generated. [default: only on a terminal]"),
+        Parameter(
+            help="Print text while it is generated. [default: only on a terminal]",
+            show_default=False,
+        ),
     ] = None
     verbose: Annotated[
         bool,

@@ -5,8 +5,14 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from acc.bootstrap.storage import check_store_version, copy_store, describe_store, migrate_store
-from acc.cli.output import console
+from acc.bootstrap.storage import (
+    check_store_version,
+    copy_store,
+    describe_store,
+    migrate_store,
+    prune_files,
+)
+from acc.cli.output import console, count_noun
 
 app = App(
     name="store",
@@ -71,8 +77,35 @@ def copy(source: _Store, target: _Store, /, *, dry_run: _DryRun = False) -> int:
     counts = asyncio.run(copy_store(source, target, dry_run=dry_run))
     verb = "would copy" if dry_run else "copied"
     for table, count in counts.items():
-        _print(f"{verb} {count} rows of {table.removeprefix('acc_')}")
+        _print(f"{verb} {count_noun(count, 'row')} of {table.removeprefix('acc_')}")
     _print(f"{verb} {describe_store(source)} to {describe_store(target)}")
+    return 0
+
+
+@app.command
+def prune(
+    store: _Store,
+    /,
+    *,
+    files: Annotated[
+        str,
+        Parameter(
+            help="The store of large files: a directory or s3://BUCKET/PREFIX. "
+            "[default: ACC_FILES]",
+            show_default=False,
+        ),
+    ] = "",
+    dry_run: _DryRun = False,
+) -> int:
+    """Delete the content of large files whose sessions were deleted.
+
+    Content that was written in the last day stays. All stores that use the same place for files
+    must be this one: content that only another store refers to would be deleted.
+
+    Example: acc store prune postgresql://acc@db.example.com/acc --files s3://acc-files
+    """
+    count, size = asyncio.run(prune_files(store, files, dry_run=dry_run))
+    _print(f"{'would delete' if dry_run else 'deleted'} {count} blobs, {size} bytes")
     return 0
 
 

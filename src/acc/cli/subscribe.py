@@ -1,7 +1,6 @@
 """`acc subscribe` and `acc relay`: events between agents."""
 
 import asyncio
-import logging
 import signal
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,11 +16,21 @@ from acc.application.events.subscriber import (
     HandledEvent,
 )
 from acc.bootstrap.agents import check_models, load_agent
-from acc.bootstrap.events import describe_carrier, open_relay, open_subscriber
-from acc.cli.output import console, show_controls
+from acc.bootstrap.events import (
+    describe_carrier,
+    has_events,
+    open_relay,
+    open_subscriber,
+    require_events,
+)
+from acc.bootstrap.tracing import start_tracing
+from acc.cli.output import configure_logging, console, count_noun, show_controls
 from acc.cli.session import AgentReference
+from acc.cli.telemetry import OtelOption
 from acc.domain.errors import InvalidInput
+from acc.domain.value_objects.cloud_event import CloudEvent
 from acc.domain.value_objects.run import RunConfig
+from acc.ports.outbound.event_ports import DeadLetter
 
 _ALL = "all"
 _MAX_LETTERS = 10_000
@@ -50,10 +59,17 @@ def subscribe(
     ],
     store: Annotated[
         str,
-        Parameter(help="The store of the agent's sessions. [default: the carrier, if it is one]"),
+        Parameter(
+            help="The store of the agent's sessions. [default: the carrier, if it is one]",
+            show_default=False,
+        ),
     ] = "",
     name: Annotated[
-        str, Parameter(help="The name of the subscription. [default: the name of the agent]")
+        str,
+        Parameter(
+            help="The name of the subscription. [default: the name of the agent]",
+            show_default=False,
+        ),
     ] = "",
     concurrency: Annotated[
         int, Parameter(help="Events that are handled at the same time.", show_default=True)
@@ -66,13 +82,15 @@ def subscribe(
         bool, Parameter(help="List events whose runs failed, and exit.", negative=())
     ] = False,
     replay: Annotated[
-        str, Parameter(help=f'Run the agent again for a dead letter, or for "{_ALL}" of them.')
+        str, Parameter(help=f'Run the agent again for a dead letter, by its id, or for "{_ALL}".')
     ] = "",
+    otel: OtelOption = False,
 ) -> int:
     """Run an agent once for every event that other agents publish.
 
     An event that is delivered again starts nothing. Events whose runs fail become dead letters.
     Ctrl-C or SIGTERM lets current runs end; events that were not handled are delivered later.
+    With --until-idle, exit status 1 if the run of an event failed or could not be started.
 
     Example: acc subscribe shop.py:shipping --events 'order.*' --from shop.db
     """
@@ -81,9 +99,13 @@ def subscribe(
     loaded = load_agent(agent)
     if not dead_letters:
         check_models(loaded)
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    configure_logging()
 
     async def work() -> int:
+        if dead_letters or replay or until_idle:
+            await require_events(source)
+        elif not has_events(source):
+            _print(f"{describe_carrier(source)} does not exist yet and is created; check --from")
         async with open_subscriber(
             loaded,
             events=events,
@@ -100,10 +122,14 @@ def subscribe(
             types = ", ".join(events)
             _stop_on_signals(subscriber.stop)
             _print(f"{loaded.name} handles {types} from {describe_carrier(source)}")
-            await subscriber.run(until_idle=until_idle, observer=_Printer())
-        return 0
+            failed = await subscriber.run(until_idle=until_idle, observer=_Printer())
+        return 1 if until_idle and failed else 0
 
-    return asyncio.run(work())
+    tracing = start_tracing(requested=otel, service_name=loaded.name)
+    try:
+        return asyncio.run(work())
+    finally:
+        tracing.shutdown()
 
 
 def relay(
@@ -133,14 +159,15 @@ def relay(
 
     Example: acc relay shop.db --to nats://broker.example.com:4222
     """
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    configure_logging()
 
     async def work() -> int:
+        await require_events(store)
         async with open_relay(store, to, events=events, name=name) as started:
             _stop_on_signals(started.stop)
             _print(f"relay from {describe_carrier(store)} to {describe_carrier(to)}")
             count = await started.run(until_idle=until_idle)
-            _print(f"sent {count} events")
+            _print(f"sent {count_noun(count, 'event')}")
         return 0
 
     return asyncio.run(work())
@@ -154,7 +181,7 @@ class _Printer:
 
 def _line(handled: HandledEvent) -> str:
     event = handled.event
-    what = "invalid event" if event is None else f"{event.type} {event.id}"
+    what = f"invalid {handled.key}" if event is None else f"{event.type} {event.id}"
     text = " ".join(handled.text.split())[:_MAX_TEXT_LENGTH]
     return f"{what}: {handled.outcome.value.replace('_', ' ')}{': ' if text else ''}{text}"
 
@@ -162,18 +189,27 @@ def _line(handled: HandledEvent) -> str:
 async def _list(subscriber: EventSubscriber) -> int:
     letters = await subscriber.dead_letters(limit=_MAX_LETTERS)
     for letter in letters:
-        try:
-            event_type = decode_cloud_event(letter.body).type
-        except InvalidInput:
-            event_type = "invalid"
-        _print(f"{letter.key} {event_type}: {' '.join(letter.reason.split())}")
+        event = _event_of(letter)
+        what = f"invalid {letter.key}" if event is None else f"{event.type} {event.id}"
+        _print(f"{what}: {' '.join(letter.reason.split())}")
     _print(f"{len(letters)} dead letters")
     return 0
 
 
+def _event_of(letter: DeadLetter) -> CloudEvent | None:
+    try:
+        return decode_cloud_event(letter.body)
+    except InvalidInput:
+        return None
+
+
 async def _replay(subscriber: EventSubscriber, which: str) -> int:
     letters = await subscriber.dead_letters(limit=_MAX_LETTERS)
-    chosen = [letter for letter in letters if which in (_ALL, letter.key)]
+    chosen = []
+    for letter in letters:
+        event = _event_of(letter)
+        if which in (_ALL, letter.key if event is None else event.id):
+            chosen.append(letter)
     if not chosen and which != _ALL:
         raise InvalidInput(f"there is no dead letter {which!r}; list them with --dead-letters")
     has_failed = False

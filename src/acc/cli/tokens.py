@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 from rich.markup import escape
 from rich.table import Table
 
-from acc.bootstrap.a2a import add_token, read_tokens
+from acc.bootstrap.callers import add_token, read_tokens
 from acc.cli.output import console, print_error, print_json
 from acc.domain.errors import InvalidInput
 
@@ -37,10 +37,12 @@ def add(
             help="A permission of the caller, as agents and tools name it. [default: all]",
             negative=(),
             consume_multiple=False,
+            show_default=False,
         ),
     ] = (),
     expires_days: Annotated[
-        float | None, Parameter(help="Days until the token expires. [default: never]")
+        float | None,
+        Parameter(help="Days until the token expires. [default: never]", show_default=False),
     ] = None,
 ) -> int:
     """Create a token, print it once, and add its hash to a file.

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
-from functools import lru_cache, wraps
+from functools import lru_cache, partial, wraps
 from typing import Any, NamedTuple, NoReturn, ParamSpec, TypeVar
 
 from acc.domain.errors import InvalidInput
@@ -26,12 +26,13 @@ def check_call(
     hints: Mapping[str, str] | None = None,
     error: type[InvalidInput] = InvalidInput,
     shows_values: bool = True,
+    advice: str = "",
 ) -> None:
     """Raise an error if a class or method cannot be called like this; it names the fix.
 
     `arguments` include the object of a method. A hint is the option that has the meaning of an
     unknown one, such as `instruction`, or a sentence. `name` is what users call the target. Errors
-    about credentials must not show values.
+    about credentials must not show values. `advice` follows every message.
     """
     shape = (target, len(arguments), *options)
     if shape in _valid_shapes:
@@ -48,23 +49,26 @@ def check_call(
         if len(_valid_shapes) < _MAX_SHAPES:
             _valid_shapes.add(shape)
         return
-    name = name or target.__name__
+    name, advice = name or target.__name__, advice and f"; {advice}"
     given = f"{name}(...)" if "name" not in options else f"{name}(name={options['name']!r}, ...)"
     unknown = [option for option in options if option not in parameters]
     if unknown:
         known = [option for option in parameters if option[0] != "_" and option != "self"]
-        advice = [_advice(option, known, hints or {}) for option in unknown]
-        raise error(f"{given} has no option {'; '.join(advice)}")
+        fixes = [_advice(option, known, hints or {}) for option in unknown]
+        raise error(f"{given} has no option {'; '.join(fixes)}{advice}") from None
+    if not parameters:
+        raise error(f"{name}() takes no arguments, got {len(arguments)}{advice}") from None
     if len(arguments) > len(positional):
         first = next(option for option in parameters if option != "self")
         extra = arguments[len(positional)]
         given = repr(extra) if shows_values else f"a value of type {type(extra).__name__}"
         raise error(
             f"{name} got {given} without a keyword: its options have names, "
-            f"as in {name}({first}=..., ...)"
-        )
+            f"as in {name}({first}=..., ...){advice}"
+        ) from None
     missing = sorted(required - {*options, *positional[: len(arguments)]})
-    raise error(f"{given} needs {', '.join(f'{option}=...' for option in missing)}")
+    needed = ", ".join(f"{option}=..." for option in missing)
+    raise error(f"{given} needs {needed}{advice}") from None
 
 
 def checked(
@@ -74,26 +78,49 @@ def checked(
 
     @wraps(function)
     def call(*arguments: P.args, **options: P.kwargs) -> T:
-        check_call(function, arguments, options, hints=hints, error=error)
-        return function(*arguments, **options)
+        try:
+            return function(*arguments, **options)
+        except TypeError:
+            check_call(function, arguments, options, hints=hints, error=error)
+            raise
 
     return call
 
 
 def explains_call(
-    hints: Mapping[str, str] | None = None, *, shows_values: bool = True
+    hints: Mapping[str, str] | None = None, *, shows_values: bool = True, advice: str = ""
 ) -> Callable[[T], T]:
     """Let a function or a class raise InvalidInput for calls that it cannot accept."""
+    check = partial(check_call, hints=hints, shows_values=shows_values, advice=advice)
 
     def decorate(target: Any) -> Any:
         if not isinstance(target, type):
-            return checked(target, hints or {})
+
+            @wraps(target)
+            def call(*arguments: object, **options: object) -> object:
+                try:
+                    return target(*arguments, **options)
+                except TypeError:
+                    check(target, arguments, options)
+                    raise
+
+            return call
         initialize = target.__init__  # type: ignore[misc] # a class
 
         @wraps(initialize)
         def init(self: object, *arguments: object, **options: object) -> None:
-            check_call(target, arguments, options, hints=hints, shows_values=shows_values)
-            initialize(self, *arguments, **options)
+            if initialize is not object.__init__:
+                try:
+                    initialize(self, *arguments, **options)
+                except TypeError:
+                    check(target, arguments, options)
+                    raise
+                return
+            # A subclass may have another base class, which has a constructor.
+            following = super(target, self).__init__  # type: ignore[arg-type] # a class
+            if getattr(following, "__objclass__", None) is object:
+                check(target, arguments, options, name=type(self).__name__)
+            following(*arguments, **options)
 
         target.__init__ = init  # type: ignore[misc] # a class
         return target
@@ -117,6 +144,8 @@ def _signature(target: Callable[..., object]) -> _Signature | None:
     else:
         # The constructor: a class may have a `__new__` that takes everything.
         function = target.__init__ if isinstance(target, type) else target  # type: ignore[misc] # a class
+        if inspect.unwrap(function) is object.__init__:
+            return _Signature({}, frozenset(), ())
         parameters = dict(inspect.signature(function).parameters)
         if isinstance(target, type):
             del parameters[next(iter(parameters))]  # self
@@ -136,7 +165,8 @@ def _advice(option: str, known: Sequence[str], hints: Mapping[str, str]) -> str:
     targets = targets or get_close_matches(option.lower(), known, 1, cutoff=_MIN_SIMILARITY)
     if targets:
         return f"{option!r}: use {targets[0]}=..."
-    return f"{option!r}: choose from {', '.join(sorted(known))}"
+    choices = f"choose from {', '.join(sorted(known))}" if known else "it takes no options"
+    return f"{option!r}: {choices}"
 
 
 def explain_attributes(hints: Mapping[str, str]) -> Callable[[type[T]], type[T]]:

@@ -164,9 +164,13 @@ class RunDamaged(AccError):
 
 
 class StorageFailed(AccError):
-    """A failed write to storage."""
+    """A failed operation of a store; if `is_temporary`, it may succeed later."""
 
     code = "storage_failed"
+
+    def __init__(self, message: str, *, is_temporary: bool = False) -> None:
+        super().__init__(message)
+        self.is_temporary = is_temporary
 
 
 class InvalidTree(InvalidInput):

@@ -92,16 +92,24 @@ def normalize_text(text: str) -> str:
     return unicodedata.normalize("NFKC", _CONTROL.sub("", encodable))
 
 
-@lru_cache(maxsize=_CACHE_SIZE)
 def one_line(text: str) -> str:
     """Return normalised text on a single line, with single spaces."""
+    if text.isascii() and text.isprintable() and "  " not in text:
+        return text.strip(" ")
+    return _one_line(text)
+
+
+@lru_cache(maxsize=_CACHE_SIZE)
+def _one_line(text: str) -> str:
     return " ".join(normalize_text(text).split())
 
 
 def is_japanese(text: str) -> bool:
     """Return True if the text is mainly Japanese."""
+    if text.isascii():
+        return False
     marks = len(_JAPANESE.findall(text))
-    return marks * 4 >= sum(1 for character in text if character.isalpha()) and marks > 0
+    return marks * 4 >= sum(map(str.isalpha, text)) and marks > 0
 
 
 @lru_cache(maxsize=_CACHE_SIZE)

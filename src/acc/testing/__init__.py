@@ -315,8 +315,9 @@ class ScriptedRemote:
         on_update: OnUpdate | None = None,
         known: Task | None = None,
         push: PushConfig | None = None,
+        follow_seconds: float | None = None,
     ) -> Task | Message:
-        """Return the next answer of the script."""
+        """Return the next answer of the script at once; `follow_seconds` has no effect."""
         self.sent.append(message)
         self.pushes.append(push)
         answer = self._answers.pop(0)

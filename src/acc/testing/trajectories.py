@@ -101,9 +101,15 @@ class RecordedModel:
         self._position: dict[str, int] = {}
         if self._path.exists():
             decoder = msgspec.json.Decoder(_Recorded)
-            for line in self._path.read_bytes().splitlines():
+            for number, line in enumerate(self._path.read_bytes().splitlines(), 1):
                 if line.strip():
-                    entry = decoder.decode(line)
+                    try:
+                        entry = decoder.decode(line)
+                    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                        raise InvalidInput(
+                            f"{self._path}: line {number} is not a recorded response ({error}); "
+                            "remove the file and record it again"
+                        ) from error
                     self._responses.setdefault(entry.key, []).append(entry)
 
     async def complete(self, prompt: ModelRequest) -> ModelResponse:
@@ -120,7 +126,7 @@ class RecordedModel:
         if self._model is None:
             raise InvalidInput(
                 f"{self._path} has no response to this request; record it with "
-                f"RecordedModel({str(self._path)!r}, model)"
+                f"RecordedModel({str(self._path)!r}, model), or with pytest --acc-record"
             )
         response = await self._model.complete(prompt)
         entry = _Recorded(key, request, response.text, list(response.calls), response.usage)

@@ -445,6 +445,29 @@ async def test_cancelled_call_cancels_remote_task() -> None:
     assert server.methods[-1] == "CancelTask"
 
 
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_active_task_is_returned_after_follow_seconds(streaming: bool) -> None:
+    working = task("WORKING")
+    if streaming:
+        handlers = [stream({"task": working}, then="silence")]
+    else:
+        handlers = [result({"task": working})] + 100 * [result(working)]
+    async with remote_server(*handlers, streaming=streaming) as remote:
+        active = await remote.client().send(message(), follow_seconds=0.1)
+        assert isinstance(active, Task)
+        assert active.state is TaskState.WORKING
+        assert not [one for one in remote.methods if "Cancel" in one]
+
+
+async def test_finished_task_is_returned_before_follow_seconds_end() -> None:
+    updates = artifact_update("yes"), status_update("COMPLETED")
+    async with remote_server(stream({"task": task("WORKING")}, *updates)) as remote:
+        async with asyncio.timeout(5):
+            done = await remote.client().send(message(), follow_seconds=60.0)
+        assert isinstance(done, Task)
+        assert done.state is TaskState.COMPLETED
+
+
 async def test_timeout_cancels_remote_task() -> None:
     async with remote_server(
         stream({"task": task("WORKING")}, then="silence"), result(task("CANCELED"))

@@ -13,7 +13,7 @@ from grpc_app import GrpcApp, free_port, served_over_grpc, write_certificate
 from acc.a2a import RateLimiter, ServerLimits, StaticTokens, TokenEntry, token_hash
 from acc.adapters.a2a.client.client import A2AClient, choose_interfaces
 from acc.adapters.a2a.client.grpc_transport import GrpcTransport
-from acc.adapters.a2a.client.transport import CallFailed, MakeGrpcTransport
+from acc.adapters.a2a.client.transport import CallFailed, GrpcOptions, MakeGrpcTransport
 from acc.adapters.a2a.wire.protocol import Operation
 from acc.adapters.auth.certificates import ClientCertificates
 from acc.adapters.http.client import NetworkOptions
@@ -356,11 +356,13 @@ def transport_of(app: GrpcApp, version: str) -> GrpcTransport:
     url = f"grpc://{app.target}"
     return GrpcTransport(
         Interface(url=url, binding="GRPC", version=version),
-        headers={},
-        allow=("127.0.0.1",),
-        network=None,
-        credentials=make_credentials(RemoteEndpoint(url=url, token="ann-token"), ()),
-        card=card((url, "GRPC", version)),
+        GrpcOptions(
+            headers={},
+            allow=("127.0.0.1",),
+            network=None,
+            credentials=make_credentials(RemoteEndpoint(url=url, token="ann-token"), ()),
+            card=card((url, "GRPC", version)),
+        ),
     )
 
 

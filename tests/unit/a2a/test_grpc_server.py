@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,8 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from http_app import served_requests
 from server_harness import CommandAgent
 
-from acc.a2a import RateLimiter, ServerLimits, StaticTokens, TokenEntry, token_hash
+from acc import InvalidInput, RemoteAgent, RemoteFailed, Runner
+from acc.a2a import RateLimiter, ServerLimits, StaticTokens, TokenEntry, create_app, token_hash
 from acc.adapters.a2a.server.grpc import GrpcAddress
 from acc.application.a2a.extensions import EVENT_IDS
 from acc.bootstrap.a2a import ServeOptions, make_server
@@ -413,3 +415,43 @@ async def test_tls_uses_the_certificate_of_the_server(tmp_path: Path) -> None:
             unencrypted = GrpcApp(app.server, app.agent, app.target, plain)
             error = await rejection(unencrypted.send("hello", timeout=3))
             assert error.code() in (Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED)
+
+
+async def test_created_application_serves_grpc_during_its_lifespan() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    app = create_app(CommandAgent(name="desk", description="d"), grpc_port=port)
+    desk = RemoteAgent(name="remote", url=f"grpc://127.0.0.1:{port}", allow=["127.0.0.1"])
+    async with app.lifespan(app):
+        result = await Runner(desk).run("hello")
+        assert result.text == "echo: hello"
+    with pytest.raises(RemoteFailed):
+        await Runner(desk).run("hello")
+
+
+@pytest.mark.parametrize("port", [0, 70_000])
+def test_created_application_needs_a_port_for_the_card(port: int) -> None:
+    with pytest.raises(InvalidInput, match=str(port)):
+        create_app(CommandAgent(name="desk", description="d"), grpc_port=port)
+
+
+async def test_used_port_fails_the_start_of_the_application() -> None:
+    sent: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "lifespan.startup"}
+
+    async def send(message: Any) -> None:
+        sent.append(dict(message))
+
+    with socket.socket() as used:
+        used.bind(("127.0.0.1", 0))
+        used.listen()
+        port = used.getsockname()[1]
+        app = create_app(CommandAgent(name="desk", description="d"), grpc_port=port)
+        with pytest.raises(ExceptionGroup):
+            await app({"type": "lifespan"}, receive, send)
+    (failed,) = sent
+    assert failed["type"] == "lifespan.startup.failed"
+    assert f"cannot serve gRPC on 127.0.0.1:{port}" in failed["message"]

@@ -90,3 +90,16 @@ async def test_tool_that_asks_makes_the_task_input_required() -> None:
     assert done.status.state is TaskState.COMPLETED
     assert booked == ["Ryokan"]
     assert Part(text="done") in done.artifacts[0].parts
+
+
+@pytest.mark.parametrize("data", [{"amount": 42, "items": [1, None, True]}, ["金額", 42], 7])
+async def test_data_part_of_a_caller_reaches_the_model(data: object) -> None:
+    model = ScriptedModel("Noted.", "Again.")
+    app = create_app(Agent(name="a", model=model, memory="transcript"), push=False)
+    async with app.serve.open():
+        parts = (Part(text="Check this."), Part(data=data))
+        task = await app.serve.send(ANONYMOUS, send_request(parts, wait=True))
+        assert isinstance(task, Task)
+        await send(app, "And now?", context=task.context_id)
+    assert model.requests[0].messages[-1].parts == parts
+    assert parts in [message.parts for message in model.requests[1].earlier]

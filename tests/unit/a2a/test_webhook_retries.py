@@ -26,6 +26,8 @@ from acc.domain.value_objects.principal import Principal
 from acc.domain.value_objects.task import ArtifactUpdate, PushConfig, StatusUpdate, Task
 from acc.ports.outbound.storage_ports import Delivery
 
+TRACE_PARENT = f"00-{'4' * 32}-{'7' * 16}-01"
+
 
 class Receiver:
     """Takes notifications, or does not."""
@@ -380,9 +382,11 @@ async def test_failed_attempt_is_logged_and_retried(
         harness.open(agent_under_test, check_url=allow_any_url) as serve,
         delivering(harness, receiver, delay=lambda attempt: 0.0),
     ):
-        await send(serve, "count 3", push=push_config(id="p1"))
+        await send(serve, "count 3", push=push_config(id="p1"), trace_parent=TRACE_PARENT)
         await wait_until(lambda: receiver.of("p1") == WHOLE)
     record = next(one for one in caplog.records if one.name == "acc.push")
     assert "attempt 1 of 8" in record.getMessage()
     assert "status 401" in record.getMessage()
-    assert record.__dict__["config_id"] == "p1"
+    assert f"(trace {'4' * 32})" in record.getMessage()
+    fields = [record.__dict__[name] for name in ("config_id", "attempt", "trace_id")]
+    assert fields == ["p1", 1, "4" * 32]

@@ -25,7 +25,7 @@ from acc.domain.value_objects.task import (
     TaskState,
     TaskStatus,
 )
-from acc.testing import RemoteAnswer, ScriptedRemote
+from acc.testing import FrozenClock, RemoteAnswer, ScriptedRemote
 
 URL = "https://agents.example.com"
 TOKEN = {"token": "s3cret"}
@@ -43,9 +43,16 @@ def shop(**fields: Any) -> RemoteAgent:
 class RemoteHarness:
     """A runner with a scripted remote agent; `endpoints` lists the connections."""
 
-    def __init__(self, agent: BaseAgent, remote: ScriptedRemote, store: Any = "memory") -> None:
+    def __init__(
+        self,
+        agent: BaseAgent,
+        remote: ScriptedRemote,
+        store: Any = "memory",
+        *,
+        clock: FrozenClock | None = None,
+    ) -> None:
         self.endpoints: list[RemoteEndpoint] = []
-        services = make_services(store=store)
+        services = make_services(store=store, clock=clock)
 
         def connect(endpoint: RemoteEndpoint) -> ScriptedRemote:
             self.endpoints.append(endpoint)

@@ -182,6 +182,13 @@ async def test_exit_loop_keeps_last_answer() -> None:
     assert result.text == "draft 2"
 
 
+async def test_loop_that_ends_in_its_first_round_has_the_answer_of_that_round() -> None:
+    writer = Agent(name="writer", model=ScriptedModel("初稿"))
+    critic = Agent(name="critic", model=ScriptedModel(call("exit_loop")), tools=[exit_loop])
+    loop = LoopAgent(name="loop", sub_agents=[writer, critic], max_iterations=3)
+    assert (await Runner(loop).run("write", user_id="u", session_id="s")).text == "初稿"
+
+
 def fails(name: str, why: str = "broken") -> Does:
     def fail(ctx: RunContext) -> None:
         raise RuntimeError(why)

@@ -162,12 +162,17 @@ async def test_card_decides_whether_the_certificate_meets_its_requirements(tmp_p
 def test_unusable_client_certificate_is_explained(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     one, other = authority.issue("a"), authority.issue("b")
-    for files in (
-        {"cert": tmp_path / "none.pem"},
-        {"cert": one.chain},
-        {"cert": one.chain, "key": other.key},
-        {"cert": one.chain, "key": one.key, "ca": tmp_path / "none.pem"},
+    old = authority.issue("c", expired=True)
+    for files, words in (
+        ({"cert": tmp_path / "none.pem"}, "none.pem cannot be read"),
+        ({"cert": tmp_path}, "cannot be read"),
+        ({"cert": one.key}, "expected a PEM file with a certificate"),
+        ({"cert": one.chain}, "expected a PEM file with a private key"),
+        ({"cert": one.chain, "key": other.key}, "does not belong to the client certificate"),
+        ({"cert": one.chain, "key": tmp_path / "none.key"}, "none.key cannot be read"),
+        ({"cert": old.chain, "key": old.key}, "expired on"),
+        ({"cert": one.chain, "key": one.key, "ca": tmp_path / "none.pem"}, "the CA"),
     ):
         agent = RemoteAgent(name="a", url="https://agent.example", auth=MutualTls(**files))
-        with pytest.raises(InvalidInput, match="PEM"):
+        with pytest.raises(InvalidInput, match=words):
             make_remote(agent.endpoint)

@@ -1,3 +1,4 @@
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +23,8 @@ def test_help_of_a_command_has_no_colours(acc: Acc, command: str) -> None:
     assert done.status == 0
     assert done.stdout.startswith(f"Usage: acc {command}")
     assert "\x1b[" not in done.stdout
+    text = " ".join(done.stdout.replace("│", " ").split())
+    assert not re.search(r"\[default: [^\]]*\] \[default:", text)
 
 
 @pytest.mark.parametrize("command", ["run", "chat", "graph", "check"])

@@ -37,6 +37,16 @@ def test_json_has_one_line_for_each_event_and_one_for_the_result(acc: Acc) -> No
     assert result["usage"] == {"llm_calls": 2, "tool_calls": 1, "output_tokens": 4}
 
 
+def test_debug_mode_and_stubs_replace_tools_with_marked_results(acc: Acc) -> None:
+    debug = acc("run", "shop:desk", "where is my order", "--debug", "--json").json_lines
+    assert debug[-1]["text"].startswith("Done: [debug] lookup_order would be called with")
+    (result,) = [line for line in debug if line.get("kind") == "tool_result"]
+    assert result["detail"]["stub"] is True
+    stub = 'lookup_order={"状態": "発送済み"}'
+    stubbed = acc("run", "shop:desk", "where is my order", "--stub", stub).stdout
+    assert stubbed == "Done: {'状態': '発送済み'}\n"
+
+
 def test_json_has_deltas_with_stream(acc: Acc) -> None:
     *events, _ = acc("run", "shop:desk", "one two", "--json", "--stream").json_lines
     deltas = [event["parts"][0]["text"] for event in events if event["kind"] == "delta"]
@@ -192,3 +202,9 @@ def test_chat_shows_prompts_after_each_turn(acc: Acc, monkeypatch: pytest.Monkey
     shown = acc("chat", "shop:desk", "--show-prompts").stdout
     assert shown.count("model call 1 of desk") == 2
     assert "  | hello again" in shown
+
+
+def test_debug_calls_no_tool(acc: Acc) -> None:
+    done = acc("run", "shop:desk", "where is my order", "--debug", "--events").stdout
+    assert 'lookup_order would be called with {"order":"A-17"}' in done
+    assert "tool calls: 0" in done

@@ -7,13 +7,14 @@ needs several times the CPU time of the requests themselves. Smaller samples wit
 
 import json
 import random
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import pytest
+from arbitrary_intents import anything, executed, summarize
 
 from acc.a2a import RateLimiter, create_app
-from acc.contracts import Field, IntentAgent, intent
+from acc.contracts import IntentAgent
 from acc.domain.value_objects.contract import INTENTS_EXTENSION
 from acc.domain.value_objects.principal import ANONYMOUS
 from acc.domain.value_objects.task import TaskQuery
@@ -50,29 +51,6 @@ CLAIMS = (
     "permissions",
     "extra",
 )
-executed: list[str] = []
-
-
-@intent(
-    inputs={
-        "text": Field(type=str, required=True),
-        "length": Field(type=Literal["short", "long"], default="short"),
-        "tags": Field(type=list[str], required=False),
-        "limit": Field(type=int | None, required=False),
-    },
-    outputs={"summary": Field(type=str)},
-)
-def summarize(inputs: dict[str, Any]) -> dict[str, Any]:
-    """Summarize a text. テキストを要約します。"""
-    executed.append("summarize")
-    return {"summary": inputs["text"][:10]}
-
-
-@intent
-def anything(inputs: dict[str, Any], memory: Any, context: dict[str, Any]) -> dict[str, Any]:
-    """Accept every object."""
-    executed.append("anything")
-    return {"count": len(inputs), "memory": len(memory)}
 
 
 class Charges(RateLimiter):

@@ -10,7 +10,17 @@ import pytest
 from agent_support import WHO, Does
 from seed_nodes import PublishLogNode, SummarizeTextNode, resolve_network_issue
 
-from acc import Agent, InvalidInput, InvalidTree, Part, RunContext, Runner, approve
+from acc import (
+    Agent,
+    BaseAgent,
+    FunctionAgent,
+    InvalidInput,
+    InvalidTree,
+    Part,
+    RunContext,
+    Runner,
+    approve,
+)
 from acc.contracts import (
     Field,
     IntentAgent,
@@ -248,6 +258,56 @@ async def test_agent_with_input_schema_answers_an_intent() -> None:
         Runner(Agent(name="orders", model=ScriptedModel("ok"), input_schema=DataclassOrder)),
         {"inputs": {"item": "tea"}},
     ) == {"text": "ok"}
+
+
+@dataclass
+class Bill:
+    total: int
+
+
+class ReturnsDict(BaseAgent):
+    async def run(self, ctx: RunContext) -> dict[str, Any]:
+        return {"total": 7, "items": ["お茶"]}
+
+
+class ReturnsFields(BaseAgent):
+    async def run(self, ctx: RunContext) -> Bill | None:
+        return Bill(total=7)
+
+
+class ReturnsWithoutAnnotation(BaseAgent):
+    async def run(self, ctx):  # type: ignore[no-untyped-def]
+        return {"total": 7}
+
+
+@pytest.mark.parametrize(
+    ("kind", "outputs", "fields"),
+    [
+        (ReturnsDict, {"total": 7, "items": ["お茶"]}, []),
+        (ReturnsFields, {"total": 7}, ["total"]),
+        (ReturnsWithoutAnnotation, {"total": 7}, []),
+    ],
+)
+async def test_agent_with_input_schema_may_return_an_object(
+    kind: Any, outputs: dict[str, Any], fields: list[str]
+) -> None:
+    agent = kind(name="bills", input_schema=DataclassOrder)
+    assert await run_agent_async(agent, {"inputs": {"item": "tea"}}) == outputs
+    contract = contract_of_agent(agent)
+    assert contract is not None
+    assert list(contract.output_fields) == fields
+    with pytest.raises(InvalidInputs):
+        await run_agent_async(agent, {"inputs": {"count": 2}})
+
+
+@pytest.mark.parametrize("returned", [{"total": 7}, "seven"])
+async def test_function_agent_may_return_an_object_or_a_text(returned: Any) -> None:
+    def bill(message):  # type: ignore[no-untyped-def]
+        return returned
+
+    agent = FunctionAgent(bill, input_schema=DataclassOrder)
+    outputs = await run_agent_async(agent, {"inputs": {"item": "tea"}})
+    assert outputs == (returned if isinstance(returned, dict) else {"text": returned})
 
 
 async def test_outputs_of_an_agent_are_validated_when_it_answers_an_intent() -> None:

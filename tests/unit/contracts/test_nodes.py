@@ -76,6 +76,7 @@ class RecordingCaller:
         token: str = "",
         timeout: float = 60.0,  # noqa: ASYNC109 - the port has it
         allow: Sequence[str] = (),
+        trace_parent: str = "",
     ) -> Mapping[str, Any]:
         self.calls.append((url, payload, token))
         await asyncio.sleep(0)

@@ -4,43 +4,19 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from typing import Any, Literal
+from typing import Any
 
 import httpx
 import msgspec
 import pytest
+from arbitrary_intents import anything, executed, summarize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acc.a2a import create_app
-from acc.contracts import Field, IntentAgent, intent
+from acc.contracts import IntentAgent
 from acc.domain.value_objects.principal import ANONYMOUS
 from acc.domain.value_objects.task import TaskQuery
-
-executed: list[str] = []
-
-
-@intent(
-    inputs={
-        "text": Field(type=str, required=True),
-        "length": Field(type=Literal["short", "long"], default="short"),
-        "tags": Field(type=list[str], required=False),
-        "limit": Field(type=int | None, required=False),
-    },
-    outputs={"summary": Field(type=str)},
-)
-def summarize(inputs: dict[str, Any]) -> dict[str, Any]:
-    """Summarize a text. テキストを要約します。"""
-    executed.append("summarize")
-    return {"summary": inputs["text"][:10]}
-
-
-@intent
-def anything(inputs: dict[str, Any], memory: Any, context: dict[str, Any]) -> dict[str, Any]:
-    """Accept every object."""
-    executed.append("anything")
-    return {"count": len(inputs), "memory": len(memory), "caller": context["caller"]}
-
 
 _json = st.recursive(
     st.none()

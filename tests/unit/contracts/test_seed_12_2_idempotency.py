@@ -203,3 +203,28 @@ async def test_replayed_and_old_requests_are_rejected() -> None:
         assert await status(timestamp=at(0), request_id="r-1") == 200
         assert await status(timestamp=at(0), request_id="r-1") == 200  # the recorded response
     assert len(shop.orders) == 3
+
+
+async def test_nonce_is_accepted_once_by_two_servers_with_one_store(tmp_path: Path) -> None:
+    shop = Shop()
+    apps = [
+        create_app(
+            shop.agent,
+            public_url="http://shop",
+            store=tmp_path / "acc.db",
+            verifier=StaticTokens(TOKENS),
+            limits=ServerLimits(replay_window=60),
+        )
+        for _ in range(2)
+    ]
+    data = {
+        "intent": "order",
+        "inputs": {"item": "tea"},
+        "context": {"timestamp": at(0), "nonce": "n-1"},
+    }
+    statuses = []
+    for app in apps:  # the second server may also be the first one after a restart
+        async with app.lifespan():
+            statuses.append((await Client(app, "run").call(data)).status_code)
+    assert statuses == [200, 400]
+    assert shop.orders == ["tea"]

@@ -11,6 +11,7 @@ import pytest
 
 from acc import BaseAgent, InputAnswer, LlmAgent, RunContext, Runner
 from acc.a2a import StaticTokens, TokenEntry, create_app, token_hash
+from acc.application.contracts.packets import Delegation, judge_conditions
 from acc.contracts import (
     Field,
     IntentAgent,
@@ -338,3 +339,13 @@ async def test_caller_needs_the_permissions_of_the_fallback(desk: Accounting) ->
         response = await post(app, "/run", packet(fallback="write_off"), "acc_ann")
     assert response.status_code == 403
     assert desk.fetched == []
+
+
+def test_check_that_raises_is_logged_and_not_met(caplog: pytest.LogCaptureFixture) -> None:
+    def broken(outputs: Mapping[str, Any], state: Mapping[str, Any]) -> bool:
+        return bool(outputs["amount"] / 0)
+
+    delegation = Delegation(success_conditions=("paid",), fallback="notify")
+    assert judge_conditions(delegation, {"amount": 1}, {}, {"paid": broken}) == {"paid": False}
+    assert "'paid'" in caplog.text
+    assert "ZeroDivisionError" in caplog.text

@@ -292,14 +292,12 @@ async def test_refused_address_skips_check() -> None:
 
 async def test_progress_is_reported() -> None:
     begun: list[str] = []
-    done: list[str] = []
-    await DiagnoseServerUseCase(ScriptedServer(), ids=SequentialIds()).run(
+    diagnosis = await DiagnoseServerUseCase(ScriptedServer(), ids=SequentialIds()).run(
         BOTH,
         only=["https", "hsts"],
         on_check=lambda check: begun.append(check.id),
-        on_result=lambda line: done.append(line.id),
     )
-    assert begun == done == ["https", "hsts"]
+    assert begun == [result.id for result in diagnosis.results] == ["https", "hsts"]
 
 
 async def test_unsupported_interface_is_not_called() -> None:

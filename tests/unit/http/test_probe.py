@@ -30,7 +30,8 @@ def probe(outcome: httpx2.Response | Exception) -> HttpProbe:
             raise outcome
         return outcome
 
-    return HttpProbe(httpx2.AsyncClient(transport=httpx2.MockTransport(handle)))
+    client = httpx2.AsyncClient(transport=httpx2.MockTransport(handle))
+    return HttpProbe(client, client)
 
 
 async def test_response_is_returned_unchanged() -> None:

@@ -212,8 +212,8 @@ async def test_oversized_response_is_an_error(monkeypatch: pytest.MonkeyPatch) -
         ("openai-compatible:small", "needs a URL"),
         ("openai-compatible:small@http://user:pw@host/v1", "needs a URL"),
         ("openai:small@http://user:pw@elsewhere/v1", "write openai-compatible:small@URL"),
-        ("nobody:small", "choose none, static, fireworks:MODEL"),
-        ("dense", "choose none, static"),
+        ("nobody:small", "choose none, multilingual, static, fireworks:MODEL"),
+        ("dense", "choose none, multilingual, static"),
     ],
 )
 def test_invalid_embeddings_name_is_rejected(name: str, message: str) -> None:

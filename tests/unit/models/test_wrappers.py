@@ -1,11 +1,14 @@
 """Retries and fallback of models."""
 
+import logging
 from collections.abc import AsyncIterator
 
 import pytest
 
+from acc import Agent, CallContext, Runner
 from acc.adapters.models.retry import RetryingModel
 from acc.adapters.models.wrappers import FallbackModel, stream_model
+from acc.application.runtime.current_trace import current_trace_id
 from acc.domain.errors import ModelFailed
 from acc.ports.outbound.model_ports import ModelRequest, ModelResponse
 from acc.testing import ScriptedModel
@@ -54,6 +57,22 @@ async def test_transient_failures_are_retried_with_backoff() -> None:
     assert [low <= s <= 2 * low for low, s in zip((0.25, 0.5, 1.0), sleeps, strict=True)] == [
         True
     ] * 3
+
+
+async def test_retries_of_a_run_are_logged_with_attempt_trace_and_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    inner = ScriptedModel(failed(), failed("rate_limit"), "at last")
+    agent = Agent(name="desk", model=RetryingModel(inner, attempts=4, sleep=Sleeps()))
+    with caplog.at_level(logging.WARNING, "acc.retry"):
+        caller = CallContext(request_id="r-1", trace_id="t-17", caller="ann")
+        result = await Runner(agent).run("hello", context=caller)
+    assert result.text == "at last"
+    records = [record for record in caplog.records if record.name == "acc.retry"]
+    assert [vars(record)["attempt"] for record in records] == [1, 2]
+    assert {vars(record)["trace_id"] for record in records} == {"t-17"}
+    assert all("(trace t-17)" in record.getMessage() for record in records)
+    assert current_trace_id() == ""
 
 
 async def test_permanent_failure_is_raised_at_once() -> None:

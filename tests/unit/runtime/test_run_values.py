@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 from acc.application.runtime.interrupts import RunPaused, paused_in_group
+from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.approval import InputRequest, RequestKind
 from acc.domain.value_objects.content import Part, ToolCall
 from acc.domain.value_objects.event import Event, EventKind
@@ -26,7 +27,7 @@ def test_event_is_frozen_and_has_its_own_detail() -> None:
     assert event.detail is not Event(kind=EventKind.DELTA, run_id="r", author="a").detail
     with pytest.raises(AttributeError):
         event.seq = 3  # type: ignore[misc]
-    with pytest.raises(TypeError, match="run_id"):
+    with pytest.raises(InvalidInput, match="run_id"):
         Event(kind=EventKind.DELTA, author="a")  # type: ignore[call-arg]
 
 

@@ -63,3 +63,11 @@ async def test_model_is_recorded_once_and_replayed_without_it(tmp_path: Path) ->
     assert len(path.read_text(encoding="utf-8").splitlines()) == 2
     with pytest.raises(InvalidInput, match="has no response to this request"):
         await runner(None).run("明日は?")
+
+
+@pytest.mark.parametrize("line", [b"garbage{", b"{}", b'{"key": "\xff"}'])
+def test_a_damaged_recording_is_named(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / "weather.jsonl"
+    path.write_bytes(b"\n" + line + b"\n")
+    with pytest.raises(InvalidInput, match=r"weather\.jsonl: line 2 is not a recorded response"):
+        RecordedModel(path)

@@ -20,7 +20,7 @@ from acc import (
     exit_loop,
     tool,
 )
-from acc.domain.errors import ModelOutputInvalid, TransferLoop
+from acc.domain.errors import InvalidTree, ModelOutputInvalid, TransferLoop
 from acc.testing import ScriptedModel, call
 
 
@@ -267,3 +267,32 @@ async def test_stream_contains_transfer_events() -> None:
         EventKind.MESSAGE,
         EventKind.ENDED,
     ]
+
+
+@pytest.mark.parametrize(("contents", "expected"), [("default", True), ("none", False)])
+async def test_transferred_agent_sees_earlier_turns_unless_contents_are_none(
+    contents: Any, expected: bool
+) -> None:
+    model = ScriptedModel("It is 300 euro.", repeat=True)
+    billing = Agent(
+        name="billing",
+        description="Bills.",
+        model=model,
+        memory="transcript",
+        include_contents=contents,
+    )
+    root = agent("root", "Noted.", to("billing"), sub_agents=[billing])
+    runner = Runner(root)
+    await runner.run("The invoice is number 4711.")
+    result = await runner.run("What does it cost?")
+    assert result.text == "It is 300 euro."
+    request = model.requests[0]
+    assert request.query == "What does it cost?"
+    shown = [message.text for message in request.messages]
+    assert ("The invoice is number 4711." in shown) is expected
+    assert ("Noted." in shown) is expected
+
+
+def test_unknown_choice_of_contents_is_rejected() -> None:
+    with pytest.raises(InvalidTree, match="include_contents"):
+        Agent(name="a", model=ScriptedModel("x"), include_contents="all")  # type: ignore[arg-type]

@@ -95,21 +95,62 @@ class ClientCertificates:
 
 
 def client_tls_context(
-    certificate: Path, private_key: Path | None, authority: Path | None
+    certificate: Path | None, private_key: Path | None, authority: Path | None
 ) -> ssl.SSLContext:
-    """Return the TLS context of a client with a certificate, or raise InvalidInput."""
+    """Return the TLS context of a client, or raise InvalidInput for a file that is not usable."""
     context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if authority is not None:
+        _check_validity(authority, "the CA")
+        context.load_verify_locations(authority)
+    if certificate is None:
+        return context
+    _check_validity(certificate, "the client certificate")
+    key = private_key or certificate
+    _read_pem(key, "the private key")
     try:
-        if authority is not None:
-            context.load_verify_locations(authority)
         context.load_cert_chain(certificate, private_key, password="")
-    except (OSError, ValueError) as error:
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            raise InvalidInput(
+                f"the private key {key} does not belong to the client certificate {certificate}; "
+                "name the key with which the certificate was requested"
+            ) from None
         raise InvalidInput(
-            f"MutualTls: the certificate {certificate} cannot be used ({error}); cert, key and ca "
-            "must be PEM files, and the private key must not have a password"
+            f"the private key {key} cannot be used; expected a PEM file with a private key that "
+            "has no password"
         ) from None
     return context
+
+
+def _read_pem(path: Path, what: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InvalidInput(
+            f"{what} {path} cannot be read ({error.strerror or error}); check the path"
+        ) from None
+
+
+def _check_validity(path: Path, what: str) -> None:
+    """Raise InvalidInput unless a file has certificates of which the first is valid now."""
+    content = _read_pem(path, what)
+    try:
+        first = x509.load_pem_x509_certificates(content)[0]
+    except ValueError:
+        raise InvalidInput(
+            f"{what} {path} cannot be used; expected a PEM file with a certificate"
+        ) from None
+    now = datetime.now(UTC)
+    if now > first.not_valid_after_utc:
+        raise InvalidInput(
+            f"{what} {path} expired on {first.not_valid_after_utc:%Y-%m-%d %H:%M} UTC; renew it"
+        )
+    if now < first.not_valid_before_utc:
+        raise InvalidInput(
+            f"{what} {path} is valid from {first.not_valid_before_utc:%Y-%m-%d %H:%M} UTC; check "
+            "the clock of this machine"
+        )
 
 
 def _read_header(value: str) -> str:

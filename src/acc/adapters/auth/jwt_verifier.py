@@ -5,7 +5,6 @@ import json
 import logging
 import math
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +22,7 @@ from acc.adapters.auth.keys import (
     supported_algorithms,
 )
 from acc.adapters.http.client import NetworkOptions, guarded_client
+from acc.application.a2a.replays import InMemoryUsedIds
 from acc.domain.errors import (
     AccError,
     InvalidInput,
@@ -32,7 +32,7 @@ from acc.domain.errors import (
 )
 from acc.domain.value_objects.endpoint import check_remote_url, is_loopback_url, origin_of
 from acc.domain.value_objects.principal import Principal
-from acc.ports.outbound.auth_ports import TokenVerifierPort
+from acc.ports.outbound.auth_ports import TokenVerifierPort, UsedIdsPort
 
 log = logging.getLogger("acc.auth")
 ALGORITHMS = (
@@ -43,7 +43,6 @@ DISCOVERY_PATH = "/.well-known/openid-configuration"
 MAX_TOKEN_LENGTH = 16 * 1024
 _MAX_CALLER_LENGTH = 256
 _MAX_SCOPES = 256
-_MAX_USED_IDS = 100_000
 _MAX_DOCUMENT_BYTES = 512 * 1024
 _FETCH_TIMEOUT_SECONDS = 5.0
 _RETRY_AFTER_SECONDS = 5.0
@@ -108,7 +107,9 @@ class JwtVerifier:
     Keys are fetched through the guarded HTTP client when they are first needed. They are fetched
     again after `max_key_age` seconds, and when a token names an unknown key, then at most every
     `min_refresh` seconds. While an issuer is unreachable its keys stay valid for `max_stale`
-    seconds. The reason of a rejection is logged, without the token.
+    seconds. `used_ids` has the `jti` of tokens for single use; servers that share it accept such a
+    token once in all. By default each process has its own. The reason of a rejection is logged,
+    without the token.
     """
 
     def __init__(
@@ -120,6 +121,7 @@ class JwtVerifier:
         max_key_age: float = 600.0,
         min_refresh: float = 10.0,
         max_stale: float = 3600.0,
+        used_ids: UsedIdsPort | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         if not issuers:
@@ -149,7 +151,7 @@ class JwtVerifier:
             )
             for issuer in issuers
         }
-        self._used: OrderedDict[tuple[str, str], float] = OrderedDict()
+        self._used_ids = used_ids or InMemoryUsedIds()
 
     async def verify(self, token: str) -> Principal | None:
         """Return the principal of a token, or None if the token is invalid.
@@ -176,7 +178,7 @@ class JwtVerifier:
         self._check_claims(issuer, claims)
         principal = _principal_of(issuer, claims)
         if issuer.single_use:
-            self._reject_replay(issuer, claims)
+            await self._reject_replay(issuer, claims)
         return principal
 
     def _check_claims(self, issuer: TrustedIssuer, claims: Mapping[str, Any]) -> None:
@@ -195,18 +197,13 @@ class JwtVerifier:
             if begins is not None and begins > now + leeway:
                 raise Unauthenticated(f"its claim {name!r} is in the future")
 
-    def _reject_replay(self, issuer: TrustedIssuer, claims: Mapping[str, Any]) -> None:
+    async def _reject_replay(self, issuer: TrustedIssuer, claims: Mapping[str, Any]) -> None:
         """Raise Unauthenticated if the token was used before."""
-        now = self._now()
-        while self._used and next(iter(self._used.values())) < now:
-            self._used.popitem(last=False)
-        used = (issuer.issuer, _text(claims, "jti"))
-        if used in self._used:
+        token_id, until = _text(claims, "jti"), float(claims["exp"]) + issuer.leeway
+        if not await self._used_ids.claim(
+            f"jti of {issuer.issuer}", token_id, now=self._now(), until=until
+        ):
             raise Unauthenticated("it was replayed: its 'jti' was used before")
-        if len(self._used) >= _MAX_USED_IDS:
-            # Forgetting an id that is still valid would permit its replay.
-            raise Unavailable("too many tokens are in use", retry_after=_RETRY_AFTER_SECONDS)
-        self._used[used] = float(claims["exp"]) + issuer.leeway
 
 
 class _StaticKeys:

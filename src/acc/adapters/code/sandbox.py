@@ -255,7 +255,9 @@ def _files(work: Path) -> Iterator[tuple[Path, int]]:
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(Path(entry.path))
                 elif entry.is_file(follow_symlinks=False):
-                    yield Path(entry.path), entry.stat(follow_symlinks=False).st_blocks * 512
+                    # Sparse files occupy less than their length, others up to a block more.
+                    status = entry.stat(follow_symlinks=False)
+                    yield Path(entry.path), min(status.st_size, status.st_blocks * 512)
 
 
 def _read_files(work: Path, given: Mapping[str, bytes], limit: int) -> dict[str, bytes]:

@@ -11,6 +11,7 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 
 from acc.adapters.diagrams.graph import AgentGraph, CrossEdge, EdgeKind, Node, build_graph
 from acc.application.agents.base import BaseAgent
+from acc.application.console.active_steps import AgentDrawing, Place
 
 # All lengths are in SVG user units (pixels at the natural size).
 _FONT = "Helvetica Neue, Helvetica, Arial, Noto Sans CJK JP, Hiragino Sans, Yu Gothic, sans-serif"
@@ -119,6 +120,11 @@ class Layout:
 
 def svg(root: BaseAgent) -> str:
     """Return a drawing of an agent tree that follows the light or dark scheme of its page."""
+    return draw_agents(root).svg
+
+
+def draw_agents(root: BaseAgent) -> AgentDrawing:
+    """Return the drawing of an agent tree with the place of each agent."""
     layout = lay_out(build_graph(root))
     kinds = _legend_kinds(layout)
     legend_width = sum(_legend_item_width(kind) for kind in kinds)
@@ -153,7 +159,17 @@ def svg(root: BaseAgent) -> str:
     for kind in kinds:
         _draw_legend_item(drawing, kind, x, layout.height + _LEGEND_HEIGHT - 6)
         x += _legend_item_width(kind)
-    return tostring(drawing, encoding="unicode")
+    places: dict[str, list[Place]] = {}
+    for box in layout.boxes:
+        place = Place(box.left, box.top, box.width, box.height)
+        places.setdefault(box.node.name, []).append(place)
+    return AgentDrawing(
+        svg=tostring(drawing, encoding="unicode"),
+        view_box=drawing.attrib["viewBox"],
+        width=round(width, 2),
+        height=round(height, 2),
+        places=places,
+    )
 
 
 def lay_out(graph: AgentGraph) -> Layout:

@@ -34,7 +34,7 @@ from acc.domain.language import (
     sentences,
     terms,
 )
-from acc.domain.statements import frame
+from acc.domain.statement_frames import frame
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import user_message
 from acc.domain.value_objects.format_rule import (

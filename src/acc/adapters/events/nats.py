@@ -204,6 +204,15 @@ class NatsSubscription:
             except _FAILURES as error:
                 raise self._connection.convert(error) from error
 
+    async def backlog(self) -> int:
+        """Return the number of unacknowledged events, delivered or not."""
+        try:
+            info = await (await self._bind()).consumer_info()
+        except _FAILURES as error:
+            self._consumer = None
+            raise self._connection.convert(error) from error
+        return int(info.num_pending or 0) + int(info.num_ack_pending or 0)
+
     async def aclose(self) -> None:
         """Close the connection; deliveries that were not acknowledged are repeated."""
         await self._connection.aclose()

@@ -133,6 +133,18 @@ class ValkeySubscription:
         """Deliver the event again, not before so many seconds, at most a lease."""
         await self._set_idle(delivery, max(self._lease_ms - int(seconds * 1000), 0))
 
+    async def backlog(self) -> int:
+        """Return the number of unacknowledged events, delivered or not."""
+        try:
+            if not self._has_group:
+                await self._create_group()
+            groups = await self._server.client.xinfo_groups(STREAM)
+        except _FAILURES as error:
+            self._has_group = False
+            raise self._server.convert(error) from error
+        own = next(group for group in groups if group["name"] == self._name.encode())
+        return int(own["pending"]) + int(own.get("lag") or 0)
+
     async def aclose(self) -> None:
         """Close the connection; deliveries that were not acknowledged are repeated."""
         await self._server.client.aclose()

@@ -19,15 +19,20 @@ MAX_EVENT_BYTES = 16 * 1024 * 1024
 
 
 class HttpProbe:
-    """Sends requests unchanged through a guarded client; implements HttpProbePort."""
+    """Sends requests unchanged through a guarded client; implements HttpProbePort.
 
-    def __init__(self, client: httpx2.AsyncClient) -> None:
+    `bare_client` is a client without the client certificate.
+    """
+
+    def __init__(self, client: httpx2.AsyncClient, bare_client: httpx2.AsyncClient) -> None:
         self._client = client
+        self._bare_client = bare_client
 
     async def exchange(self, request: ProbeRequest) -> ProbeResponse:
         """Return the complete response to a request."""
+        client = self._client if request.has_certificate else self._bare_client
         try:
-            response = await self._client.request(
+            response = await client.request(
                 request.method,
                 request.url,
                 headers=dict(request.headers),

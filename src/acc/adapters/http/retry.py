@@ -12,6 +12,7 @@ from typing import TypeVar
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
 from tenacity.wait import wait_exponential
 
+from acc.application.runtime.current_trace import current_trace_id
 from acc.application.runtime.deadlines import pause_deadlines
 from acc.domain.value_objects.endpoint import redact_secrets
 
@@ -29,7 +30,7 @@ class RetryPolicy:
     `retry_after` in seconds, the next attempt waits at least that long. If `retry_after` exceeds
     `max_wait`, the exception is raised at once. `attempts` includes the first one. Deadlines of
     callers are paused between attempts. Each failed attempt is logged with its number, the trace
-    id and the error.
+    id, by default that of the current run, and the error.
     """
 
     def __init__(
@@ -80,13 +81,15 @@ class RetryPolicy:
 
     def _log_attempt(self, state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome is not None else None
+        trace_id = self._trace_id or current_trace_id()
         log.warning(
-            "attempt %d of %d failed, the next one is in %.1f s: %s",
+            "attempt %d of %d failed, the next one is in %.1f s%s: %s",
             state.attempt_number,
             self.attempts,
             state.upcoming_sleep,
+            f" (trace {trace_id})" if trace_id else "",
             redact_secrets(str(error)),
-            extra={"attempt": state.attempt_number, "trace_id": self._trace_id},
+            extra={"attempt": state.attempt_number, "trace_id": trace_id},
         )
 
     async def _pause(self, seconds: float) -> None:

@@ -1,22 +1,16 @@
 """ACC memory as an MCP server, with the official SDK."""
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-import anyio
 import mcp_types
 from mcp import MCPError
-from mcp.server import Server
-from mcp.server.context import ServerRequestContext
-from mcp.server.stdio import stdio_server
-from starlette.applications import Starlette
 
+from acc.adapters.mcp.server import Context, ToolServer
 from acc.application.use_cases.serve_memory import DEFAULT_CONVERSATION, ServeMemoryUseCase
 from acc.domain.errors import AccError
 
-Context = ServerRequestContext[Any, Any]
 _CONVERSATION = {
     "type": "string",
     "description": "The name of the conversation, so that several do not mix.",
@@ -35,41 +29,17 @@ _DESCRIPTIONS = {
 _ARGUMENTS = {"remember": "text", "recall": "query", "rules": None, "explain": "query"}
 
 
-class MemoryMcpServer:
+class MemoryMcpServer(ToolServer):
     """Serves a memory as four tools over MCP."""
 
     def __init__(self, use_case: ServeMemoryUseCase, *, version: str) -> None:
-        self._use_case = use_case
+        super().__init__(name="acc-memory", version=version, aclose=use_case.aclose)
         self._tools: Mapping[str, Callable[..., Awaitable[dict[str, Any]]]] = {
             "remember": use_case.remember,
             "recall": use_case.recall,
             "rules": use_case.rules,
             "explain": use_case.explain,
         }
-        self.server: Server[Any] = Server(
-            "acc-memory",
-            version=version,
-            lifespan=self._lifespan,
-            on_list_tools=self._list_tools,
-            on_call_tool=self._call_tool,
-        )
-
-    async def serve_stdio(self) -> None:
-        """Serve the parent process until it closes our standard input."""
-        async with stdio_server() as (incoming, outgoing):
-            await self.server.run(incoming, outgoing, self.server.create_initialization_options())
-
-    def http_app(self) -> Starlette:
-        """Return an app for streamable HTTP that accepts only host names of this machine."""
-        return self.server.streamable_http_app(host="127.0.0.1")
-
-    @asynccontextmanager
-    async def _lifespan(self, _: Server[Any]) -> AsyncIterator[None]:
-        try:
-            yield
-        finally:
-            with anyio.CancelScope(shield=True):
-                await self._use_case.aclose()
 
     async def _list_tools(
         self, _: Context, __: mcp_types.PaginatedRequestParams | None

@@ -1,9 +1,10 @@
-"""Agents as an MCP server, with the official SDK."""
+"""Tools over MCP with the official SDK, and agents as tools."""
 
 import asyncio
 import logging
 import sys
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, redirect_stdout
 from typing import Any
 
@@ -35,11 +36,11 @@ Context = ServerRequestContext[Any, Any]
 CallResult = mcp_types.CallToolResult | mcp_types.InputRequiredResult
 
 
-class AgentMcpServer:
-    """Serves agents as tools over MCP."""
+class ToolServer(ABC):
+    """Serves tools over MCP; `aclose` is called when the server stops."""
 
-    def __init__(self, use_case: ServeMcpUseCase, *, name: str, version: str) -> None:
-        self._use_case = use_case
+    def __init__(self, *, name: str, version: str, aclose: Callable[[], Awaitable[None]]) -> None:
+        self._aclose = aclose
         self.server: Server[Any] = Server(
             name,
             version=version,
@@ -66,7 +67,25 @@ class AgentMcpServer:
             yield
         finally:
             with anyio.CancelScope(shield=True):
-                await self._use_case.aclose()
+                await self._aclose()
+
+    @abstractmethod
+    async def _list_tools(
+        self, _: Context, __: mcp_types.PaginatedRequestParams | None
+    ) -> mcp_types.ListToolsResult: ...
+
+    @abstractmethod
+    async def _call_tool(
+        self, ctx: Context, params: mcp_types.CallToolRequestParams
+    ) -> CallResult: ...
+
+
+class AgentMcpServer(ToolServer):
+    """Serves agents as tools over MCP."""
+
+    def __init__(self, use_case: ServeMcpUseCase, *, name: str, version: str) -> None:
+        super().__init__(name=name, version=version, aclose=use_case.aclose)
+        self._use_case = use_case
 
     async def _list_tools(
         self, _: Context, __: mcp_types.PaginatedRequestParams | None

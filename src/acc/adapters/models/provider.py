@@ -10,7 +10,7 @@ import inspect
 import logging
 import re
 import sys
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
@@ -44,6 +44,7 @@ from acc.adapters.models.messages import (
 )
 from acc.adapters.models.prices import response_cost
 from acc.adapters.models.request_json import without_surrogates
+from acc.adapters.system.loop_end import close_with_loop
 from acc.application.models.names import ModelName, media_types
 from acc.domain.errors import ModelFailed
 from acc.domain.value_objects.base import replace
@@ -96,9 +97,9 @@ class OpenedModel(NamedTuple):
 class PydanticAiModel:
     """Implements StreamingModelPort for one model of one provider.
 
-    Connections belong to the event loop that opened them, so each loop has its own; `aclose`
-    closes those of the running loop. `url` replaces the base URL of the name, and `label` the name
-    in errors. `settings` are added to those of the name.
+    Connections belong to the event loop that opened them, so each loop has its own. They are closed
+    when the loop ends; `aclose` closes those of the running loop. `url` replaces the base URL of
+    the name, and `label` the name in errors. `settings` are added to those of the name.
     """
 
     def __init__(
@@ -119,8 +120,10 @@ class PydanticAiModel:
         )
         self._previous = PreviousResponses()
         self._returns_previous = True
-        self._opened: WeakKeyDictionary[asyncio.AbstractEventLoop, OpenedModel]
-        self._opened = WeakKeyDictionary()
+        #: The model of each loop, and what closes its connections.
+        self._opened: WeakKeyDictionary[
+            asyncio.AbstractEventLoop, tuple[Model, AsyncGenerator[None, None]]
+        ] = WeakKeyDictionary()
 
     @property
     def input_types(self) -> tuple[str, ...]:
@@ -176,14 +179,15 @@ class PydanticAiModel:
         """Close the connections of the running event loop."""
         opened = self._opened.pop(asyncio.get_running_loop(), None)
         if opened is not None:
-            await opened.http_client.aclose()
+            await opened[1].aclose()
 
     def _model(self) -> Model:
         loop = asyncio.get_running_loop()
         opened = self._opened.get(loop)
         if opened is None:
-            opened = self._opened[loop] = self._open()
-        return opened.model
+            new = self._open()
+            opened = self._opened[loop] = new.model, close_with_loop(new.http_client.aclose)
+        return opened[0]
 
     def _open(self) -> OpenedModel:
         provider = self.name.provider

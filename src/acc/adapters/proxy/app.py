@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from acc.adapters.http.client import STREAMING
 from acc.adapters.proxy.chains import ResponseChains, ResponseRecord, recent_turns
-from acc.adapters.proxy.chat_messages import ChatCompletionMessages, Message, check_messages
+from acc.adapters.proxy.chat_messages import CODEC, Message, check_messages
 from acc.adapters.proxy.responses import (
     ResponseBuilder,
     chat_messages,
@@ -33,7 +33,6 @@ from acc.ports.outbound.system_ports import ClockPort, IdsPort
 log = logging.getLogger("acc.proxy")
 SESSION_HEADER = "x-acc-session"
 MAX_BODY_BYTES = 32 * 1024 * 1024
-_CODEC = ChatCompletionMessages()
 _JSON = "application/json"
 _SSE = "text/event-stream"
 #: Headers of a request that concern one connection, or the body that the proxy replaces.
@@ -139,7 +138,7 @@ class Proxy:
         caller, session_id = _caller(request), request.headers.get(SESSION_HEADER, "")
         selected = await self._memory.select(
             messages,
-            _CODEC,
+            CODEC,
             session_id=session_id or _conversation_id(messages),
             user_id=caller,
             is_complete=not session_id,
@@ -172,7 +171,7 @@ class Proxy:
             caller, previous, added, response_id
         )
         instructions = [] if previous is None else list(previous.instructions)
-        instructions += [one for one in added if _CODEC.is_instruction(one)]
+        instructions += [one for one in added if CODEC.is_instruction(one)]
         own = [{"role": "system", "content": text}] if (text := body.get("instructions")) else []
         builder = ResponseBuilder(body, response_id=response_id, created_at=int(self._clock.now()))
 
@@ -196,9 +195,9 @@ class Proxy:
                 await self._chains.advance(caller, conversation, old=response_id, new=old)
 
         try:
-            turns = [one for one in history if not _CODEC.is_instruction(one)]
+            turns = [one for one in history if not CODEC.is_instruction(one)]
             selected = await self._memory.select(
-                turns, _CODEC, session_id=conversation, user_id=caller, is_complete=is_complete
+                turns, CODEC, session_id=conversation, user_id=caller, is_complete=is_complete
             )
             chat = chat_request(body, [*own, *instructions, *selected])
             upstream = await self._send(request, "/chat/completions", chat)
@@ -253,8 +252,8 @@ class Proxy:
         messages = [] if previous is None else await self._chains.messages(caller, previous)
         if body.get("input") or previous is None:
             messages = [*messages, *check_messages(chat_messages(body.get("input")))]
-        state, last = await self._memory.compact(messages, _CODEC, user_id=caller)
-        items = response_items([one for one in messages if _CODEC.is_instruction(one)])
+        state, last = await self._memory.compact(messages, CODEC, user_id=caller)
+        items = response_items([one for one in messages if CODEC.is_instruction(one)])
         if state:
             item_id = f"cmp_{self._ids.new()}"
             items.append({"type": "compaction", "id": item_id, "encrypted_content": state})
@@ -402,8 +401,8 @@ async def _until_broken(
             yield item
     except (httpx2.HTTPError, AccError) as error:
         log.warning("an upstream stream ended early: %s", error)
-        content = json.loads(bytes(_error(502, "the stream ended early", "upstream").body))
-        yield f"data: {json.dumps(content)}\n", None
+        content = bytes(_error(502, "the stream ended early", "upstream").body).decode()
+        yield f"data: {content}\n", None
 
 
 async def _copy_stream(
@@ -460,20 +459,20 @@ def _caller(request: Request) -> str:
 
 def _conversation_id(messages: list[Message]) -> str:
     """Return an id of a conversation without one: a digest of its first messages."""
-    first = next((i for i, one in enumerate(messages) if _CODEC.starts_turn(one)), 0)
+    first = next((i for i, one in enumerate(messages) if CODEC.starts_turn(one)), 0)
     return sha256(json.dumps(messages[: first + 1], sort_keys=True).encode()).hexdigest()[:32]
 
 
 def _last_query(messages: list[Message]) -> str:
     """Return the text of the user's last message, as the memory knows it."""
-    last = [one for one in messages if _CODEC.starts_turn(one)][-1:]
-    return _CODEC.decode(last)[0].text if last else ""
+    last = [one for one in messages if CODEC.starts_turn(one)][-1:]
+    return CODEC.decode(last)[0].text if last else ""
 
 
 async def _handle_http_error(_: Request, error: Exception) -> Response:
     """Return an unknown path or method as an error of the OpenAI API."""
     assert isinstance(error, HTTPException)  # noqa: S101 - it is registered for this class
-    return _error(error.status_code, f"the proxy: {error.detail}", "not_found")
+    return _error(error.status_code, f"the proxy has no such endpoint: {error.detail}", "not_found")
 
 
 def _error(status: int, message: str, code: str) -> JSONResponse:

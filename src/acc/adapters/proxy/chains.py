@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from acc.adapters.proxy.chat_messages import ChatCompletionMessages, Message
+from acc.adapters.proxy.chat_messages import CODEC, Message
 from acc.domain.errors import SessionBusy
 from acc.domain.value_objects.event import Event, EventActions, EventKind
 from acc.domain.value_objects.session import SessionKey
@@ -17,7 +17,6 @@ _RECORD = "record"
 _NEWEST = "newest"
 #: The turns of a record: the current one, and the last one that the memory contains.
 _RECENT_TURNS = 2
-_CODEC = ChatCompletionMessages()
 
 
 class ResponseRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +54,9 @@ class ResponseChains:
 
     async def write(self, caller: str, record: ResponseRecord) -> None:
         """Store a response."""
-        await self._update(caller, record.response["id"], {_RECORD: msgspec.to_builtins(record)})
+        key, holder = _key(caller, record.response["id"]), self._ids.new()
+        await self._sessions.open(key, holder=holder)
+        await self._append(key, {_RECORD: msgspec.to_builtins(record)}, holder)
 
     async def delete(self, caller: str, response_id: str) -> bool:
         """Delete a response; return False if there is none."""
@@ -87,11 +88,6 @@ class ResponseChains:
                 added.append(previous.added)
         return [message for messages in reversed(added) for message in messages]
 
-    async def _update(self, caller: str, session_id: str, delta: dict[str, Any]) -> None:
-        key, holder = _key(caller, session_id), self._ids.new()
-        await self._sessions.open(key, holder=holder)
-        await self._append(key, delta, holder)
-
     async def _append(self, key: SessionKey, delta: dict[str, Any], holder: str) -> None:
         event = Event(
             kind=EventKind.STATE,
@@ -105,8 +101,8 @@ class ResponseChains:
 
 def recent_turns(messages: Sequence[Message]) -> list[Message]:
     """Return the messages of the newest turns, without instructions."""
-    turns = [one for one in messages if not _CODEC.is_instruction(one)]
-    starts = [index for index, one in enumerate(turns) if _CODEC.starts_turn(one)]
+    turns = [one for one in messages if not CODEC.is_instruction(one)]
+    starts = [index for index, one in enumerate(turns) if CODEC.starts_turn(one)]
     return turns[starts[-_RECENT_TURNS] :] if len(starts) > _RECENT_TURNS else turns
 
 

@@ -51,6 +51,16 @@ class ChatCompletionMessages:
         return [one for message in messages for one in _encode(message)]
 
 
+#: The codec has no state.
+CODEC = ChatCompletionMessages()
+
+
+def tool_call(call_id: str, name: str, arguments: str) -> dict[str, Any]:
+    """Return a tool call of an assistant's message; `arguments` is JSON."""
+    function = {"name": name, "arguments": arguments}
+    return {"id": call_id, "type": "function", "function": function}
+
+
 def check_messages(messages: object) -> list[Message]:
     """Return the messages of a request; InvalidInput names what is wrong."""
     if not isinstance(messages, list) or not messages:
@@ -135,14 +145,9 @@ def _encode(message: ChatMessage) -> list[Message]:
     encoded: Message = {"role": message.role, "content": "\n".join(texts) if texts else None}
     if message.calls:
         encoded["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {
-                    "name": call.name,
-                    "arguments": json.dumps(call.arguments, ensure_ascii=False, default=str),
-                },
-            }
+            tool_call(
+                call.id, call.name, json.dumps(call.arguments, ensure_ascii=False, default=str)
+            )
             for call in message.calls
         ]
     return [encoded] if texts or message.calls else []

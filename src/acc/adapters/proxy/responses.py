@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from acc.adapters.proxy.chat_messages import Message
+from acc.adapters.proxy.chat_messages import Message, tool_call
 from acc.domain.errors import InvalidInput, InvalidResponse
 
 Json = dict[str, Any]
@@ -102,8 +102,7 @@ def _chat_message(item: Json, where: str) -> Message | None:
         if kind == "function_call_output":
             content = _chat_content(item.get("output"), where)
             return {"role": "tool", "tool_call_id": item["call_id"], "content": content}
-        function = {"name": item.get("name"), "arguments": item.get("arguments") or "{}"}
-        call = {"id": item["call_id"], "type": "function", "function": function}
+        call = tool_call(item["call_id"], item.get("name", ""), item.get("arguments") or "{}")
         return {"role": "assistant", "content": None, "tool_calls": [call]}
     if kind == "compaction":
         if not isinstance(item.get("encrypted_content"), str):
@@ -223,12 +222,7 @@ class ResponseBuilder:
         calls = [item for item in self._items if item["type"] == "function_call"]
         if calls:
             message["tool_calls"] = [
-                {
-                    "id": item["call_id"],
-                    "type": "function",
-                    "function": {"name": item["name"], "arguments": item["arguments"]},
-                }
-                for item in calls
+                tool_call(item["call_id"], item["name"], item["arguments"]) for item in calls
             ]
         return message
 

@@ -51,6 +51,10 @@ class EventLog(Protocol):
         """Make a delivery due again after so many seconds."""
         ...
 
+    async def backlog(self, interest: Interest) -> int:
+        """Return how many events of a subscription are new or leased."""
+        ...
+
     async def aclose(self) -> None:
         """Close the store."""
         ...
@@ -116,6 +120,10 @@ class LogSubscription:
         """Deliver the event again, not before so many seconds, at most a lease."""
         seconds = min(seconds, self._interest.lease)
         await self._log.delay(self._interest.name, int(delivery.token), seconds=seconds)
+
+    async def backlog(self) -> int:
+        """Return the number of unacknowledged events, delivered or not."""
+        return await self._log.backlog(self._interest)
 
     async def aclose(self) -> None:
         """Close the store if it belongs to the subscription."""

@@ -22,7 +22,13 @@ from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.event import NO_ACTIONS, Event, EventKind
 from acc.domain.value_objects.run import RunStatus
 from acc.domain.value_objects.session import Scope, Session, SessionKey, StoredArtifact, scope_of
-from acc.ports.outbound.storage_ports import BeginTurn, SessionList, TaskSummary, TurnStart
+from acc.ports.outbound.storage_ports import (
+    BeginTurn,
+    PendingDelivery,
+    SessionList,
+    TaskSummary,
+    TurnStart,
+)
 from acc.ports.outbound.system_ports import ClockPort
 
 
@@ -162,8 +168,16 @@ class InMemorySessionStore:
         matches.sort(key=lambda session: -session.updated_at)
         return SessionList(tuple(matches[skip : skip + limit]), len(matches))
 
-    async def list_tasks(self, *, limit: int, skip: int = 0) -> tuple[TaskSummary, ...]:
+    async def list_tasks(
+        self, *, caller: str = "", state: str = "", limit: int, skip: int = 0
+    ) -> tuple[TaskSummary, ...]:
         """Return no tasks: those in memory belong to the process that serves them."""
+        return ()
+
+    async def list_deliveries(
+        self, *, task_id: str = "", limit: int
+    ) -> tuple[PendingDelivery, ...]:
+        """Return no deliveries: those in memory belong to the process that serves tasks."""
         return ()
 
     def attachments(self, key: SessionKey) -> dict[str, object]:
@@ -300,6 +314,16 @@ class InMemoryArtifactStore:
     async def versions(self, key: SessionKey, name: str) -> tuple[int, ...]:
         """Return the version numbers of a name."""
         return tuple(file.version for file in self._files.get(_folder(key, name), {}).get(name, ()))
+
+    async def contents(self, prefix: bytes) -> frozenset[bytes]:
+        """Return the contents that begin with some bytes."""
+        return frozenset(
+            file.data
+            for folder in self._files.values()
+            for versions in folder.values()
+            for file in versions
+            if file.data.startswith(prefix)
+        )
 
     def delete(self, key: SessionKey) -> None:
         """Delete the files that belong to one session alone."""

@@ -116,6 +116,10 @@ class DeliveryQueue:
         if receiver.pending:
             self._set_due(receiver, now)
 
+    def count(self) -> int:
+        """Return how many deliveries are pending."""
+        return len(self._by_delivery)
+
     def reschedule(self, delivery_id: int, until: float) -> None:
         """Delay a delivery and count the attempt; does nothing if it is gone."""
         receiver = self._by_delivery.get(delivery_id)

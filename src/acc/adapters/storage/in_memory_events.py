@@ -83,6 +83,12 @@ class InMemoryEventLog:
         if seq in claims:
             claims[seq] = (claims[seq][0], self._clock.now() + seconds)
 
+    async def backlog(self, interest: Interest) -> int:
+        """Return how many events of a subscription are new or leased."""
+        state = self._subscriptions.get(interest.name, _Subscription())
+        new = [row for seq, row in self._rows.items() if seq > state.position]
+        return len(state.claims) + sum(interest.includes(row[2]) for row in new)
+
     async def add_dead_letter(self, subscription: str, letter: DeadLetter) -> None:
         """Store a dead letter; one with the same key is replaced."""
         self._dead_letters.setdefault(subscription, {})[letter.key] = letter

@@ -10,10 +10,12 @@ from acc.adapters.storage.in_memory_deliveries import DeliveryQueue
 from acc.adapters.storage.invariants import (
     advance,
     check_active,
+    check_content,
     check_push_configs,
     digest_in_context,
     is_notified,
     message_digest,
+    message_size,
     names_other_context,
     page_token,
     parse_page_token,
@@ -36,7 +38,13 @@ from acc.domain.value_objects.task import (
     Update,
     apply_events,
 )
-from acc.ports.outbound.storage_ports import NONE_IN_FLIGHT, Delivery, ExpiredTask, SubmitResult
+from acc.ports.outbound.storage_ports import (
+    NONE_IN_FLIGHT,
+    ContentLimit,
+    Delivery,
+    ExpiredTask,
+    SubmitResult,
+)
 from acc.ports.outbound.system_ports import ClockPort
 
 _IDLE_SECONDS = 1.0
@@ -55,6 +63,8 @@ class InMemoryTaskStore:
         self._messages: dict[tuple[Owner, bytes], _TaskRecord] = {}
         self._contexts: dict[str, tuple[Owner, int]] = {}
         self._indexes: dict[Owner, _OwnerIndex] = {}
+        #: Number of tasks of an account, and the bytes of messages in them.
+        self._content: dict[Owner, tuple[int, int]] = {}
         #: Terminal tasks of all owners.
         self._terminal: list[_Entry] = []
         self._deliveries = DeliveryQueue()
@@ -73,6 +83,7 @@ class InMemoryTaskStore:
         push: PushConfig | None = None,
         key: str = "",
         max_active: int | None = None,
+        content: ContentLimit | None = None,
     ) -> SubmitResult:
         """Store a new task, leased by this process; its first event is its status.
 
@@ -92,8 +103,11 @@ class InMemoryTaskStore:
             raise ContextNotFound(task.context_id)
         if task.id in self._records:
             raise InvalidInput(f"task {task.id!r} exists already")
+        account, size = owner if content is None else content.account, message_size(message)
+        self._count_content(account, 1, size, content)
         created = replace(task, history=(*task.history, message), seq=1)
-        record = _TaskRecord(created, owner, digest, self._clock.now() + self._lease)
+        until = self._clock.now() + self._lease
+        record = _TaskRecord(created, owner, digest, until, account=account, size=size)
         self._contexts[task.context_id] = (owner, tasks + 1)
         self._records[task.id] = record
         self._messages[owner, digest] = record
@@ -114,6 +128,7 @@ class InMemoryTaskStore:
         updates: Sequence[Update],
         expected: Task | None,
         key: str = "",
+        content: ContentLimit | None = None,
     ) -> SubmitResult:
         """Add a message and updates to a task, which this process leases from now on.
 
@@ -127,7 +142,11 @@ class InMemoryTaskStore:
             raise TaskNotFound(task_id)
         if expected is None or expected.seq != len(record.events):
             raise InvalidTransition(task_id, record.state.value, "a message")
+        size = message_size(message)
+        check_content(0, self._content[record.account][1] + size, content)
         self._append(record, (MessageAdded(message=message), *updates))
+        self._count_content(record.account, 0, size)
+        record.size += size
         self._messages[owner, digest] = record
         record.digests.append(digest)
         record.lease_until = self._clock.now() + self._lease
@@ -262,8 +281,24 @@ class InMemoryTaskStore:
         """Retry a delivery later and count the attempt."""
         self._deliveries.reschedule(delivery_id, self._clock.now() + seconds)
 
+    async def count_deliveries(self) -> int:
+        """Return how many deliveries are pending."""
+        return self._deliveries.count()
+
     async def aclose(self) -> None:
         """Do nothing: there are no files or threads."""
+
+    def _count_content(
+        self, account: Owner, tasks: int, size: int, limit: ContentLimit | None = None
+    ) -> None:
+        """Change what is stored for an account; LimitExceeded if that exceeds a limit."""
+        stored_tasks, stored_bytes = self._content.get(account, (0, 0))
+        counts = stored_tasks + tasks, stored_bytes + size
+        check_content(*counts, limit)
+        if counts[0]:
+            self._content[account] = counts
+        else:
+            del self._content[account]
 
     def _existing(self, task_id: str) -> "_TaskRecord":
         record = self._records.get(task_id)
@@ -314,6 +349,7 @@ class InMemoryTaskStore:
     def _delete(self, record: "_TaskRecord") -> None:
         task = record.task
         del self._records[task.id]
+        self._count_content(record.account, -1, -record.size)
         for digest in record.digests:
             del self._messages[record.owner, digest]
         owner, tasks = self._contexts.pop(task.context_id)
@@ -326,19 +362,32 @@ class _TaskRecord:
     """A stored task: its events, the task after some of them, and its lease."""
 
     __slots__ = (
+        "account",
         "digests",
         "entry",
         "events",
         "is_listed",
         "lease_until",
         "owner",
+        "size",
         "state",
         "task",
     )
 
-    def __init__(self, task: Task, owner: Owner, digest: bytes, lease_until: float) -> None:
+    def __init__(
+        self,
+        task: Task,
+        owner: Owner,
+        digest: bytes,
+        lease_until: float,
+        *,
+        account: Owner,
+        size: int,
+    ) -> None:
         self.task = task
         self.owner = owner
+        self.account = account
+        self.size = size
         self.state = task.status.state
         self.events = [TaskEvent(1, StatusUpdate(status=task.status))]
         self.digests = [digest]

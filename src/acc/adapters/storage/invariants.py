@@ -34,7 +34,7 @@ from acc.domain.value_objects.task import (
     Update,
     is_valid_transition,
 )
-from acc.ports.outbound.storage_ports import BeginTurn
+from acc.ports.outbound.storage_ports import BeginTurn, ContentLimit
 
 _USER = "user"
 _ENCODER = msgspec.json.Encoder()
@@ -189,6 +189,37 @@ def check_active(count: int, limit: int | None) -> None:
     """Raise LimitExceeded if an owner has reached the limit of active tasks."""
     if limit is not None and count >= limit:
         raise LimitExceeded(f"at most {limit} active tasks per caller; wait for some to end")
+
+
+def message_size(message: Message) -> int:
+    """Return the bytes of the content of a message; files count with their decoded size."""
+    size = 0
+    for part in message.parts:
+        if part.text is not None:
+            size += (
+                len(part.text) if part.text.isascii() else len(part.text.encode(errors="replace"))
+            )
+        elif part.raw is not None:
+            size += len(part.raw)
+        elif part.data is not None:
+            size += len(msgspec.json.encode(part.data))
+    return size
+
+
+def check_content(tasks: int, size: int, limit: ContentLimit | None) -> None:
+    """Raise LimitExceeded if an account would have more tasks or bytes than its limit."""
+    if limit is None:
+        return
+    if tasks > limit.tasks:
+        raise LimitExceeded(
+            f"a caller may have at most {limit.tasks} stored tasks; the server "
+            "deletes finished tasks after its retention time"
+        )
+    if size > limit.bytes:
+        raise LimitExceeded(
+            f"the tasks of a caller may contain at most {limit.bytes} bytes of messages; the "
+            "server deletes finished tasks after its retention time"
+        )
 
 
 def check_push_configs(count: int, limit: int | None) -> None:

@@ -20,6 +20,7 @@ from acc.adapters.storage.postgres_schema import (
     migrate,
     read_schema,
 )
+from acc.adapters.system.loop_end import close_with_loop
 from acc.domain.errors import InvalidInput, StorageFailed
 
 if TYPE_CHECKING:
@@ -38,15 +39,17 @@ _MAX_ATTEMPTS = 6
 #: Smaller differences between the clocks are not corrected.
 _MIN_SKEW_SECONDS = 0.5
 _CONFLICTS = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
-_LOST = (
+LOST_CONNECTION = (
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
+    # The server has announced its end, and the connection is not closed yet.
+    asyncpg.InternalClientError,
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
     OSError,
 )
 _UNAVAILABLE = (
-    *_LOST,
+    *LOST_CONNECTION,
     TimeoutError,
     asyncpg.CannotConnectNowError,
     asyncpg.TooManyConnectionsError,
@@ -116,8 +119,18 @@ class PostgresDatabase:
         self._closed = False
         self._pid = os.getpid()
         self._is_ready = False
-        #: Seconds by which the clock of the server is ahead of this machine's.
-        self.clock_skew = 0.0
+        self._skew = _Skew()
+
+    @property
+    def clock_skew(self) -> float:
+        """Return the seconds by which the clock of the server is ahead of this machine's now."""
+        skew = self._skew.now()
+        return skew if abs(skew) >= _MIN_SKEW_SECONDS else 0.0
+
+    async def compare_clocks(self) -> None:
+        """Measure the skew unless it is known, before a lease is computed outside an operation."""
+        if not self._is_ready:
+            await self.read(lambda connection: connection.fetchval("SELECT 1"))
 
     async def read(self, operation: Operation[T]) -> T:
         """Return the result of an operation with one statement that only reads."""
@@ -150,7 +163,7 @@ class PostgresDatabase:
                 raise
             try:
                 await transaction.commit()
-            except _LOST as error:
+            except LOST_CONNECTION as error:
                 raise _CommitInterrupted from error
             return result
 
@@ -163,7 +176,7 @@ class PostgresDatabase:
         try:
             async with connection.transaction(isolation=isolation):
                 yield connection
-        except (asyncpg.PostgresError, *_LOST) as error:
+        except (asyncpg.PostgresError, *LOST_CONNECTION) as error:
             raise self.convert(error) from error
         finally:
             await connection.close()
@@ -228,7 +241,8 @@ class PostgresDatabase:
                 reason = error.strerror
             return StorageFailed(
                 f"{label}: the server cannot be reached ({reason}); check host and port of the URL,"
-                " and that the server runs"
+                " and that the server runs",
+                is_temporary=True,
             )
         if isinstance(error, asyncpg.PostgresError):
             return StorageFailed(f"{label}: {type(error).__name__} ({error.sqlstate}): {error}")
@@ -263,9 +277,11 @@ class PostgresDatabase:
             connection = await pool.acquire()
             try:
                 return await operation(connection)
-            except (*_CONFLICTS, *_LOST) as error:
-                if isinstance(error, _LOST) and not is_repeatable:
-                    raise self._outcome_unknown() from error
+            except (*_CONFLICTS, *LOST_CONNECTION) as error:
+                if isinstance(error, LOST_CONNECTION):
+                    connection.terminate()
+                    if not is_repeatable and not _was_not_sent(error):
+                        raise self._outcome_unknown() from error
                 if attempt == _MAX_ATTEMPTS:
                     raise self.convert(error) from error
             except _CommitInterrupted as error:
@@ -346,17 +362,42 @@ class PostgresDatabase:
                 await migrate(connection)
                 state = await read_schema(connection)
             check_schema(str(self.location), state)
-            before = time.time()
-            server = await connection.fetchval("SELECT extract(epoch FROM clock_timestamp())")
-            skew = float(server) - (before + time.time()) / 2
+            skew = await _measure_skew(connection)
         except StorageFailed:
             await connection.close()
             raise
         except Exception as error:
             await connection.close()
             raise self.convert(error) from error
-        self.clock_skew = skew if abs(skew) >= _MIN_SKEW_SECONDS else 0.0
+        except asyncio.CancelledError:
+            connection.terminate()
+            raise
+        self._skew = skew
         self._is_ready = True
+
+
+class _Skew:
+    """A measured difference between the clocks, which follows when this machine's is set."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self._seconds = seconds
+        self._offset = time.time() - _steady_time()
+
+    def now(self) -> float:
+        """Return the present difference."""
+        return self._seconds - (time.time() - _steady_time() - self._offset)
+
+
+async def _measure_skew(connection: "Connection[Any]") -> _Skew:
+    before = time.time()
+    server = await connection.fetchval("SELECT extract(epoch FROM clock_timestamp())")
+    return _Skew(float(server) - (before + time.time()) / 2)
+
+
+def _steady_time() -> float:
+    """Return a time that nobody sets; where possible it continues while the machine sleeps."""
+    boot_time = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if boot_time is None else time.clock_gettime(boot_time)
 
 
 def as_database(database: PostgresDatabase | PostgresLocation | str) -> PostgresDatabase:
@@ -375,6 +416,7 @@ class _Pool:
         self._idle: list[Connection[Any]] = []
         self._in_use: set[Connection[Any]] = set()
         self._slots = asyncio.Semaphore(size)
+        self._closing = close_with_loop(self.aclose)
 
     async def acquire(self) -> "Connection[Any]":
         """Return a connection; wait until one is free."""
@@ -415,6 +457,11 @@ class _Pool:
         """Drop the connections of another event loop."""
         self._idle.clear()
         self._in_use.clear()
+
+
+def _was_not_sent(error: BaseException) -> bool:
+    """Return True if the library refused a statement because of the state of its connection."""
+    return isinstance(error, asyncpg.InternalClientError) and "cannot switch to state" in str(error)
 
 
 def _backoff(attempt: int) -> float:

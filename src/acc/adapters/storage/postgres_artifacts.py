@@ -23,6 +23,10 @@ _LOAD_FILE = (
     " AND version = coalesce($3, version) ORDER BY version DESC LIMIT 1"
 )
 _NAMES = "SELECT DISTINCT name FROM acc_artifacts WHERE scope = ANY($1) ORDER BY name"
+_CONTENTS = (
+    "SELECT DISTINCT data FROM acc_artifacts"
+    " WHERE substring(data FROM 1 FOR octet_length($1::bytea)) = $1::bytea"
+)
 _VERSIONS = "SELECT version FROM acc_artifacts WHERE scope = $1 AND name = $2 ORDER BY version"
 
 
@@ -66,3 +70,8 @@ class PostgresArtifactStore:
         values = (scope_name(key, artifact_scope(name)), name)
         rows = await self.database.read(lambda c: c.fetch(_VERSIONS, *values))
         return tuple(version for (version,) in rows)
+
+    async def contents(self, prefix: bytes) -> frozenset[bytes]:
+        """Return the contents that begin with some bytes."""
+        rows = await self.database.read(lambda c: c.fetch(_CONTENTS, prefix))
+        return frozenset(bytes(data) for (data,) in rows)

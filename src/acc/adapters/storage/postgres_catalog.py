@@ -4,9 +4,10 @@ import msgspec
 
 from acc.adapters.storage.postgres import PostgresDatabase
 from acc.adapters.storage.session_records import session_of
+from acc.adapters.storage.task_records import pending_delivery
 from acc.domain.value_objects.run import RunStatus
 from acc.domain.value_objects.session import SessionKey
-from acc.ports.outbound.storage_ports import SessionList, TaskSummary
+from acc.ports.outbound.storage_ports import PendingDelivery, SessionList, TaskSummary
 
 # $1 is the status, $2 the text and $3 the text as it is written in JSON. The collation C converts
 # only ASCII letters to lower case.
@@ -25,7 +26,13 @@ _SESSIONS = (
 _COUNT = f"SELECT count(*) FROM acc_sessions WHERE {_MATCHES}"  # noqa: S608 - constants
 _TASKS = (
     "SELECT app_name, task_id, context_id, caller, tenant, state, updated_at"
-    " FROM acc_tasks WHERE state <> 'replied' ORDER BY updated_at DESC, id DESC LIMIT $1 OFFSET $2"
+    " FROM acc_tasks WHERE state <> 'replied' AND ($1 = '' OR caller = $1)"
+    " AND ($2 = '' OR state = $2) ORDER BY updated_at DESC, id DESC LIMIT $3 OFFSET $4"
+)
+_DELIVERIES = (
+    "SELECT t.app_name, t.task_id, t.caller, p.body, d.seq, d.attempts, p.due_at"
+    " FROM acc_deliveries d JOIN acc_push_configs p ON p.id = d.push_config"
+    " JOIN acc_tasks t ON t.id = p.task WHERE $1 = '' OR t.task_id = $1 ORDER BY d.id LIMIT $2"
 )
 
 
@@ -50,7 +57,16 @@ class PostgresCatalog:
         )
         return SessionList(tuple(sessions), total)
 
-    async def list_tasks(self, *, limit: int, skip: int = 0) -> tuple[TaskSummary, ...]:
-        """Return tasks of all callers, most recently updated first."""
-        rows = await self.database.read(lambda c: c.fetch(_TASKS, limit, skip))
+    async def list_tasks(
+        self, *, caller: str = "", state: str = "", limit: int, skip: int = 0
+    ) -> tuple[TaskSummary, ...]:
+        """Return tasks of all callers or of one, most recently updated first."""
+        rows = await self.database.read(lambda c: c.fetch(_TASKS, caller, state, limit, skip))
         return tuple(TaskSummary(*row) for row in rows)
+
+    async def list_deliveries(
+        self, *, task_id: str = "", limit: int
+    ) -> tuple[PendingDelivery, ...]:
+        """Return push notifications that are not delivered yet, oldest first."""
+        rows = await self.database.read(lambda c: c.fetch(_DELIVERIES, task_id, limit))
+        return tuple(map(pending_delivery, rows))

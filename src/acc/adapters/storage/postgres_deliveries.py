@@ -48,6 +48,10 @@ _FIRST = (
     " WHERE push_config = p.id ORDER BY id LIMIT 1) d"
     " JOIN acc_task_events e ON e.task = p.task AND e.seq = d.seq WHERE p.id = ANY($1)"
 )
+_COUNT_PENDING = (
+    "SELECT count(*) FROM acc_push_configs p JOIN acc_deliveries d ON d.push_config = p.id"
+    " WHERE p.app_name = $1 AND p.due_at IS NOT NULL"
+)
 _LOCK_CONFIG = (
     "SELECT id FROM acc_push_configs WHERE id ="
     " (SELECT push_config FROM acc_deliveries WHERE id = $1) FOR UPDATE"
@@ -162,3 +166,8 @@ async def complete(connection: "Connection[Any]", delivery: int, now: float) -> 
 async def reschedule(connection: "Connection[Any]", delivery: int, until: float) -> None:
     """Delay a delivery and count the attempt; does nothing if it is gone."""
     await connection.execute(_DELAY, delivery, until)
+
+
+async def count(connection: "Connection[Any]", app_name: str) -> int:
+    """Return how many deliveries of an app are pending."""
+    return int(await connection.fetchval(_COUNT_PENDING, app_name))

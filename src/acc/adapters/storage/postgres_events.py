@@ -19,11 +19,18 @@ _ADD_PUBLISHED = (
 )
 #: A transaction that has not ended may still add events before those of later transactions.
 _VISIBLE = "xact < pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
-_HAS_EVENTS = (
-    "SELECT EXISTS (SELECT 1 FROM acc_published_events WHERE (xact, seq) >"  # noqa: S608 - constants
-    " (coalesce((SELECT xact FROM acc_event_subscriptions WHERE name = $1), 0),"
+_AFTER_POSITION = (
+    "(xact, seq) > (coalesce((SELECT xact FROM acc_event_subscriptions WHERE name = $1), 0),"
     " coalesce((SELECT seq FROM acc_event_subscriptions WHERE name = $1), 0))"
-    f" AND {_VISIBLE}) OR EXISTS"
+)
+_COUNT_NEW = (
+    "SELECT type, count(*) FROM acc_published_events"  # noqa: S608 - constants
+    f" WHERE {_AFTER_POSITION} GROUP BY type"
+)
+_COUNT_CLAIMS = "SELECT count(*) FROM acc_event_claims WHERE subscription = $1"
+_HAS_EVENTS = (
+    "SELECT EXISTS (SELECT 1 FROM acc_published_events"  # noqa: S608 - constants
+    f" WHERE {_AFTER_POSITION} AND {_VISIBLE}) OR EXISTS"
     " (SELECT 1 FROM acc_event_claims WHERE subscription = $1 AND due_at <= $2)"
 )
 _CREATE = (
@@ -72,6 +79,7 @@ class PostgresEventLog:
 
     async def claim(self, interest: Interest, *, limit: int) -> Claimed:
         """Lease events that are new or due again."""
+        await self.database.compare_clocks()
         now = self._now()
         if not await self.database.read(lambda c: c.fetchval(_HAS_EVENTS, interest.name, now)):
             return Claimed((), True)
@@ -101,6 +109,12 @@ class PostgresEventLog:
                 until,
             )
         )
+
+    async def backlog(self, interest: Interest) -> int:
+        """Return how many events of a subscription are new or leased."""
+        new = await self.database.read(lambda c: c.fetch(_COUNT_NEW, interest.name))
+        leased = await self.database.read(lambda c: c.fetchval(_COUNT_CLAIMS, interest.name))
+        return int(leased) + sum(int(count) for kind, count in new if interest.includes(kind))
 
     async def add_dead_letter(self, subscription: str, letter: DeadLetter) -> None:
         """Store a dead letter; one with the same key is replaced."""

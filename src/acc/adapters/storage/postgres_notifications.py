@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import asyncpg
 
-from acc.adapters.storage.postgres import PostgresDatabase
+from acc.adapters.storage.postgres import LOST_CONNECTION, PostgresDatabase
 from acc.domain.errors import AccError
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class TaskNotifications:
             await self._database.read(lambda c: c.fetchval(_NOTIFY, _CHANNEL, self._origin))
             async with asyncio.timeout(_PROBE_SECONDS):
                 await self._is_confirmed.wait()
-        except (AccError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
+        except (AccError, asyncpg.PostgresError, *LOST_CONNECTION, TimeoutError):
             return False
         return True
 

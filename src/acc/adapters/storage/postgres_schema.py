@@ -273,33 +273,42 @@ _EVENTS = (
     )
     """,
 )
+# Counters of rate limits, and ids that must not be used again. The keys are digests.
+_COUNTERS = (
+    """
+    CREATE TABLE acc_counters (
+        key bytea PRIMARY KEY,
+        value bigint NOT NULL,
+        expires_at double precision NOT NULL
+    ) WITH (fillfactor = 50)
+    """,
+    "CREATE INDEX acc_counters_by_expiry ON acc_counters (expires_at)",
+)
+# What is stored for an account, in several rows: transactions of one account need not wait for
+# each other. Tasks of earlier versions have no account and are not counted.
+_CONTENT = (
+    'ALTER TABLE acc_tasks ADD COLUMN account text COLLATE "C",'
+    " ADD COLUMN stored_bytes bigint NOT NULL DEFAULT 0",
+    """
+    CREATE TABLE acc_stored_content (
+        app_name text COLLATE "C" NOT NULL,
+        tenant text COLLATE "C" NOT NULL,
+        caller text COLLATE "C" NOT NULL,
+        slot bigint NOT NULL,
+        tasks bigint NOT NULL,
+        bytes bigint NOT NULL,
+        PRIMARY KEY (app_name, tenant, caller, slot)
+    ) WITH (fillfactor = 50)
+    """,
+)
 #: All migrations, in order. A released one is never changed.
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(1, 1, (*_SESSIONS, *_TASKS, *_RECALL)),
     Migration(2, 1, _EVENTS),
+    Migration(3, 1, _COUNTERS),
+    Migration(4, 1, _CONTENT),
 )
 SCHEMA_VERSION = MIGRATIONS[-1].version
-#: Tables in the order in which they are copied.
-TABLES = (
-    "acc_sessions",
-    "acc_events",
-    "acc_state",
-    "acc_artifacts",
-    "acc_tasks",
-    "acc_task_contexts",
-    "acc_task_events",
-    "acc_task_messages",
-    "acc_push_configs",
-    "acc_deliveries",
-    "acc_recall_memories",
-    "acc_recall_passages",
-    "acc_recall_postings",
-    "acc_recall_lengths",
-    "acc_published_events",
-    "acc_event_subscriptions",
-    "acc_event_claims",
-    "acc_dead_letters",
-)
 _CREATE_VERSION = (
     "CREATE TABLE IF NOT EXISTS acc_schema"
     " (version bigint PRIMARY KEY, compatible bigint NOT NULL, migrated_at timestamptz NOT NULL)"

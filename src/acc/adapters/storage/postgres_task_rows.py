@@ -36,7 +36,7 @@ _IS_ACTIVE = "state IN ('submitted', 'working')"
 _IS_TERMINAL = f"state IN {TERMINAL_NAMES!r}"
 _OF_OWNER = "app_name = $1 AND tenant = $2 AND caller = $3"
 _FIND = (
-    "SELECT id, state, seq, updated_at, push_configs, tenant, caller FROM acc_tasks"
+    "SELECT id, state, seq, updated_at, push_configs, tenant, caller, account FROM acc_tasks"
     " WHERE app_name = $1 AND task_id = $2"
 )
 # Everything that a new task depends on, in one round trip.
@@ -44,24 +44,61 @@ _PRECONDITIONS = (
     f"SELECT (SELECT task FROM acc_task_messages WHERE {_OF_OWNER} AND digest = $4),"  # noqa: S608 - constants
     f" (SELECT task FROM acc_task_messages WHERE {_OF_OWNER} AND digest = $5),"
     " (SELECT count(*) FROM (SELECT 1 FROM acc_tasks"
-    f" WHERE {_OF_OWNER} AND {_IS_ACTIVE} LIMIT $6) a)"
+    f" WHERE {_OF_OWNER} AND {_IS_ACTIVE} LIMIT $6) a), s.tasks, s.bytes"
+    " FROM (SELECT coalesce(sum(tasks), 0)::bigint tasks, coalesce(sum(bytes), 0)::bigint bytes"
+    " FROM acc_stored_content WHERE app_name = $1 AND tenant = $7 AND caller = $3) s"
 )
+#: The row in which a task is counted, by its id.
+_SLOT = "hashtext({}) & 15"
 _LOCK_OWNER = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))"
 _ADD_TASK = (
-    "WITH c AS (INSERT INTO acc_task_contexts AS o (app_name, context_id, tenant, caller, tasks)"
+    "WITH c AS (INSERT INTO acc_task_contexts AS o (app_name, context_id, tenant, caller, tasks)"  # noqa: S608 - constants
     " VALUES ($1, $5, $2, $3, 1) ON CONFLICT (app_name, context_id) DO UPDATE"
     " SET tasks = o.tasks + 1 WHERE o.tenant = $2 AND o.caller = $3 RETURNING tasks),"
     " t AS (INSERT INTO acc_tasks (app_name, task_id, tenant, caller, context_id, state, seq,"
     " updated_at, revision, snapshot_seq, push_configs, holder_host, holder_pid, holder_started,"
-    " lease_until) SELECT $1, $4, $2, $3, $5, $6, 1, $7, nextval('acc_task_revisions'), 1,"
-    " CASE WHEN $15::text IS NULL THEN 0 ELSE 1 END, $8, $9, $10, $11 FROM c RETURNING id),"
+    " lease_until, account, stored_bytes)"
+    " SELECT $1, $4, $2, $3, $5, $6, 1, $7, nextval('acc_task_revisions'), 1,"
+    " CASE WHEN $15::text IS NULL THEN 0 ELSE 1 END, $8, $9, $10, $11, $17, $18"
+    " FROM c RETURNING id),"
     " e AS (INSERT INTO acc_task_events (task, seq, body)"
     " SELECT t.id, r.* FROM t, (VALUES (0::bigint, $12::bytea), (1, $13)) r),"
     " m AS (INSERT INTO acc_task_messages (app_name, tenant, caller, digest, task)"
     " SELECT $1, $2, $3, $14, t.id FROM t),"
     " p AS (INSERT INTO acc_push_configs (app_name, tenant, caller, task, config_id, body)"
-    " SELECT $1, $2, $3, t.id, $15, $16 FROM t WHERE $15 IS NOT NULL)"
+    " SELECT $1, $2, $3, t.id, $15, $16 FROM t WHERE $15 IS NOT NULL),"
+    " s AS (INSERT INTO acc_stored_content AS o (app_name, tenant, caller, slot, tasks, bytes)"
+    f" SELECT $1, $17, $3, {_SLOT.format('$4')}, 1, $18 FROM t"
+    " ON CONFLICT (app_name, tenant, caller, slot) DO UPDATE"
+    " SET tasks = o.tasks + 1, bytes = o.bytes + excluded.bytes)"
     " SELECT id FROM t"
+)
+_STORED_BYTES = (
+    "SELECT coalesce(sum(bytes), 0)::bigint FROM acc_stored_content"
+    " WHERE app_name = $1 AND tenant = $2 AND caller = $3"
+)
+_ADD_CONTENT = (
+    "WITH t AS (UPDATE acc_tasks SET stored_bytes = stored_bytes + $2"  # noqa: S608 - constants
+    " WHERE id = $1 AND account IS NOT NULL RETURNING *)"
+    " UPDATE acc_stored_content s SET bytes = s.bytes + $2 FROM t WHERE s.app_name = t.app_name"
+    " AND s.tenant = t.account AND s.caller = t.caller"
+    f" AND s.slot = {_SLOT.format('t.task_id')}"
+)
+#: Counts the tasks of a store that was copied.
+ADD_COPIED_CONTENT = (
+    "INSERT INTO acc_stored_content (app_name, tenant, caller, slot, tasks, bytes)"  # noqa: S608 - constants
+    f" SELECT app_name, account, caller, {_SLOT.format('task_id')}, count(*), sum(stored_bytes)"
+    " FROM acc_tasks WHERE account IS NOT NULL GROUP BY 1, 2, 3, 4"
+)
+# The rows are locked in a fixed order, so that deletions do not deadlock.
+_REMOVE_CONTENT = (
+    "WITH r AS (SELECT app_name, account AS tenant, caller,"  # noqa: S608 - constants
+    f" {_SLOT.format('task_id')} AS slot, count(*) AS tasks, sum(stored_bytes) AS bytes"
+    " FROM acc_tasks WHERE id = ANY($1) AND account IS NOT NULL GROUP BY 1, 2, 3, 4),"
+    " l AS (SELECT r.* FROM acc_stored_content s JOIN r USING (app_name, tenant, caller, slot)"
+    " ORDER BY app_name, tenant, caller, slot FOR UPDATE OF s)"
+    " UPDATE acc_stored_content s SET tasks = s.tasks - l.tasks, bytes = s.bytes - l.bytes FROM l"
+    " WHERE (s.app_name, s.tenant, s.caller, s.slot) = (l.app_name, l.tenant, l.caller, l.slot)"
 )
 _ADD_MESSAGE = (
     "INSERT INTO acc_task_messages (app_name, tenant, caller, digest, task)"
@@ -109,6 +146,9 @@ _LOCK_TERMINAL = (
     f" AND {_IS_TERMINAL} ORDER BY id FOR UPDATE SKIP LOCKED"
 )
 _DELETIONS = (
+    _REMOVE_CONTENT,
+    "DELETE FROM acc_stored_content s USING acc_tasks t WHERE t.id = ANY($1)"
+    " AND s.app_name = t.app_name AND s.tenant = t.account AND s.caller = t.caller AND s.tasks = 0",
     "DELETE FROM acc_deliveries WHERE push_config IN"
     " (SELECT id FROM acc_push_configs WHERE task = ANY($1))",
     "DELETE FROM acc_push_configs WHERE task = ANY($1)",
@@ -140,6 +180,7 @@ class TaskRow(NamedTuple):
     push_configs: int
     tenant: str
     caller: str
+    account: str | None
 
     def belongs_to(self, owner: Owner) -> bool:
         """Return True if the task belongs to an owner."""
@@ -156,11 +197,13 @@ class TaskPosition(NamedTuple):
 
 
 class Preconditions(NamedTuple):
-    """The tasks that a message led to before, and the number of active tasks of its owner."""
+    """Earlier tasks of a message, the active tasks of its owner, and the stored content."""
 
     known: int | None
     known_in_context: int | None
     active: int
+    stored_tasks: int
+    stored_bytes: int
 
 
 class NewTask(NamedTuple):
@@ -173,6 +216,8 @@ class NewTask(NamedTuple):
     event: bytes
     lease: tuple[str, int, str, float]
     config: tuple[str | None, bytes | None]
+    account: Owner
+    size: int
 
 
 async def find(
@@ -189,15 +234,19 @@ async def read_preconditions(
     owner: Owner,
     digests: tuple[bytes, bytes],
     limit: int,
+    account: Owner,
 ) -> Preconditions:
-    """Return what a new task of an owner depends on; tasks are counted up to a limit."""
-    row = await connection.fetchrow(_PRECONDITIONS, app_name, *owner, *digests, limit)
+    """Return what a new task depends on; active tasks are counted up to a limit."""
+    row = await connection.fetchrow(
+        _PRECONDITIONS, app_name, *owner, *digests, limit, account.tenant
+    )
     return Preconditions(*row)
 
 
-async def lock_owner(connection: "Connection[Any]", app_name: str, owner: Owner) -> None:
-    """Wait for other transactions that create tasks of an owner near the limit."""
-    await connection.execute(_LOCK_OWNER, repr((app_name, *owner)))
+async def lock_owners(connection: "Connection[Any]", app_name: str, *owners: Owner) -> None:
+    """Wait for other transactions that create tasks of owners near the limit."""
+    for owner in dict.fromkeys(owners):
+        await connection.execute(_LOCK_OWNER, repr((app_name, *owner)))
 
 
 async def add_task(connection: "Connection[Any]", app_name: str, new: NewTask) -> TaskPosition:
@@ -217,6 +266,8 @@ async def add_task(connection: "Connection[Any]", app_name: str, new: NewTask) -
             new.event,
             new.digest,
             *new.config,
+            new.account.tenant,
+            new.size,
         )
     except asyncpg.UniqueViolationError as error:
         if error.table_name == "acc_task_messages":
@@ -233,6 +284,17 @@ async def add_message(
     """Store the digest of a message, to recognise it when it is repeated."""
     if await connection.fetchval(_ADD_MESSAGE, app_name, *owner, digest, task) is None:
         raise RepeatedMessage
+
+
+async def read_stored_bytes(connection: "Connection[Any]", app_name: str, account: Owner) -> int:
+    """Return the bytes of the messages of an account."""
+    size: int = await connection.fetchval(_STORED_BYTES, app_name, *account)
+    return size
+
+
+async def add_content(connection: "Connection[Any]", task: int, size: int) -> None:
+    """Add to the bytes of a task and of its account."""
+    await connection.execute(_ADD_CONTENT, task, size)
 
 
 async def append_at(

@@ -1,5 +1,6 @@
 """Task store and unit of work in a PostgreSQL database that several processes share."""
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -8,11 +9,13 @@ from acc.adapters.storage import postgres_deliveries as deliveries
 from acc.adapters.storage import postgres_task_rows as rows
 from acc.adapters.storage.invariants import (
     check_active,
+    check_content,
     check_push_configs,
     digest_in_context,
     encode,
     encode_readable,
     message_digest,
+    message_size,
     names_other_context,
     parse_page_token,
 )
@@ -49,6 +52,7 @@ from acc.ports.outbound.storage_ports import (
     AppendTaskUpdates,
     BeginTurn,
     CommitResult,
+    ContentLimit,
     Delivery,
     ExpiredTask,
     SubmitResult,
@@ -117,11 +121,13 @@ class PostgresTaskStore:
         push: PushConfig | None = None,
         key: str = "",
         max_active: int | None = None,
+        content: ContentLimit | None = None,
     ) -> SubmitResult:
         """Store a new task, leased by this process; its first event is its status.
 
         A repeated message changes nothing; the task that it led to is returned.
         """
+        await self.database.compare_clocks()
         digest = message_digest(message, "", key)
         in_context = digest_in_context(digest, message.context_id)
         created = replace(task, history=(*task.history, message), seq=1)
@@ -133,15 +139,17 @@ class PostgresTaskStore:
             event=encode(StatusUpdate(status=task.status), f"task {task.id!r}"),
             lease=self._new_lease(),
             config=(None, None) if push is None else encode_config(replace(push, task_id=task.id)),
+            account=owner if content is None else content.account,
+            size=message_size(message),
         )
-        limit = 0 if max_active is None else max_active
+        limit, max_or_all = (0, math.inf) if max_active is None else (max_active, max_active)
 
         async def create(connection: "Connection[Any]") -> SubmitResult | None:
             is_locked = connection.is_in_transaction()
             if is_locked:
-                await rows.lock_owner(connection, self.app_name, owner)
+                await rows.lock_owners(connection, self.app_name, owner, new_task.account)
             found = await rows.read_preconditions(
-                connection, self.app_name, owner, (digest, in_context), limit
+                connection, self.app_name, owner, (digest, in_context), limit, new_task.account
             )
             entry = new_task
             for row_id in (found.known, found.known_in_context):
@@ -153,8 +161,11 @@ class PostgresTaskStore:
                         return SubmitResult(known[row_id], False)
                     entry = new_task._replace(digest=in_context)
             check_active(found.active, max_active)
-            # Far from the limit, transactions of one owner need not wait for each other.
-            if max_active is not None and found.active * 2 >= max_active and not is_locked:
+            stored = found.stored_tasks + 1, found.stored_bytes + new_task.size
+            check_content(*stored, content)
+            # Far from the limits, transactions of one owner need not wait for each other.
+            is_near = _is_near(*stored, content) or found.active * 2 >= max_or_all
+            if not is_locked and is_near:
                 return None
             self._positions[task.id] = await rows.add_task(connection, self.app_name, entry)
             return SubmitResult(created, True)
@@ -179,19 +190,21 @@ class PostgresTaskStore:
         updates: Sequence[Update],
         expected: Task | None,
         key: str = "",
+        content: ContentLimit | None = None,
     ) -> SubmitResult:
         """Add a message and updates to a task, which this process leases from now on.
 
         InvalidTransition if it is not as `expected`. A repeated message changes nothing.
         """
+        await self.database.compare_clocks()
         digest = message_digest(message, task_id, key)
         encoded = encode_updates(task_id, (MessageAdded(message=message), *updates))
-        seq = -1 if expected is None else expected.seq
+        seq, size = -1 if expected is None else expected.seq, message_size(message)
         now, lease = self._clock.now(), self._new_lease()
 
         async def store(connection: "Connection[Any]") -> SubmitResult:
             found = await rows.read_preconditions(
-                connection, self.app_name, owner, (digest, digest), 0
+                connection, self.app_name, owner, (digest, digest), 0, owner
             )
             if found.known is not None:
                 tasks = await rows.read_rows(connection, [found.known])
@@ -201,6 +214,10 @@ class PostgresTaskStore:
                 raise TaskNotFound(task_id)
             if row.seq != seq:
                 raise rows.refuse_change(task_id, row)
+            if row.account is not None:
+                account = Owner(row.account, row.caller)
+                await self._check_bytes(connection, account, size, content)
+                await rows.add_content(connection, row.id, size)
             await rows.append_updates(connection, task_id, row, encoded, now)
             await rows.add_message(connection, self.app_name, owner, digest, row.id)
             await connection.execute(_LEASE, row.id, *lease)
@@ -214,6 +231,22 @@ class PostgresTaskStore:
             self._notifications.announce(task_id)
             return result
         raise self._too_many_changes(task_id)
+
+    async def _check_bytes(
+        self,
+        connection: "Connection[Any]",
+        account: Owner,
+        size: int,
+        content: ContentLimit | None,
+    ) -> None:
+        """Raise LimitExceeded if an account must not store more bytes."""
+        if content is None:
+            return
+        stored = size + await rows.read_stored_bytes(connection, self.app_name, account)
+        if _is_near(0, stored, content):
+            await rows.lock_owners(connection, self.app_name, account)
+            stored = size + await rows.read_stored_bytes(connection, self.app_name, account)
+        check_content(0, stored, content)
 
     async def append(self, task_id: str, updates: Sequence[Update]) -> tuple[TaskEvent, ...]:
         """Store updates, all or none, and return them with their numbers."""
@@ -292,6 +325,7 @@ class PostgresTaskStore:
 
     async def claim_orphans(self) -> tuple[str, ...]:
         """Lease and return active tasks whose process is dead or whose lease has expired."""
+        await self.database.compare_clocks()
         now, this = self._lease_clock(), self._process
         dead: dict[tuple[Any, ...], bool] = {}
         orphans: list[tuple[int, float]] = []
@@ -365,6 +399,7 @@ class PostgresTaskStore:
         in_flight: Mapping[Owner, int] = NONE_IN_FLIGHT,
     ) -> tuple[Delivery, ...]:
         """Lease due deliveries, the oldest of each configuration."""
+        await self.database.compare_clocks()
         now, count = self._lease_clock(), max(limit, 0)
         if max_per_owner is None:
             max_per_owner, in_flight = count, NONE_IN_FLIGHT
@@ -382,6 +417,10 @@ class PostgresTaskStore:
         """Retry a delivery later and count the attempt."""
         until = self._lease_clock() + seconds
         await self.database.write(lambda c: deliveries.reschedule(c, delivery_id, until))
+
+    async def count_deliveries(self) -> int:
+        """Return how many deliveries of the app are pending."""
+        return await self.database.read(lambda c: deliveries.count(c, self.app_name))
 
     async def aclose(self) -> None:
         """Close the connections once everything submitted is done."""
@@ -410,6 +449,11 @@ class PostgresTaskStore:
     @cached_property
     def _process(self) -> Process:
         return this_process()
+
+
+def _is_near(tasks: int, size: int, limit: ContentLimit | None) -> bool:
+    """Return True if concurrent transactions could exceed a limit together."""
+    return limit is not None and (tasks * 2 >= limit.tasks or size * 2 >= limit.bytes)
 
 
 class PostgresUnitOfWork:

@@ -5,9 +5,10 @@ import sqlite3
 import msgspec
 
 from acc.adapters.storage.sqlite import SqliteDatabase
+from acc.adapters.storage.task_records import pending_delivery
 from acc.domain.value_objects.run import RunStatus
 from acc.domain.value_objects.session import Session, SessionKey
-from acc.ports.outbound.storage_ports import SessionList, TaskSummary
+from acc.ports.outbound.storage_ports import PendingDelivery, SessionList, TaskSummary
 
 _MATCHES = (
     "(:status = '' OR status = :status) AND (:text = ''"
@@ -23,7 +24,14 @@ _COUNT = f"SELECT count(*) FROM sessions WHERE {_MATCHES}"  # noqa: S608 - const
 _TASKS = (
     "SELECT t.app_name, t.task_id, t.context_id, o.caller, o.tenant, t.state, t.updated_at"
     " FROM tasks t JOIN task_owners o ON o.id = t.owner WHERE t.state <> 'replied'"
-    " ORDER BY t.updated_at DESC, t.id DESC LIMIT ? OFFSET ?"
+    " AND (:caller = '' OR o.caller = :caller) AND (:state = '' OR t.state = :state)"
+    " ORDER BY t.updated_at DESC, t.id DESC LIMIT :limit OFFSET :skip"
+)
+_DELIVERIES = (
+    "SELECT t.app_name, t.task_id, o.caller, p.body, d.seq, d.attempts, p.due_at"
+    " FROM deliveries d JOIN push_configs p ON p.id = d.push_config JOIN tasks t ON t.id = p.task"
+    " JOIN task_owners o ON o.id = t.owner WHERE :task = '' OR t.task_id = :task"
+    " ORDER BY d.id LIMIT :limit"
 )
 
 
@@ -53,10 +61,22 @@ class SqliteCatalog:
 
         return await self.database.read(read)
 
-    async def list_tasks(self, *, limit: int, skip: int = 0) -> tuple[TaskSummary, ...]:
-        """Return tasks of all callers, most recently updated first."""
+    async def list_tasks(
+        self, *, caller: str = "", state: str = "", limit: int, skip: int = 0
+    ) -> tuple[TaskSummary, ...]:
+        """Return tasks of all callers or of one, most recently updated first."""
+        values = {"caller": caller, "state": state, "limit": limit, "skip": skip}
         return await self.database.read(
-            lambda c: tuple(TaskSummary(*row) for row in c.execute(_TASKS, (limit, skip)))
+            lambda c: tuple(TaskSummary(*row) for row in c.execute(_TASKS, values))
+        )
+
+    async def list_deliveries(
+        self, *, task_id: str = "", limit: int
+    ) -> tuple[PendingDelivery, ...]:
+        """Return push notifications that are not delivered yet, oldest first."""
+        values = {"task": task_id, "limit": limit}
+        return await self.database.read(
+            lambda c: tuple(map(pending_delivery, c.execute(_DELIVERIES, values)))
         )
 
 

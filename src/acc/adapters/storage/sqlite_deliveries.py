@@ -52,6 +52,10 @@ _FIRST = (
     " JOIN task_events e ON e.task = ? AND e.seq = d.seq"
     " WHERE d.push_config = ? ORDER BY d.id LIMIT 1"
 )
+_COUNT_PENDING = (
+    "SELECT count(*) FROM push_configs p JOIN deliveries d ON d.push_config = p.id"
+    " WHERE p.app_name = ? AND p.due_at IS NOT NULL"
+)
 _CONFIG_OF = "SELECT push_config FROM deliveries WHERE id = ?"
 _SET_NEXT_DUE = (
     "UPDATE push_configs SET due_at ="
@@ -166,3 +170,9 @@ def reschedule(connection: sqlite3.Connection, delivery: int, until: float) -> N
             "UPDATE deliveries SET attempts = attempts + 1 WHERE id = ?", (delivery,)
         )
         connection.execute("UPDATE push_configs SET due_at = ? WHERE id = ?", (until, *row))
+
+
+def count(connection: sqlite3.Connection, app_name: str) -> int:
+    """Return how many deliveries of an app are pending."""
+    (total,) = connection.execute(_COUNT_PENDING, (app_name,)).fetchone()
+    return int(total)

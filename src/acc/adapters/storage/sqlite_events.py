@@ -23,6 +23,8 @@ _DUE = (
     " WHERE c.subscription = ? AND c.due_at <= ? ORDER BY c.due_at, c.seq LIMIT ?"
 )
 _NEW = "SELECT seq, type, body FROM published_events WHERE seq > ? ORDER BY seq LIMIT ?"
+_COUNT_NEW = "SELECT type, count(*) FROM published_events WHERE seq > ? GROUP BY type"
+_COUNT_CLAIMS = "SELECT count(*) FROM event_claims WHERE subscription = ?"
 _CLAIM = (
     "INSERT INTO event_claims (subscription, seq, attempts, due_at) VALUES (?, ?, ?, ?)"
     " ON CONFLICT (subscription, seq) DO UPDATE"
@@ -73,6 +75,10 @@ class SqliteEventLog:
             ).close()
         )
 
+    async def backlog(self, interest: Interest) -> int:
+        """Return how many events of a subscription are new or leased."""
+        return await self.database.read(lambda c: _backlog(c, interest))
+
     async def add_dead_letter(self, subscription: str, letter: DeadLetter) -> None:
         """Store a dead letter; one with the same key is replaced."""
         await self.database.write(
@@ -105,6 +111,13 @@ def _has_events(connection: sqlite3.Connection, name: str, now: float) -> bool:
     row = connection.execute(_POSITION, (name,)).fetchone() or (0,)
     has_new = connection.execute(_NEW, (*row, 1)).fetchone() is not None
     return has_new or connection.execute(_DUE, (name, now, 1)).fetchone() is not None
+
+
+def _backlog(connection: sqlite3.Connection, interest: Interest) -> int:
+    position = connection.execute(_POSITION, (interest.name,)).fetchone() or (0,)
+    new = connection.execute(_COUNT_NEW, position).fetchall()
+    (leased,) = connection.execute(_COUNT_CLAIMS, (interest.name,)).fetchone()
+    return int(leased) + sum(int(count) for kind, count in new if interest.includes(kind))
 
 
 def _claim(connection: sqlite3.Connection, interest: Interest, limit: int, now: float) -> Claimed:

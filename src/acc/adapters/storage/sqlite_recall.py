@@ -9,7 +9,9 @@ import sqlite3
 from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import msgspec
 
 from acc.adapters.storage.invariants import encode
 from acc.adapters.storage.postings import (
@@ -60,7 +62,12 @@ _EXTEND_LENGTHS = (
 )
 _POSTINGS = "SELECT data FROM recall_postings WHERE memory = ? AND term = ? ORDER BY chunk"
 _LENGTHS = "SELECT data FROM recall_lengths WHERE memory = ? ORDER BY chunk"
-_PASSAGE = "SELECT body FROM recall_passages WHERE id = ?"
+# An array is one parameter, so the statement is compiled once.
+_PASSAGES = "SELECT id, body FROM recall_passages WHERE id IN (SELECT value FROM json_each(?))"
+_PASSAGES_BY_ID = (
+    "SELECT body FROM recall_passages WHERE memory = ? AND passage_id IN"
+    " (SELECT value FROM json_each(?)) ORDER BY id"
+)
 _PASSAGE_RANGE = "SELECT id, body FROM recall_passages WHERE id BETWEEN ? AND ? ORDER BY id"
 _PASSAGE_BY_ID = "SELECT id FROM recall_passages WHERE memory = ? AND passage_id = ?"
 _RETIRED = "SELECT data FROM recall_retired WHERE memory = ?"
@@ -138,21 +145,20 @@ class SqliteRecallIndex:
             retired = _read_retired(connection, memory)
             reader = _Reader(connection, memory)
             ranked = rank(tokens, reader, limit=limit, retired=retired)
-            selected = select(ranked, retired, limit=limit)
-            return tuple([_match(connection, memory, item) for item in selected])
+            return _matches(connection, memory, select(ranked, retired, limit=limit))
 
         return await self.database.read(search)
 
     async def get(self, ids: Sequence[str]) -> tuple[Passage, ...]:
         """Return the passages with these ids in the order of the conversation."""
+        wanted = msgspec.json.encode(ids).decode()
 
         def read(connection: sqlite3.Connection) -> tuple[Passage, ...]:
             memory = self._find(connection)
             if memory is None:
                 return ()
-            found = {_position(connection, memory, passage_id) for passage_id in ids}
-            positions = sorted([position for position in found if position is not None])
-            return tuple([_passage(connection, memory, position) for position in positions])
+            rows = connection.execute(_PASSAGES_BY_ID, (memory.id, wanted))
+            return tuple([PASSAGE_DECODER.decode(body) for (body,) in rows])
 
         return await self.database.read(read)
 
@@ -292,12 +298,18 @@ def _known_position(connection: sqlite3.Connection, memory: _Memory | None, pass
     return position
 
 
-def _passage(connection: sqlite3.Connection, memory: _Memory, position: int) -> Passage:
-    row: Any = connection.execute(_PASSAGE, (memory.row_id(position),)).fetchone()
-    return PASSAGE_DECODER.decode(row[0])
-
-
-def _match(connection: sqlite3.Connection, memory: _Memory, selected: Selected) -> Match:
-    position, ranked, replaces = selected
-    replaced = tuple([_passage(connection, memory, retired) for retired in replaces])
-    return match_of(_passage(connection, memory, position), ranked, replaced)
+def _matches(
+    connection: sqlite3.Connection, memory: _Memory, selected: Sequence[Selected]
+) -> tuple[Match, ...]:
+    positions = [n for item in selected for n in (item.position, *item.replaces)]
+    wanted = msgspec.json.encode([memory.row_id(position) for position in positions]).decode()
+    passages = {
+        row_id & MAX_POSITION: PASSAGE_DECODER.decode(body)
+        for row_id, body in connection.execute(_PASSAGES, (wanted,))
+    }
+    return tuple(
+        [
+            match_of(passages[position], ranked, tuple([passages[old] for old in replaces]))
+            for position, ranked, replaces in selected
+        ]
+    )

@@ -7,7 +7,7 @@ from pathlib import Path
 from acc.domain.errors import StorageFailed
 
 #: Version of the tables. Files of other versions are rejected: there is no released version before.
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 8
 _APPLICATION_ID = 0x61636373  # "accs", to recognise our files
 _TABLES = (
     """
@@ -64,6 +64,7 @@ _TABLES = (
     )
     """,
     # The number of an owner's listed tasks by state; `revision` numbers their status changes.
+    # `stored_tasks` and `stored_bytes` count the tasks whose account is this owner.
     """
     CREATE TABLE task_owners (
         id INTEGER PRIMARY KEY,
@@ -80,6 +81,8 @@ _TABLES = (
         n_canceled INTEGER NOT NULL DEFAULT 0,
         n_rejected INTEGER NOT NULL DEFAULT 0,
         n_unknown INTEGER NOT NULL DEFAULT 0,
+        stored_tasks INTEGER NOT NULL DEFAULT 0,
+        stored_bytes INTEGER NOT NULL DEFAULT 0,
         UNIQUE (app_name, tenant, caller)
     )
     """,
@@ -99,6 +102,8 @@ _TABLES = (
         app_name TEXT NOT NULL,
         task_id TEXT NOT NULL,
         owner INTEGER NOT NULL,
+        account INTEGER NOT NULL,
+        stored_bytes INTEGER NOT NULL,
         context_id TEXT NOT NULL,
         state TEXT NOT NULL,
         seq INTEGER NOT NULL,
@@ -243,6 +248,10 @@ _TABLES = (
         UNIQUE (subscription, key)
     )
     """,
+    # Counters of rate limits, and ids that must not be used again. The keys are digests.
+    "CREATE TABLE counters (key BLOB PRIMARY KEY, value INTEGER NOT NULL, expires_at REAL NOT NULL)"
+    " WITHOUT ROWID",
+    "CREATE INDEX counters_by_expiry ON counters (expires_at)",
 )
 _RETRY_SECONDS = 0.01
 _HINTS = {
@@ -294,8 +303,10 @@ def require_tables(path: Path) -> int:
 
 def storage_failed(path: Path, error: sqlite3.Error) -> StorageFailed:
     """Return the error for an SQLite error: the file, the reason, and what to do."""
-    hint = _HINTS.get(primary_code(error))
-    return StorageFailed(f"{path}: {hint} ({error})" if hint else f"{path}: {error}")
+    code = primary_code(error)
+    hint, is_locked = _HINTS.get(code), code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    text = f"{path}: {hint} ({error})" if hint else f"{path}: {error}"
+    return StorageFailed(text, is_temporary=is_locked)
 
 
 def is_connection_usable_after(error: sqlite3.Error) -> bool:

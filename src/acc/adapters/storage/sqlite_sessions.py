@@ -428,6 +428,14 @@ class SqliteArtifactStore:
         query = "SELECT version FROM artifacts WHERE scope = ? AND name = ? ORDER BY version"
         return await self.database.read(lambda c: tuple(n for (n,) in c.execute(query, values)))
 
+    async def contents(self, prefix: bytes) -> frozenset[bytes]:
+        """Return the contents that begin with some bytes."""
+        query = "SELECT DISTINCT data FROM artifacts WHERE substr(data, 1, ?) = ?"
+        values = (len(prefix), prefix)
+        return await self.database.read(
+            lambda c: frozenset(data for (data,) in c.execute(query, values))
+        )
+
 
 def events_query(
     after: int,

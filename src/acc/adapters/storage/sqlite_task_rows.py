@@ -41,7 +41,7 @@ _FIND = (
     " WHERE t.app_name = ? AND t.task_id = ?"
 )
 _FIND_OWNER = (
-    "SELECT id, n_submitted + n_working, revision FROM task_owners"
+    "SELECT id, n_submitted + n_working, revision, stored_tasks, stored_bytes FROM task_owners"
     " WHERE app_name = ? AND tenant = ? AND caller = ?"
 )
 _ADD_OWNER = "INSERT INTO task_owners (app_name, tenant, caller) VALUES (?, ?, ?)"
@@ -53,10 +53,16 @@ _COUNT_CONTEXT = "UPDATE task_contexts SET tasks = tasks + ? WHERE app_name = ? 
 _FIND_MESSAGE = "SELECT task FROM task_messages WHERE owner = ? AND digest = ?"
 _ADD_MESSAGE = "INSERT INTO task_messages (owner, digest, task) VALUES (?, ?, ?)"
 _ADD_TASK = (
-    "INSERT INTO tasks (app_name, task_id, owner, context_id, state, seq, updated_at, revision,"
-    " push_configs, holder_host, holder_pid, holder_started, lease_until)"
-    " VALUES (?, ?, ?, ?, ?, 1, ?, ?, 0, ?, ?, ?, ?)"
+    "INSERT INTO tasks (app_name, task_id, owner, account, stored_bytes, context_id, state, seq,"
+    " updated_at, revision, push_configs, holder_host, holder_pid, holder_started, lease_until)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, 1, ?, ?, 0, ?, ?, ?, ?)"
 )
+_COUNT_CONTENT = (
+    "UPDATE task_owners SET stored_tasks = stored_tasks + ?, stored_bytes = stored_bytes + ?"
+    " WHERE id = ?"
+)
+_ADD_BYTES = "UPDATE tasks SET stored_bytes = stored_bytes + ? WHERE id = ? RETURNING account"
+_STORED_BYTES = "SELECT stored_bytes FROM task_owners WHERE id = ?"
 _ADD_EVENT = "INSERT INTO task_events (task, seq, body) VALUES (?, ?, ?)"
 _ADD_SNAPSHOT = "INSERT OR REPLACE INTO task_events (task, seq, body) VALUES (?, 0, ?)"
 _SNAPSHOT = "SELECT body FROM task_events WHERE task = ? AND seq = 0"
@@ -80,7 +86,7 @@ _TERMINAL_BEFORE = (
     f" WHERE owner = ? AND state IN {TERMINAL_NAMES!r} AND updated_at < ? LIMIT ?"
 )
 _TERMINAL_TASKS = (
-    "SELECT id, owner, context_id, state FROM tasks"  # noqa: S608 - constants
+    "SELECT id, owner, context_id, state, account, stored_bytes FROM tasks"  # noqa: S608 - constants
     f" WHERE app_name = ? AND task_id IN ({{}}) AND state IN {TERMINAL_NAMES!r}"
 )
 _TASKS_IN_CONTEXT = "SELECT tasks FROM task_contexts WHERE app_name = ? AND context_id = ?"
@@ -126,11 +132,18 @@ class TaskPosition(NamedTuple):
 
 
 class OwnerRow(NamedTuple):
-    """The row of an owner: the number of active tasks and the last revision."""
+    """The row of an owner: number of active tasks, last revision, stored content."""
 
     id: int
-    active: int
-    revision: int
+    active: int = 0
+    revision: int = 0
+    stored_tasks: int = 0
+    stored_bytes: int = 0
+
+    @property
+    def stored(self) -> tuple[int, int]:
+        """Return the number of tasks with this account, and the bytes of their messages."""
+        return self.stored_tasks, self.stored_bytes
 
 
 class NewTask(NamedTuple):
@@ -142,6 +155,8 @@ class NewTask(NamedTuple):
     snapshot: bytes
     event: bytes
     lease: tuple[str, int, str, float]
+    account: Owner
+    size: int
 
 
 class NumberedOwner(NamedTuple):
@@ -189,17 +204,30 @@ def add_message(connection: sqlite3.Connection, owner: int, task: int, digest: b
 
 
 def add_task(
-    connection: sqlite3.Connection, app_name: str, owner: OwnerRow | None, new: NewTask
+    connection: sqlite3.Connection,
+    app_name: str,
+    owner: OwnerRow | None,
+    account: OwnerRow | None,
+    new: NewTask,
 ) -> TaskPosition:
     """Insert a task; ContextNotFound if its context belongs to another owner."""
     task = new.task
     if owner is None:
-        owner = OwnerRow(insert(connection, _ADD_OWNER, (app_name, *new.owner)), 0, 0)
+        owner = OwnerRow(insert(connection, _ADD_OWNER, (app_name, *new.owner)))
+    if new.account == new.owner:
+        account = owner
+    elif account is None:
+        account = OwnerRow(insert(connection, _ADD_OWNER, (app_name, *new.account)))
     context = (app_name, task.context_id, owner.id)
     if connection.execute(_ADD_CONTEXT, context).rowcount != 1:
         raise ContextNotFound(task.context_id)
-    _count_move(connection, owner.id, None, task.state)
-    values = (owner.id, task.context_id, task.state.value, task.status.at, owner.revision + 1)
+    if account is owner:
+        _count_move(connection, owner.id, None, task.state, size=new.size)
+    else:
+        _count_move(connection, owner.id, None, task.state)
+        connection.execute(_COUNT_CONTENT, (1, new.size, account.id))
+    ownership = (owner.id, account.id, new.size)
+    values = (*ownership, task.context_id, task.state.value, task.status.at, owner.revision + 1)
     try:
         row_id = insert(connection, _ADD_TASK, (app_name, task.id, *values, *new.lease))
     except sqlite3.IntegrityError as error:
@@ -207,6 +235,15 @@ def add_task(
     connection.executemany(_ADD_EVENT, ((row_id, 0, new.snapshot), (row_id, 1, new.event)))
     add_message(connection, owner.id, row_id, new.digest)
     return TaskPosition(row_id, owner.id, task.state, 1)
+
+
+def add_content(connection: sqlite3.Connection, task: int, size: int) -> int:
+    """Add to the bytes of a task; return how many its account has stored now."""
+    (account,) = connection.execute(_ADD_BYTES, (size, task)).fetchone()
+    connection.execute(_COUNT_CONTENT, (0, size, account))
+    stored: int
+    (stored,) = connection.execute(_STORED_BYTES, (account,)).fetchone()
+    return stored
 
 
 def append_at(
@@ -320,20 +357,21 @@ def terminal_before(
 
 def delete_terminal(connection: sqlite3.Connection, app_name: str, task_ids: Sequence[str]) -> int:
     """Delete those of the tasks that are terminal, with their data; return how many."""
-    found: list[tuple[int, int, str, str]] = []
+    found: list[tuple[int, int, str, str, int, int]] = []
     for marks, batch in in_batches(task_ids):
         found += connection.execute(_TERMINAL_TASKS.format(marks), (app_name, *batch))
-    row_ids = [(row_id,) for row_id, _, _, _ in found]
+    row_ids = [(row[0],) for row in found]
     connection.executemany("DELETE FROM task_messages WHERE task = ?", row_ids)
     connection.executemany("DELETE FROM task_events WHERE task = ?", row_ids)
     delete_configs(connection, row_ids)
     connection.executemany("DELETE FROM tasks WHERE id = ?", row_ids)
-    for (owner, state), count in Counter((owner, state) for _, owner, _, state in found).items():
+    connection.executemany(_COUNT_CONTENT, [(-1, -size, account) for *_, account, size in found])
+    for (owner, state), count in Counter((row[1], row[3]) for row in found).items():
         if state != REPLIED:
             column = _COLUMNS[TaskState(state)]
             query = f"UPDATE task_owners SET {column} = {column} - ? WHERE id = ?"  # noqa: S608 - our columns
             connection.execute(query, (count, owner))
-    contexts = Counter(context_id for _, _, context_id, _ in found)
+    contexts = Counter(row[2] for row in found)
     connection.executemany(
         _COUNT_CONTEXT, [(-count, app_name, context_id) for context_id, count in contexts.items()]
     )
@@ -342,9 +380,9 @@ def delete_terminal(connection: sqlite3.Connection, app_name: str, task_ids: Seq
         [(app_name, context_id) for context_id in contexts],
     )
     connection.executemany(
-        "DELETE FROM task_owners WHERE id = ?1"
+        "DELETE FROM task_owners WHERE id = ?1 AND stored_tasks = 0"
         " AND NOT EXISTS (SELECT 1 FROM tasks WHERE owner = ?1)",
-        [(owner,) for owner in {owner for _, owner, _, _ in found}],
+        [(owner,) for owner in {owner for row in found for owner in (row[1], row[4])}],
     )
     return len(found)
 
@@ -437,13 +475,24 @@ def _add_events(
 
 
 def _count_move(
-    connection: sqlite3.Connection, owner: int, left: TaskState | None, entered: TaskState | None
+    connection: sqlite3.Connection,
+    owner: int,
+    left: TaskState | None,
+    entered: TaskState | None,
+    *,
+    size: int | None = None,
 ) -> None:
-    """Count a new revision of an owner's tasks, and the states that a task leaves and enters."""
-    changes = "revision = revision + 1"
+    """Count a new revision of an owner's tasks, and the states that a task leaves and enters.
+
+    `size` is that of the content of a new task.
+    """
+    changes, values = "revision = revision + 1", [owner]
+    if size is not None:
+        changes += ", stored_tasks = stored_tasks + 1, stored_bytes = stored_bytes + ?"
+        values = [size, owner]
     if left is not entered:
         if left is not None:
             changes += f", {_COLUMNS[left]} = {_COLUMNS[left]} - 1"
         if entered is not None:
             changes += f", {_COLUMNS[entered]} = {_COLUMNS[entered]} + 1"
-    connection.execute(f"UPDATE task_owners SET {changes} WHERE id = ?", (owner,))  # noqa: S608 - our columns
+    connection.execute(f"UPDATE task_owners SET {changes} WHERE id = ?", values)  # noqa: S608 - our columns

@@ -11,11 +11,13 @@ from acc.adapters.storage import sqlite_deliveries as deliveries
 from acc.adapters.storage import sqlite_task_rows as rows
 from acc.adapters.storage.invariants import (
     check_active,
+    check_content,
     check_push_configs,
     digest_in_context,
     encode,
     encode_readable,
     message_digest,
+    message_size,
     names_other_context,
     parse_page_token,
 )
@@ -55,6 +57,7 @@ from acc.ports.outbound.storage_ports import (
     AppendTaskUpdates,
     BeginTurn,
     CommitResult,
+    ContentLimit,
     Delivery,
     ExpiredTask,
     SubmitResult,
@@ -115,6 +118,7 @@ class SqliteTaskStore:
         push: PushConfig | None = None,
         key: str = "",
         max_active: int | None = None,
+        content: ContentLimit | None = None,
     ) -> SubmitResult:
         """Store a new task, leased by this process; its first event is its status.
 
@@ -130,6 +134,8 @@ class SqliteTaskStore:
             snapshot=encode_readable(created, f"task {task.id!r}", TASK_DECODER),
             event=encode(StatusUpdate(status=task.status), f"task {task.id!r}"),
             lease=self._new_lease(),
+            account=owner if content is None else content.account,
+            size=message_size(message),
         )
         config = None if push is None else encode_config(replace(push, task_id=task.id))
 
@@ -142,7 +148,12 @@ class SqliteTaskStore:
             if known is not None:
                 return SubmitResult(known, False)
             check_active(0 if row is None else row.active, max_active)
-            position = rows.add_task(connection, self.app_name, row, entry)
+            account = row
+            if entry.account != owner:
+                account = rows.find_owner(connection, self.app_name, entry.account)
+            stored = (0, 0) if account is None else account.stored
+            check_content(stored[0] + 1, stored[1] + entry.size, content)
+            position = rows.add_task(connection, self.app_name, row, account, entry)
             if config is not None:
                 deliveries.save_config(connection, position.id, *config)
             self._positions[task.id] = position
@@ -159,6 +170,7 @@ class SqliteTaskStore:
         updates: Sequence[Update],
         expected: Task | None,
         key: str = "",
+        content: ContentLimit | None = None,
     ) -> SubmitResult:
         """Add a message and updates to a task, which this process leases from now on.
 
@@ -166,7 +178,7 @@ class SqliteTaskStore:
         """
         digest = message_digest(message, task_id, key)
         encoded = encode_updates(task_id, (MessageAdded(message=message), *updates))
-        seq = -1 if expected is None else expected.seq
+        seq, size = -1 if expected is None else expected.seq, message_size(message)
         now, lease = self._clock.now(), self._new_lease()
 
         def store(connection: sqlite3.Connection) -> SubmitResult:
@@ -179,6 +191,7 @@ class SqliteTaskStore:
                 raise TaskNotFound(task_id)
             if row.seq != seq:
                 raise InvalidTransition(task_id, row.task_state.value, "a message")
+            check_content(0, rows.add_content(connection, row.id, size), content)
             rows.append_updates(connection, task_id, row, encoded, now)
             rows.add_message(connection, row.owner, row.id, digest)
             connection.execute(_LEASE, (*lease, row.id))
@@ -348,6 +361,10 @@ class SqliteTaskStore:
         """Retry a delivery later and count the attempt."""
         until = self._clock.now() + seconds
         await self.database.write(lambda c: deliveries.reschedule(c, delivery_id, until))
+
+    async def count_deliveries(self) -> int:
+        """Return how many deliveries of the app are pending."""
+        return await self.database.read(lambda c: deliveries.count(c, self.app_name))
 
     async def aclose(self) -> None:
         """Close the file and end its thread once everything submitted is done."""

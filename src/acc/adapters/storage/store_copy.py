@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from acc.adapters.storage.location import PostgresLocation, StoreLocation
 from acc.adapters.storage.postgres import PostgresDatabase
+from acc.adapters.storage.postgres_task_rows import ADD_COPIED_CONTENT
 from acc.adapters.storage.sqlite_schema import connect, storage_failed
 from acc.adapters.storage.sqlite_schema import require_tables as require_sqlite_tables
 from acc.adapters.storage.task_records import TASK_DECODER
@@ -35,7 +36,8 @@ COLUMNS = {
     "acc_state": "scope key id value",
     "acc_artifacts": "scope name version media_type data",
     "acc_tasks": "id app_name task_id tenant caller context_id state seq updated_at revision"
-    " snapshot_seq push_configs holder_host holder_pid holder_started lease_until",
+    " snapshot_seq push_configs holder_host holder_pid holder_started lease_until account"
+    " stored_bytes",
     "acc_task_contexts": "app_name context_id tenant caller tasks",
     "acc_task_events": "task seq body",
     "acc_task_messages": "app_name tenant caller digest task",
@@ -50,6 +52,7 @@ COLUMNS = {
     "acc_event_subscriptions": "name",
     "acc_event_claims": "subscription seq attempts due_at",
     "acc_dead_letters": "id subscription key body reason at",
+    "acc_counters": "key value expires_at",
 }
 #: Positions in the log differ between stores, so what a subscription has not read yet is copied as
 #: a delivery that is due, and every position becomes the end of the log.
@@ -64,10 +67,11 @@ _READ = {
     "acc_events": "SELECT session, seq, kind, author, run_id, body FROM events",
     "acc_state": "SELECT scope, key, id, value FROM state ORDER BY id",
     "acc_artifacts": "SELECT scope, name, version, media_type, data FROM artifacts ORDER BY id",
-    "acc_tasks": "SELECT t.id, t.app_name, task_id, tenant, caller, context_id, state, t.seq,"
+    "acc_tasks": "SELECT t.id, t.app_name, task_id, o.tenant, o.caller, context_id, state, t.seq,"
     " updated_at, t.revision, (SELECT body FROM task_events WHERE task = t.id AND seq = 0),"
-    " push_configs, holder_host, holder_pid, holder_started, lease_until"
-    " FROM tasks t JOIN task_owners o ON o.id = t.owner ORDER BY t.id",
+    " push_configs, holder_host, holder_pid, holder_started, lease_until, a.tenant, t.stored_bytes"
+    " FROM tasks t JOIN task_owners o ON o.id = t.owner JOIN task_owners a ON a.id = t.account"
+    " ORDER BY t.id",
     "acc_task_contexts": "SELECT c.app_name, context_id, tenant, caller, tasks"
     " FROM task_contexts c JOIN task_owners o ON o.id = c.owner",
     "acc_task_events": "SELECT task, seq, body FROM task_events",
@@ -88,6 +92,7 @@ _READ = {
     "acc_event_claims": "SELECT subscription, seq, attempts, due_at FROM event_claims UNION ALL"
     " SELECT name, seq, 0, 0.0 FROM event_subscriptions JOIN published_events ON seq > position",
     "acc_dead_letters": "SELECT id, subscription, key, body, reason, at FROM dead_letters",
+    "acc_counters": "SELECT key, value, expires_at FROM counters",
 }
 _ADD = {
     "acc_sessions": "INSERT INTO sessions (id, app_name, user_id, session_id, seq, turns, run_id,"
@@ -98,9 +103,11 @@ _ADD = {
     "acc_artifacts": "INSERT INTO artifacts (scope, name, version, media_type, data)"
     " VALUES (?, ?, ?, ?, ?)",
     "acc_tasks": "INSERT INTO tasks (id, app_name, task_id, owner, context_id, state, seq,"
-    " updated_at, revision, push_configs, holder_host, holder_pid, holder_started, lease_until)"
-    " SELECT ?1, ?2, ?3, id, ?6, ?7, ?8, ?9, ?10, ?12 + 0 * ?11, ?13, ?14, ?15, ?16"
-    " FROM task_owners WHERE app_name = ?2 AND tenant = ?4 AND caller = ?5",
+    " updated_at, revision, push_configs, holder_host, holder_pid, holder_started, lease_until,"
+    " account, stored_bytes)"
+    " SELECT ?1, ?2, ?3, o.id, ?6, ?7, ?8, ?9, ?10, ?12 + 0 * ?11, ?13, ?14, ?15, ?16, a.id, ?18"
+    " FROM task_owners o JOIN task_owners a ON a.app_name = ?2 AND a.tenant = ?17 AND a.caller = ?5"
+    " WHERE o.app_name = ?2 AND o.tenant = ?4 AND o.caller = ?5",
     "acc_task_contexts": "INSERT INTO task_contexts (app_name, context_id, owner, tasks)"
     " SELECT ?1, ?2, id, ?5 FROM task_owners"
     " WHERE app_name = ?1 AND tenant = ?3 AND caller = ?4",
@@ -125,9 +132,14 @@ _ADD = {
     " VALUES (?, ?, ?, ?)",
     "acc_dead_letters": "INSERT INTO dead_letters (id, subscription, key, body, reason, at)"
     " VALUES (?, ?, ?, ?, ?, ?)",
+    "acc_counters": "INSERT INTO counters (key, value, expires_at) VALUES (?, ?, ?)",
 }
 _ADD_OWNER = "INSERT OR IGNORE INTO task_owners (app_name, tenant, caller) VALUES (?, ?, ?)"
 _COUNT_STATES = "UPDATE task_owners SET revision = (SELECT coalesce(max(revision), 0) FROM tasks"
+_COUNT_CONTENT = (
+    "UPDATE task_owners SET (stored_tasks, stored_bytes) ="
+    " (SELECT count(*), coalesce(sum(stored_bytes), 0) FROM tasks WHERE account = task_owners.id)"
+)
 _WITH_IDENTITY = (
     "acc_sessions",
     "acc_state",
@@ -242,6 +254,7 @@ class _PostgresStore:
             " (SELECT coalesce(max(xact), 0), coalesce(max(seq), 0) FROM acc_published_events)"
         )
         await self._connection.execute(_SET_REVISION)
+        await self._connection.execute(ADD_COPIED_CONTENT)
 
 
 class _SqliteStore:
@@ -263,7 +276,10 @@ class _SqliteStore:
     async def add(self, table: str, rows: Rows) -> None:
         insert = self._connection.executemany
         if table == "acc_tasks":
+            # A task that an earlier version stored has no account; its owner is counted instead.
+            rows = [(*row[:16], row[3] if row[16] is None else row[16], row[17]) for row in rows]
             insert(_ADD_OWNER, [(row[1], row[3], row[4]) for row in rows])
+            insert(_ADD_OWNER, [(row[1], row[16], row[4]) for row in rows])
         elif table == "acc_recall_memories":
             retired = [(row[0], row[-1]) for row in rows if row[-1]]
             insert("INSERT INTO recall_retired (memory, data) VALUES (?, ?)", retired)
@@ -290,6 +306,7 @@ class _SqliteStore:
             for state in TaskState
         )
         self._connection.execute(f"{_COUNT_STATES} WHERE owner = task_owners.id), {columns}")
+        self._connection.execute(_COUNT_CONTENT)
         self._connection.execute(
             "UPDATE event_subscriptions SET position ="
             " (SELECT coalesce(max(seq), 0) FROM published_events)"

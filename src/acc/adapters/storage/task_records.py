@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -15,7 +16,7 @@ from acc.domain.value_objects.task import (
     TaskState,
     Update,
 )
-from acc.ports.outbound.storage_ports import ExpiredTask
+from acc.ports.outbound.storage_ports import ExpiredTask, PendingDelivery
 
 TASK_DECODER = msgspec.json.Decoder(Task)
 UPDATE_DECODER: "msgspec.json.Decoder[Update]" = msgspec.json.Decoder(Update)
@@ -64,3 +65,9 @@ def expired_tasks(
         ExpiredTask(task_id, context_id, owner, contexts[context_id] == count)
         for task_id, context_id, owner, count in batch
     )
+
+
+def pending_delivery(row: Sequence[Any]) -> PendingDelivery:
+    """Return a delivery from a row of a catalog."""
+    app_name, task_id, caller, body, *rest = row
+    return PendingDelivery(app_name, task_id, caller, CONFIG_DECODER.decode(body), *rest)

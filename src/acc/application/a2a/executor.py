@@ -13,6 +13,7 @@ from acc.application.contracts.claims import effective_permissions
 from acc.application.runtime.result import RunResult
 from acc.application.runtime.run import EventRecorder, Services
 from acc.application.runtime.runner import SessionRunner
+from acc.application.tracing import conventions as names
 from acc.domain.errors import (
     AccError,
     InvalidTransition,
@@ -102,6 +103,10 @@ class TaskRun:
     def start(self, group: asyncio.TaskGroup, work: Coroutine[Any, Any, None]) -> None:
         """Start the run in a group."""
         self._handle = group.create_task(work)
+
+    def attach(self, handle: "asyncio.Task[None]") -> None:
+        """Use an asyncio task that runs already."""
+        self._handle = handle
 
     async def wait(self) -> None:
         """Wait for the task run; cancelling the wait does not cancel the run."""
@@ -251,6 +256,9 @@ class TaskExecutor:
         self._runs: dict[str, TaskRun] = {}
         #: Owners whose tasks have waited for input since this process started.
         self._interrupted_owners: set[Owner] = set()
+        tracer = runner.services.tracer
+        if tracer is not None:
+            tracer.watch(names.METRIC_TASKS_RUNNING, self, lambda own: len(own.running))
 
     @property
     def running(self) -> Collection[str]:

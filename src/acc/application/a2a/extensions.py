@@ -33,6 +33,8 @@ def hide_extensions(item: Item, hidden: Collection[str]) -> Item:
     if isinstance(item, StatusUpdate):
         return replace(item, status=status, metadata=metadata)
     history = tuple([_hide_in_message(message, hidden) for message in item.history])
+    if status is item.status and metadata is item.metadata and history == item.history:
+        return item
     return replace(item, status=status, metadata=metadata, history=history)
 
 
@@ -44,10 +46,12 @@ def _hide_in_status(status: TaskStatus, hidden: Collection[str]) -> TaskStatus:
 
 
 def _hide_in_message(message: Message, hidden: Collection[str]) -> Message:
+    if message.role is Role.USER:
+        return message
     is_affected = any(
         part.metadata and part.metadata.get("extension") in hidden for part in message.parts
     )
-    if not is_affected or message.role is Role.USER:
+    if not is_affected:
         return message
     return replace(
         message,
@@ -57,7 +61,7 @@ def _hide_in_message(message: Message, hidden: Collection[str]) -> Message:
 
 
 def _hide_in_metadata(metadata: Mapping[str, Any], hidden: Collection[str]) -> Mapping[str, Any]:
-    if not any(name in hidden for name in metadata):
+    if not metadata or not any(name in hidden for name in metadata):
         return metadata
     return {name: value for name, value in metadata.items() if name not in hidden}
 

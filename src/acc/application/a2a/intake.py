@@ -11,7 +11,6 @@ from acc.application.a2a.intent_admission import IntentAdmission
 from acc.application.a2a.media_modes import JSON, Modes, accepts, media_type
 from acc.application.a2a.projection import ProjectionOptions, input_required
 from acc.application.a2a.push_configs import PushConfigs
-from acc.application.a2a.quotas import StoredContent
 from acc.application.a2a.requests import SendRequest, ServerLimits, own_task
 from acc.application.a2a.subscriptions import TaskBroker
 from acc.application.agents.base import BaseAgent
@@ -46,7 +45,7 @@ from acc.domain.value_objects.task import (
     TaskStatus,
 )
 from acc.ports.outbound.limit_ports import RateLimiterPort
-from acc.ports.outbound.storage_ports import SubmitResult, TaskStorePort
+from acc.ports.outbound.storage_ports import ContentLimit, SubmitResult, TaskStorePort
 
 _MAX_ID_LENGTH = 256
 _MAX_OUTPUT_MODES = 100
@@ -83,13 +82,11 @@ class MessageIntake:
         push_configs: PushConfigs,
         limits: ServerLimits,
         deduplicate: bool,
-        stored: StoredContent,
         modes: Modes,
         skills: Sequence[Skill] = (),
         limiter: RateLimiterPort | None = None,
     ) -> None:
         self._runner = runner
-        self._stored = stored
         self._tasks = tasks
         self._broker = broker
         self._executor = executor
@@ -136,7 +133,6 @@ class MessageIntake:
         push = None if request.push is None else await self._push_configs.validate(request.push)
         if self._limiter is not None:
             await self._limiter.check_quota(sender.account.user_id)
-        size = self._stored.check(sender.account, message, is_new=not message.task_id)
         options = ProjectionOptions(
             deltas=streaming,
             as_data=as_data,
@@ -145,12 +141,8 @@ class MessageIntake:
         )
         if message.task_id:
             continuation = self._continue(sender, message, push, options)
-            result = await self._executor.run_shielded(continuation)
-        else:
-            result = await self._create(sender, message, push, options, key)
-        if result.is_new:
-            self._stored.add(sender.account, result.task.id, size)
-        return result
+            return await self._executor.run_shielded(continuation)
+        return await self._create(sender, message, push, options, key)
 
     async def _create(
         self,
@@ -173,16 +165,7 @@ class MessageIntake:
         if sender.any_tenant:
             self._reserve(sender.account)
         try:
-            if self._executor.dispatcher is not None:
-                await self._executor.dispatcher.start(task.id, sender, options)
-            result = await self._tasks.create(
-                task,
-                owner=owner,
-                message=message,
-                push=push,
-                key=self._deduplication_key(),
-                max_active=self._limits.tasks,
-            )
+            result = await self._store(task, sender, message, push, options, key)
         except InvalidInput:
             # Another server stored a request with this id in the meantime.
             repeated = None if key is None else await self._find_request(owner, key)
@@ -198,6 +181,41 @@ class MessageIntake:
                 self._creating[sender.account] -= 1
         if result.is_new:
             await self._start(result.task, sender, message, options)
+        return result
+
+    async def _store(
+        self,
+        task: Task,
+        sender: Principal,
+        message: Message,
+        push: PushConfig | None,
+        options: ProjectionOptions,
+        key: RequestKey | None,
+    ) -> SubmitResult:
+        """Store a new task, whose run an engine has started; cancel the run if it is refused."""
+        dispatcher = self._executor.dispatcher
+        if dispatcher is not None:
+            await dispatcher.start(task.id, sender, options, at=task.status.at)
+        is_refused = False
+        try:
+            result = await self._tasks.create(
+                task,
+                owner=sender.owner,
+                message=message,
+                push=push,
+                key=self._deduplication_key(),
+                max_active=self._limits.tasks,
+                content=self._content_limit(sender),
+            )
+            # A message that was stored before belongs to another task.
+            is_refused = result.task.id != task.id
+        except LimitExceeded:
+            # Another server may be storing a request with this id.
+            is_refused = key is None
+            raise
+        finally:
+            if is_refused and dispatcher is not None:
+                await dispatcher.cancel(task.id)
         return result
 
     async def _find_request(self, owner: Owner, key: RequestKey) -> SubmitResult | None:
@@ -242,6 +260,10 @@ class MessageIntake:
             )
         self._creating = {owner: number for owner, number in self._creating.items() if number}
         self._creating[account] = self._creating.get(account, 0) + 1
+
+    def _content_limit(self, sender: Principal) -> ContentLimit:
+        limits = self._limits
+        return ContentLimit(sender.account, limits.stored_tasks, limits.stored_bytes)
 
     def _deduplication_key(self) -> str:
         """Return the deduplication key; an empty key means that the message id is used."""
@@ -298,6 +320,7 @@ class MessageIntake:
             updates=[self._ask_again(task, pending) if is_undecided else self._working()],
             expected=task if task.state in INTERRUPTED else None,
             key=self._deduplication_key(),
+            content=self._content_limit(sender),
         )
         if result.is_new:
             self._broker.publish(task.id)

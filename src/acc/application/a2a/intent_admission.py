@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from acc.application.contracts.claims import check_caller, effective_permissions
+from acc.application.contracts.claims import check_caller, check_debug, effective_permissions
 from acc.application.contracts.intents import (
     IntentEntry,
     Intents,
@@ -53,6 +53,7 @@ class IntentAdmission:
         )
         if entry.context:
             check_caller(entry.context, sender)
+            check_debug(entry.context, sender)
         skill = entry.skill
         contract = None
         if not message.task_id:

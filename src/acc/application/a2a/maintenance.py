@@ -10,7 +10,6 @@ from acc.application.a2a.executor import (
     TaskExecutor,
     own_session,
 )
-from acc.application.a2a.quotas import StoredContent
 from acc.application.runtime.runner import SessionRunner
 from acc.domain.errors import AccError, InvalidInput
 from acc.domain.value_objects.session import SessionKey
@@ -33,13 +32,11 @@ class TaskMaintenance:
         tasks: TaskStorePort,
         executor: TaskExecutor,
         retention: float,
-        stored: StoredContent,
     ) -> None:
         self._runner = runner
         self._tasks = tasks
         self._executor = executor
         self._retention = retention
-        self._stored = stored
 
     async def watch(self) -> None:
         """Renew leases, fail orphans and follow the updates of other processes, forever."""
@@ -93,7 +90,6 @@ class TaskMaintenance:
             expired = [t.task_id for t in batch if in_use.isdisjoint(self._session_keys(t))]
             skipped += len(batch) - len(expired)
             await self._tasks.delete_expired(expired)
-            self._stored.release(expired)
             await asyncio.sleep(0)  # a store in memory never yields to the event loop
 
     async def _delete_sessions(

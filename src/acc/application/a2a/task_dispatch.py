@@ -17,13 +17,15 @@ class TaskDispatcher:
         self._engine = engine
         self._app_name = app_name
 
-    async def start(self, task_id: str, sender: Principal, options: ProjectionOptions) -> None:
+    async def start(
+        self, task_id: str, sender: Principal, options: ProjectionOptions, *, at: float
+    ) -> None:
         """Let the engine execute a task as soon as it is stored; Unavailable if it cannot.
 
         The engine is first, so that no stored task is unknown to it. If the task is not stored
-        afterwards, the worker ends the work.
+        afterwards, the worker ends the work. `at` is the current time.
         """
-        await self._engine.start(self._work(task_id, sender, options))
+        await self._engine.start(self._work(task_id, sender, options, submitted_at=at))
 
     async def notify(self, task_id: str, sender: Principal, options: ProjectionOptions) -> None:
         """Let the engine continue a task whose answer is stored."""
@@ -42,7 +44,7 @@ class TaskDispatcher:
             return True
 
     async def cancel(self, task_id: str) -> None:
-        """Let the engine cancel the run of a task that has been canceled."""
+        """Cancel the run of a task that was canceled or not stored."""
         try:
             await self._engine.cancel(self._known(task_id))
         except AccError as error:
@@ -52,7 +54,14 @@ class TaskDispatcher:
     def _known(self, task_id: str) -> EngineWork:
         return EngineWork(app_name=self._app_name, run_id=task_id)
 
-    def _work(self, task_id: str, sender: Principal, options: ProjectionOptions) -> EngineWork:
+    def _work(
+        self,
+        task_id: str,
+        sender: Principal,
+        options: ProjectionOptions,
+        *,
+        submitted_at: float = 0.0,
+    ) -> EngineWork:
         permissions = sender.permissions
         return EngineWork(
             app_name=self._app_name,
@@ -68,5 +77,6 @@ class TaskDispatcher:
                 as_data=options.as_data,
                 may_reply=options.may_reply,
                 footprint=options.footprint,
+                submitted_at=submitted_at,
             ),
         )

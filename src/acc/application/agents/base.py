@@ -37,7 +37,7 @@ from acc.application.runtime.type_variables import (
     MaybeAwaitable,
     OneOrMore,
 )
-from acc.application.tracing.spans import end_span, start_agent
+from acc.application.tracing.spans import end_span, span_id_of, start_agent
 from acc.domain.call_options import accepts, explain_attributes
 from acc.domain.errors import AccError, AgentFailed, InvalidInput, InvalidTree
 from acc.domain.model_names import suggest_model
@@ -587,10 +587,8 @@ def _log(ctx: RunContext, message: str) -> None:
     log.info(
         message,
         extra={
-            "trace_id": ctx.call.trace_id,
-            "request_id": ctx.call.request_id,
-            "run_id": ctx.run_id,
-            "caller": ctx.call.caller,
+            **ctx.run.request.log_fields,
+            "span_id": span_id_of(ctx.span),
             "agent": ctx.agent.name,
             "path": ctx.path,
             "branch": ctx.branch,

@@ -9,7 +9,7 @@ from acc.application.runtime.type_variables import (
     AnyDepsT,
     MaybeAwaitable,
 )
-from acc.domain.call_options import accepts
+from acc.domain.call_options import accepts, explains_call
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.base import JsonData
 from acc.domain.value_objects.content import ToolResult
@@ -66,6 +66,7 @@ _CALLBACKS = {**AGENT_CALLBACKS, **MODEL_AND_TOOL_CALLBACKS}
 PluginCallbacks: TypeAlias = Mapping[str, tuple[Callback, ...]]
 
 
+@explains_call(advice="a plugin is a subclass that overrides callbacks")
 class Plugin(Generic[AnyDepsT]):
     """Callbacks for all agents of a runner: override any of these methods, sync or async.
 

@@ -17,7 +17,7 @@ from acc.application.runtime.type_variables import (
     AnyOutputT,
 )
 from acc.domain.errors import OutputUnavailable
-from acc.domain.value_objects.base import JsonData, Value
+from acc.domain.value_objects.base import ExplainedMeta, JsonData, Value
 from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.event import Event, EventKind
 
@@ -34,7 +34,7 @@ _CLOSING = {"{": "}", "[": "]"}
 _GROWTH = 1 / 32
 
 
-class PartialOutput(Value, Generic[AnyOutputT], frozen=True, kw_only=True):
+class PartialOutput(Value, Generic[AnyOutputT], frozen=True, kw_only=True, metaclass=ExplainedMeta):
     """An output while it is generated.
 
     `data` is what has arrived, as JSON data or text. `output` is `data` as a value of the output

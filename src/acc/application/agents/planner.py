@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias, get_args
 import msgspec
 
 from acc.application.tools.tool import BaseTool, ToolContext
+from acc.application.tracing.conventions import PLAN
 from acc.domain.call_options import check_call, explains_call
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.base import JsonData
@@ -98,6 +99,7 @@ class PlanTool(BaseTool):
     parallel = False
     idempotent = True
     runs_in_debug = True
+    operation = PLAN
 
     def __init__(self, planner: PlanFirst) -> None:
         self._planner = planner

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from typing import Any, Literal
 
@@ -53,6 +54,7 @@ from acc.domain.value_objects.flow import (
     UNTRUSTED_METADATA,
 )
 from acc.domain.value_objects.task import (
+    ACTIVE,
     INTERRUPTED,
     ArtifactUpdate,
     Message,
@@ -66,6 +68,11 @@ from acc.ports.outbound.remote_ports import NotificationReceiverPort, RemoteAgen
 
 log = logging.getLogger("acc.run")
 CANCEL_TIMEOUT_SECONDS = 5.0
+#: How long a segment waits for a remote task. After that, the engine waits.
+FOLLOW_SECONDS = 5.0
+#: The engine continues the run after a fraction of the time that it has waited, within bounds.
+_POLL_FRACTION = 0.2
+POLL_SECONDS = (1.0, 30.0)
 _OUTCOME = "remote"
 _MAX_NAME_LENGTH = 256
 #: Errors after which another interface or a retry does not help.
@@ -129,10 +136,13 @@ class RemoteAgent(StandardAgent[object, str]):
         call_count = 0
         published: dict[str, str] = {}
         while True:
+            call = _RemoteCall(self, ctx, published)
             outcome = await _replay(ctx)
             if outcome is None:
                 message = self._message(ctx, parts, number=call_count, task_id=task_id)
-                outcome = await _RemoteCall(self, ctx, published).run(message)
+                outcome = await call.run(message)
+            if outcome.state in ACTIVE:
+                outcome = await _replay(ctx) or await call.continue_task(outcome)
             published |= outcome.published
             if outcome.requests is None:
                 break
@@ -220,7 +230,7 @@ async def check_access(remote: RemoteAgentPort) -> None:
 
 
 async def cancel_waiting(run: Run) -> None:
-    """Cancel the remote tasks that wait for input of a run that has ended.
+    """Cancel the remote tasks that an ended run was waiting for.
 
     A failure is logged and otherwise ignored: the run has ended anyway.
     """
@@ -242,7 +252,10 @@ async def cancel_waiting(run: Run) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Outcome:
-    """Recorded outcome of one message; `requests` is None unless the task needs input."""
+    """Recorded outcome of one message; `requests` is None unless the task needs input.
+
+    If the task is active, the engine waits for it; `since` is when the message was sent.
+    """
 
     url: str
     state: str
@@ -250,6 +263,7 @@ class _Outcome:
     text: str
     requests: list[dict[str, Any]] | None
     published: dict[str, str]
+    since: float = 0.0
 
     @classmethod
     def from_event(cls, event: Event) -> "_Outcome":
@@ -257,32 +271,63 @@ class _Outcome:
 
 
 class _RemoteCall:
-    """One message to the remote agent, until its task ends or needs input."""
+    """One message to the remote agent, until its task ends or needs input.
+
+    In a run of an engine, the segment ends if the task takes longer than a few seconds.
+    """
 
     def __init__(self, agent: RemoteAgent, ctx: RunContext, published: Mapping[str, str]) -> None:
         self._agent = agent
         self._ctx = ctx
         self._published = published
         self._streamed_artifact: str | None = None
+        self._since = ctx.services.clock.now()
+        self._follow_seconds = FOLLOW_SECONDS if ctx.run.can_end_segment(ctx.path) else None
 
     async def run(self, message: Message) -> _Outcome:
         """Send the message and return the recorded outcome."""
-        agent = self._agent
         try:
             result = await self._send_in_context(message)
         except AddressRefused as error:
             text = error.naming("RemoteAgent(allow=[…]), or ACC_ALLOW in the environment")
-            raise RemoteFailed(f"agent {agent.name!r}: {text}", remote_code=error.code) from error
+            raise RemoteFailed(
+                f"agent {self._agent.name!r}: {text}", remote_code=error.code
+            ) from error
         except AccError as error:
             waiting = await self._task_still_waiting(message, error)
             if waiting is not None:
                 return await self._record_task(waiting, problem=str(error))
-            code = error.remote_code if isinstance(error, RemoteFailed) else error.code
-            retryable = isinstance(error, RemoteFailed) and error.retryable
-            raise RemoteFailed(
-                f"agent {agent.name!r}: {error}", remote_code=code, retryable=retryable
-            ) from error
-        agent.set_context(self._ctx, result.context_id)
+            raise self._failure(error) from error
+        return await self._record_result(result)
+
+    async def continue_task(self, outcome: _Outcome) -> _Outcome:
+        """Return the recorded outcome of a task that was active; pause the run while it is."""
+        agent, ctx = self._agent, self._ctx
+        port, now = agent.port(ctx), ctx.services.clock.now()
+        try:
+            if self._follow_seconds is None or (await port.get(outcome.task)).state not in ACTIVE:
+                result = await port.follow(outcome.task, on_update=self._on_update)
+                return await self._record_result(result)
+        except AccError as error:
+            raise self._failure(error) from error
+        waited = now - outcome.since
+        if waited < agent.timeout:
+            low, high = POLL_SECONDS
+            delay = min(max(waited * _POLL_FRACTION, low), high, agent.timeout - waited)
+            raise RunPaused(resume_at=now + delay)
+        await _cancel(ctx.run, agent, lambda _: port, outcome.task)
+        text = f"task {outcome.task} did not finish within {agent.timeout:g} seconds"
+        return await self._record(state="timed_out", task=outcome.task, text=text)
+
+    def _failure(self, error: AccError) -> RemoteFailed:
+        code = error.remote_code if isinstance(error, RemoteFailed) else error.code
+        retryable = isinstance(error, RemoteFailed) and error.retryable
+        return RemoteFailed(
+            f"agent {self._agent.name!r}: {error}", remote_code=code, retryable=retryable
+        )
+
+    async def _record_result(self, result: Task | Message) -> _Outcome:
+        self._agent.set_context(self._ctx, result.context_id)
         if isinstance(result, Message):
             published = await self._publish(attachments(result))
             return await self._record(text=message_text(result.parts), published=published)
@@ -306,10 +351,13 @@ class _RemoteCall:
 
     async def _send(self, message: Message) -> Task | Message:
         port, receiver = self._agent.port(self._ctx), self._agent.receiver
+        send = partial(
+            port.send, message, on_update=self._on_update, follow_seconds=self._follow_seconds
+        )
         if receiver is None:
-            return await port.send(message, on_update=self._on_update)
+            return await send()
         with receiver.expect(port.notify) as push:
-            return await port.send(message, on_update=self._on_update, push=push)
+            return await send(push=push)
 
     async def _task_still_waiting(self, message: Message, error: AccError) -> Task | None:
         """Return the task if it rejected an invalid answer and still needs input."""
@@ -332,6 +380,8 @@ class _RemoteCall:
             return await self._record(
                 state=task.state, task=task.id, requests=requests, published=published
             )
+        if task.state in ACTIVE:
+            return await self._record(state=task.state, task=task.id, since=self._since)
         if task.state is not TaskState.COMPLETED:
             return await self._record(text=status_text(task), state=task.state, task=task.id)
         answer = answer_artifact(task)
@@ -361,6 +411,7 @@ class _RemoteCall:
         text: str = "",
         requests: list[dict[str, Any]] | None = None,
         published: Mapping[str, str] | None = None,
+        since: float = 0.0,
     ) -> _Outcome:
         limit = self._ctx.config.max_answer_characters
         if len(text) > limit:
@@ -375,6 +426,7 @@ class _RemoteCall:
             "text": text,
             "requests": requests,
             "published": dict(published or {}),
+            **({"since": since} if since else {}),
         }
         return _Outcome.from_event(
             await self._ctx.emit(EventKind.STATE, detail={_OUTCOME: outcome})
@@ -498,13 +550,13 @@ def _remote_agents(root: BaseAgent) -> Iterator[RemoteAgent]:
 
 
 def _waiting_tasks(events: Iterable[Event]) -> dict[tuple[str, str], list[str]]:
-    """Return the ids of the tasks that still need input, by agent name and URL."""
+    """Return the ids of the tasks that need input or are active, by agent name and URL."""
     is_waiting: dict[tuple[str, str, str], bool] = {}
     for event in events:
         outcome = event.detail.get(_OUTCOME)
         if event.kind is EventKind.STATE and isinstance(outcome, Mapping) and "url" in outcome:
             key = event.author, outcome["url"], outcome["task"]
-            is_waiting[key] = outcome["requests"] is not None
+            is_waiting[key] = outcome["requests"] is not None or outcome["state"] in ACTIVE
     tasks: dict[tuple[str, str], list[str]] = {}
     for (name, url, task_id), waits in is_waiting.items():
         if waits:

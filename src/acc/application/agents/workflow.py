@@ -19,7 +19,6 @@ from acc.application.runtime.run import Branch
 from acc.application.runtime.state import MergeRule, check_merge_rule, merge_branches
 from acc.application.runtime.type_variables import AnyDepsT, AnyOutputT
 from acc.domain.errors import AccError, BranchFailed, InvalidTree
-from acc.domain.value_objects.approval import InputRequest
 from acc.domain.value_objects.content import text_part
 from acc.domain.value_objects.event import EventKind
 
@@ -147,7 +146,7 @@ class Branches:
         self._merge = merge
         self._collect_errors = on_error == "collect"
         self._semaphore = None if max_concurrency is None else asyncio.Semaphore(max_concurrency)
-        self._requests: list[InputRequest] = []
+        self._pauses: list[RunPaused] = []
         self._rejection: RunRejected | None = None
         self._errors: dict[str, BranchFailed] = {}
 
@@ -170,8 +169,8 @@ class Branches:
             raise errors.exceptions[0] from None
         if self._rejection is not None:
             raise self._rejection
-        if self._requests:
-            raise RunPaused(self._requests)
+        if self._pauses:
+            raise RunPaused.join(self._pauses)
         ordered = {agent.name: finished[agent.name] for agent in agents if agent.name in finished}
         self._merge_branches(ordered)
         return ordered
@@ -197,7 +196,7 @@ class Branches:
                 await context.agent.execute(context)
                 finished[name] = await self._follow_transfers(context)
             except RunPaused as pause:
-                self._requests += pause.requests
+                self._pauses.append(pause)
             except RunRejected as rejection:
                 self._rejection = rejection
             except AccError as error:

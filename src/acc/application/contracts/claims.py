@@ -11,6 +11,7 @@ from acc.domain.contract_errors import FieldViolation, InvalidInputs
 from acc.domain.errors import PermissionDenied
 from acc.domain.value_objects.contract import is_same_caller
 from acc.domain.value_objects.principal import Principal
+from acc.domain.value_objects.run import DEBUG_PERMISSION
 
 MAX_CONTEXT_BYTES = 16 * 1024
 MAX_CLAIM_LENGTH = 256
@@ -50,6 +51,8 @@ def read_context(context: object, intent: str = "") -> dict[str, Any]:
     permissions = context.get("permissions", [])
     if not isinstance(permissions, list) or not all(isinstance(one, str) for one in permissions):
         violations.append(FieldViolation("permissions", "type", "must be a list of strings"))
+    if not isinstance(context.get("debug_mode", False), bool):
+        violations.append(FieldViolation("debug_mode", "type", "must be true or false"))
     if violations:
         raise InvalidInputs(intent, violations, place="context")
     return dict(context)
@@ -67,6 +70,20 @@ def check_caller(context: Mapping[str, Any], principal: Principal) -> None:
         f"the context names the caller {claimed!r}, but the credentials are those of "
         f"{principal.caller!r}; send that name, or omit context.caller"
     )
+
+
+def check_debug(context: Mapping[str, Any], principal: Principal) -> None:
+    """Raise PermissionDenied if debug mode is requested without the permission `debug`.
+
+    Otherwise the caller would not notice that tools are called.
+    """
+    own = principal.permissions
+    granted = effective_permissions(context, None if own is None else frozenset(own))
+    if context.get("debug_mode") and granted is not None and DEBUG_PERMISSION not in granted:
+        raise PermissionDenied(
+            f"debug_mode requires the permission {DEBUG_PERMISSION!r}, which {principal.caller!r} "
+            "does not have; omit context.debug_mode, or request the permission"
+        )
 
 
 def effective_permissions(

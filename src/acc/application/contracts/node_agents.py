@@ -14,6 +14,7 @@ from acc.application.contracts.nodes import IntentNode, NodeCall, current_call
 from acc.application.runtime.context import RunContext
 from acc.application.runtime.state import StateView
 from acc.application.tools.tool import BaseTool, ToolContext
+from acc.application.tracing.spans import outgoing_parent
 from acc.domain.errors import AccError, AgentFailed, PermissionDenied
 from acc.domain.value_objects.base import JsonData
 from acc.domain.value_objects.content import Part
@@ -160,6 +161,7 @@ async def execute_node(
         identity=f"agent://{ctx.run.request.root.name}",
         context=context,
         permissions=None if ctx.call.permissions is None else frozenset(ctx.call.permissions),
+        trace_parent=outgoing_parent(ctx),
     )
     token = current_call.set(call)
     try:
@@ -191,8 +193,7 @@ def check_permissions(ctx: RunContext, contract: IntentContract) -> None:
 def node_context(ctx: RunContext, contract: IntentContract) -> dict[str, Any]:
     """Return the request context for a node, limited to the keys of its contract."""
     call, claims = ctx.call, dict(ctx.call.claims)
-    may_debug = call.permissions is not None and "debug" in call.permissions
-    debug = ctx.config.debug or (claims.pop(_DEBUG, False) is True and may_debug)
+    claims.pop(_DEBUG, None)
     now = datetime.fromtimestamp(ctx.services.clock.now(), UTC)
     context: dict[str, Any] = {
         "timestamp": now.isoformat(timespec="seconds").replace("+00:00", "Z"),
@@ -212,7 +213,7 @@ def node_context(ctx: RunContext, contract: IntentContract) -> dict[str, Any]:
         context.pop(claim, None)
     if not ctx.identity:
         context.pop("user_id", None)
-    if debug:
+    if ctx.config.debug:
         context[_DEBUG] = True
     if contract.context:
         context = {key: value for key, value in context.items() if key in contract.context}

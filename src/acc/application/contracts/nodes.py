@@ -52,6 +52,7 @@ class NodeCall:
 
     `identity` is the name of the calling agent on the next hop, `context` the received context as
     far as the contract names it. Calls of other agents have at most `permissions`; None is all.
+    They belong to the trace of `trace_parent`, if there is one.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -59,6 +60,7 @@ class NodeCall:
     identity: str
     context: Mapping[str, Any]
     permissions: frozenset[str] | None = None
+    trace_parent: str = ""
 
 
 #: The run that executes a node in this thread or task; None if a node is called directly.
@@ -199,7 +201,15 @@ class IntentNode:
         sent = dict(payload)
         if call is not None:
             sent["context"] = _outgoing_context(payload, call, has_credentials=bool(token))
-        return dict(await caller.call(url, sent, token=token, timeout=timeout, allow=allow))
+        outputs = await caller.call(
+            url,
+            sent,
+            token=token,
+            timeout=timeout,
+            allow=allow,
+            trace_parent="" if call is None else call.trace_parent,
+        )
+        return dict(outputs)
 
 
 NodeT = TypeVar("NodeT", bound=IntentNode)

@@ -1,5 +1,6 @@
 """Delegation packets: an intent with success conditions, a fallback, a budget and a deadline."""
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -9,6 +10,7 @@ from acc.application.contracts.claims import CLAIMS
 from acc.domain.contract_errors import FieldViolation, InvalidInputs, VaguePacket
 from acc.domain.value_objects.contract import MAX_INTENT_NAME_LENGTH, IntentContract
 
+log = logging.getLogger("acc.run")
 #: A named check of a delegation: gets the outputs and the state, returns True if it is met.
 Condition = Callable[[Mapping[str, Any], Mapping[str, Any]], bool]
 
@@ -156,7 +158,7 @@ def judge_conditions(
     state: Mapping[str, Any],
     conditions: Mapping[str, Condition],
 ) -> dict[str, bool]:
-    """Return which conditions are met; a check that raises an exception is not."""
+    """Return which conditions are met; a check that raises an exception is logged and is not."""
     judged: dict[str, bool] = {}
     for name in delegation.success_conditions:
         check = conditions.get(name)
@@ -165,7 +167,8 @@ def judge_conditions(
             continue
         try:
             judged[name] = bool(check(outputs, state))
-        except Exception:  # noqa: BLE001 - code of the user
+        except Exception:
+            log.exception("the check of condition %r failed, so the condition is not met", name)
             judged[name] = False
     return judged
 

@@ -4,11 +4,13 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import NoneType, UnionType
 from typing import Any, ClassVar
 
 import msgspec
 
-from acc.application.agents.base import BaseAgent
+from acc.application.agents.base import BaseAgent, StandardAgent
+from acc.application.agents.function import FunctionAgent
 from acc.application.runtime.json_types import decode_model, json_schema, to_builtins
 from acc.application.tools.function_tool import FunctionTool, parse_docstring
 from acc.domain.contract_errors import FieldViolation
@@ -200,6 +202,8 @@ def contract_of_agent(agent: BaseAgent) -> IntentContract | None:
     """Return the contract that an agent declares, or None.
 
     An agent declares one with `contract`, or with `input_schema` and optionally `output_schema`.
+    Without the latter, a result type of `run` that has fields declares the outputs, and a `run`
+    without annotation may return any object, or a text.
     """
     contract = getattr(agent, "contract", None)
     if isinstance(contract, IntentContract):
@@ -212,10 +216,27 @@ def contract_of_agent(agent: BaseAgent) -> IntentContract | None:
         name=agent.name,
         description=agent.description,
         input_schema=object_schema(declared),
-        output_schema=TEXT_OUTPUT if output is None else _result_schema(output),
+        output_schema=_answer_schema(agent) if output is None else _result_schema(output),
         reads=("*",),
         writes=("*",),
     )
+
+
+def _answer_schema(agent: BaseAgent) -> Mapping[str, Any]:
+    """Return the schema of the outputs of an agent that declares none."""
+    if isinstance(agent, StandardAgent) and not isinstance(agent, FunctionAgent):
+        return TEXT_OUTPUT
+    run: Any = agent.function if isinstance(agent, FunctionAgent) else type(agent).run
+    try:
+        returned = typing.get_type_hints(run, include_extras=True).get("return", Any)
+    except (NameError, TypeError):  # a type that exists only for type checkers, or no function
+        returned = Any
+    present = [one for one in typing.get_args(returned) if one is not NoneType]
+    if len(present) == 1 and typing.get_origin(returned) in (typing.Union, UnionType):
+        (returned,) = present
+    if returned is Any:
+        return ANY_OBJECT
+    return TEXT_OUTPUT if has_result_field(returned) else _result_schema(returned)
 
 
 def with_defaults(contract: IntentContract, inputs: Mapping[str, Any]) -> dict[str, Any]:

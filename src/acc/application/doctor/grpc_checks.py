@@ -157,7 +157,9 @@ async def send(server: GrpcServerUnderTest) -> Finding:
     """Send a message and wait for the answer."""
     reply = await server.first_reply()
     if reply.status == "UNAUTHENTICATED" and not server.token:
-        raise CheckSkipped("the server requires credentials; pass them with --token-env")
+        raise CheckSkipped(
+            "the server requires credentials; pass them with --token-env or --tls-cert"
+        )
     if reply.status == "OK" and reply.items:
         item = reply.items[0]
         return ok(f"a task, {task_state(item['task'])}" if "task" in item else "a message")
@@ -177,7 +179,9 @@ async def stream(server: GrpcServerUnderTest) -> Finding:
     """Send a message and read the stream to its end."""
     reply = await server.call("SendStreamingMessage", server.message())
     if reply.status == "UNAUTHENTICATED" and not server.token:
-        raise CheckSkipped("the server requires credentials; pass them with --token-env")
+        raise CheckSkipped(
+            "the server requires credentials; pass them with --token-env or --tls-cert"
+        )
     if reply.status != "OK":
         return fail(describe(reply), "stream the updates of the task")
     if not reply.items:
@@ -192,7 +196,9 @@ async def errors(server: GrpcServerUnderTest) -> Finding:
     """Ask for a task that does not exist."""
     reply = await server.get(_UNKNOWN_TASK)
     if reply.status == "UNAUTHENTICATED" and not server.token:
-        raise CheckSkipped("the server requires credentials; pass them with --token-env")
+        raise CheckSkipped(
+            "the server requires credentials; pass them with --token-env or --tls-cert"
+        )
     if reply.status != "NOT_FOUND":
         return fail(describe(reply), "return the status NOT_FOUND")
     if server.version == V1 and reason(reply) != "TASK_NOT_FOUND":
@@ -281,7 +287,9 @@ def _rejection(reply: GrpcReply, expected: tuple[str, ...]) -> Finding:
     if reply.status in expected:
         return ok(describe(reply))
     if reply.status == "UNAUTHENTICATED":
-        raise CheckSkipped("the server requires credentials; pass them with --token-env")
+        raise CheckSkipped(
+            "the server requires credentials; pass them with --token-env or --tls-cert"
+        )
     return fail(f"answered with {describe(reply)}", f"return {' or '.join(expected)}")
 
 

@@ -61,7 +61,7 @@ async def send(server: ServerUnderTest) -> Finding:
     """Send a short message and wait for the reply."""
     reply = await server.first_reply()
     fix = "reply with a task or a message in the form of the binding"
-    if reply.is_unauthenticated and not server.target.token:
+    if reply.is_unauthenticated and not server.target.has_credentials:
         return skipped("the server requires credentials; pass them with --token-env")
     if reply.is_error:
         return fail(f"the message was rejected: {reply.summary}", fix)
@@ -132,14 +132,14 @@ async def list_tasks(server: ServerUnderTest) -> Finding:
     await server.first_reply()
     reply = await server.call(ProbeCall(op=Op.LIST))
     fix = "return tasks, nextPageToken, pageSize and totalSize to authenticated callers"
-    if reply.is_unauthenticated and not server.target.token:
+    if reply.is_unauthenticated and not server.target.has_credentials:
         return ok(f"rejected for anonymous callers: {reply.summary}")
     if reply.is_error:
         return fail(f"rejected: {reply.summary}", fix)
     page = reply.result if isinstance(reply.result, dict) else {}
     missing = [f"the page has no {name}" for name in _PAGE_FIELDS if name not in page]
     warnings = []
-    if not server.target.token and page.get("tasks"):
+    if not server.target.has_credentials and page.get("tasks"):
         warnings.append("anonymous callers can list the tasks of all callers")
     return verdict_from(
         missing, observation=f"{len(page.get('tasks', ()))} tasks", fix=fix, warnings=warnings
@@ -278,7 +278,7 @@ async def stream(server: ServerUnderTest) -> Finding:
     reply = transcript.reply
     fix = "respond with text/event-stream: first the task (or one message), then its updates, and "
     fix += "end the stream when the task ends or needs input"
-    if reply.is_unauthenticated and not server.target.token:
+    if reply.is_unauthenticated and not server.target.has_credentials:
         return skipped("the server requires credentials; pass them with --token-env")
     if not transcript.is_stream:
         content_type = reply.headers.get("content-type", "(none)")

@@ -189,13 +189,15 @@ async def circuits(server: ServerUnderTest) -> Finding:
 
 async def _read_status(server: ServerUnderTest) -> Mapping[str, Any] | None:
     """Return what the server reports about its limits, None if it reports nothing."""
-    response = await server.fetch(server.target.origin + _STATUS_PATH, server.bearer())
+    response = await server.fetch(server.target.origin + _STATUS_PATH, anonymous=False)
     document = read_json(response.body) if response.status == 200 else None
     return document if isinstance(document, dict) else None
 
 
 def _status_hint(server: ServerUnderTest, status: Mapping[str, Any] | None) -> str:
-    return "" if status or server.target.token else "; with --token-env it may report more"
+    return (
+        "" if status or server.target.has_credentials else "; with --token-env it may report more"
+    )
 
 
 def _is_rejected_early(reply: Reply) -> bool:
@@ -209,7 +211,11 @@ async def auth_enforced(server: ServerUnderTest) -> Finding:
     card = server.require_card
     call = ProbeCall(op=Op.GET, task=_UNKNOWN_TASK)
     bare = await server.call(call, token="")
-    if not card.needs_credentials and not server.target.token and not bare.is_unauthenticated:
+    if (
+        not card.needs_credentials
+        and not server.target.has_credentials
+        and not bare.is_unauthenticated
+    ):
         return skipped("the server requires no credentials; see auth-declared")
     wrong = await server.call(call, token=_UNKNOWN_TOKEN)
     problems = [
@@ -242,7 +248,7 @@ async def extended_card(server: ServerUnderTest) -> Finding:
     document = read_json(legacy.body)
     if legacy.status == 200 and isinstance(document, dict) and "skills" in document:
         return fail(f"{_EXTENDED_PATH} returns it to anonymous callers", fix)
-    known = await server.call(ProbeCall(op=Op.EXTENDED)) if server.target.token else reply
+    known = await server.call(ProbeCall(op=Op.EXTENDED)) if server.target.has_credentials else reply
     if not card.has_extended:
         return check_rejection(
             known,

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -165,11 +165,17 @@ Pause = Callable[[float], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """URL and tokens of a test; tokens are sent to the origin of the URL only."""
+    """URL and credentials of a test; they are sent to the origin of the URL only."""
 
     url: str
     token: str = ""
     second_token: str = ""
+    has_certificate: bool = False
+
+    @property
+    def has_credentials(self) -> bool:
+        """Return True if the requests of the test are not anonymous."""
+        return bool(self.token) or self.has_certificate
 
     def __post_init__(self) -> None:
         """Raise InvalidInput unless the URL is absolute and has no query or fragment."""
@@ -265,8 +271,8 @@ class ServerUnderTest:
     async def _read_card_at(self, url: str) -> None:
         try:
             response = await self.fetch(url)
-            if response.status in (401, 403) and self.target.token:
-                response = await self.fetch(url, self.bearer())
+            if response.status in (401, 403) and self.target.has_credentials:
+                response = await self.fetch(url, anonymous=False)
         except InvalidResponse as error:
             self.unreadable[url] = str(error)
             return
@@ -295,10 +301,18 @@ class ServerUnderTest:
         parts = urlsplit(self.card_url)
         return f"{parts.scheme}://{parts.netloc}"
 
-    async def fetch(self, url: str, headers: Mapping[str, str] | None = None) -> ProbeResponse:
-        """Return the response to a GET request."""
-        headers = {"Accept": "application/json", **(headers or {})}
-        return await self._exchange(ProbeRequest(method="GET", url=url, headers=headers))
+    async def fetch(
+        self, url: str, headers: Mapping[str, str] | None = None, *, anonymous: bool = True
+    ) -> ProbeResponse:
+        """Return the response to a GET request, by default without credentials."""
+        headers = {
+            "Accept": "application/json",
+            **({} if anonymous else self.bearer()),
+            **(headers or {}),
+        }
+        return await self._exchange(
+            ProbeRequest(method="GET", url=url, headers=headers, has_certificate=not anonymous)
+        )
 
     @property
     def require_card(self) -> Card:
@@ -356,9 +370,10 @@ class ServerUnderTest:
         headers: Mapping[str, str] | None = None,
         interface: Interface | None = None,
     ) -> Reply:
-        """Return the reply to a call."""
+        """Return the reply to a call; with another `token`, without the client certificate."""
         interface = interface or self.main
         request = interface.request(call, {**self.bearer(token), **(headers or {})})
+        request = replace(request, has_certificate=token is None)
         reply = interface.read(await self._exchange(request))
         self._track_task(read_payload(reply.result).get("task"), token)
         return reply
@@ -445,8 +460,10 @@ class ServerUnderTest:
     async def task(self) -> Mapping[str, Any]:
         """Return the task of the first message, or raise CheckSkipped."""
         reply = await self.first_reply()
-        if reply.is_unauthenticated and not self.target.token:
-            raise CheckSkipped("the server requires credentials; pass them with --token-env")
+        if reply.is_unauthenticated and not self.target.has_credentials:
+            raise CheckSkipped(
+                "the server requires credentials; pass them with --token-env or --tls-cert"
+            )
         if reply.is_error:
             raise CheckSkipped(
                 f"the first message was rejected: {reply.summary}; see the check send"

@@ -41,9 +41,14 @@ class EventRelay:
             except (CarrierFailed, StorageFailed) as error:
                 if until_idle:
                     raise
-                failures += 1
                 log.warning("events cannot be sent, trying again: %s", error)
-                await asyncio.sleep(min(2.0**failures / 10, _MAX_BACKOFF_SECONDS))
+                failures = await _pause(failures)
+                continue
+            except Exception:
+                if until_idle:
+                    raise
+                log.exception("events cannot be sent, trying again")
+                failures = await _pause(failures)
                 continue
             count, failures = count + sent, 0
             if until_idle and not sent:
@@ -65,3 +70,10 @@ class EventRelay:
                 raise
             await self._source.acknowledge(delivery)
         return len(deliveries)
+
+
+async def _pause(failures: int) -> int:
+    """Wait longer after each failure and return the number of failures."""
+    failures += 1
+    await asyncio.sleep(min(2.0 ** min(failures, 10) / 10, _MAX_BACKOFF_SECONDS))
+    return failures

@@ -17,6 +17,7 @@ from acc.application.events.cloud_events import (
 from acc.application.runtime.json_types import encode_json
 from acc.application.runtime.run import EventRecorder
 from acc.application.runtime.runner import SessionRunner
+from acc.application.tracing import conventions as names
 from acc.application.tracing.spans import TRACE_PARENT
 from acc.domain.errors import (
     AccError,
@@ -53,6 +54,8 @@ _WAIT_SECONDS = 1.0
 _BUSY_SECONDS = 2.0
 _MAX_BACKOFF_SECONDS = 30.0
 _MAX_REASON_LENGTH = 1_000
+#: How often the backlog is counted for the metrics.
+_COUNT_INTERVAL_SECONDS = 5.0
 #: Of a body that is no event; the rest is cut off.
 _MAX_LETTER_BYTES = 256 * 1024
 _ENDED_WITH_FAILURE = frozenset({RunStatus.FAILED, RunStatus.CANCELED, RunStatus.REJECTED})
@@ -66,6 +69,9 @@ class EventOutcome(StrEnum):
     REPEATED = "repeated"
     POSTPONED = "postponed"
     DEAD_LETTER = "dead_letter"
+
+
+_FAILED = frozenset({EventOutcome.POSTPONED, EventOutcome.DEAD_LETTER})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,8 +121,14 @@ class EventSubscriber:
         self._lease = lease
         self._max_attempts = max_attempts
         self._in_flight: dict[str, EventDelivery] = {}
+        self._failed = 0
         self._changed = asyncio.Event()
         self._is_stopping = False
+        self._backlog = 0
+        self._tracer = runner.services.tracer
+        if self._tracer is not None:
+            self._tracer.watch(names.METRIC_EVENT_BACKLOG, self, lambda own: own._backlog)
+            self._tracer.watch(names.METRIC_EVENTS_IN_FLIGHT, self, lambda own: len(own._in_flight))
 
     def stop(self) -> None:
         """Receive no further events; `run` returns when the current runs have ended."""
@@ -125,11 +137,17 @@ class EventSubscriber:
 
     async def run(
         self, *, until_idle: bool = False, observer: HandledObserver | None = None
-    ) -> None:
-        """Handle events until `stop`, or with `until_idle` until there are no more."""
+    ) -> int:
+        """Handle events until `stop`, or with `until_idle` until there are no more.
+
+        Return how many deliveries did not lead to a run that ended well or waits. With `until_idle`
+        a carrier that fails is an error. Without, it is logged and the subscriber tries again.
+        """
         failures = 0
+        failure: AccError | None = None
+        self._failed = 0
         async with asyncio.TaskGroup() as group:
-            extender = group.create_task(self._extend())
+            background = group.create_task(self._run_background())
             while not self._is_stopping:
                 free = self._concurrency - len(self._in_flight)
                 if free <= 0:
@@ -140,6 +158,9 @@ class EventSubscriber:
                     deliveries = await self._subscription.receive(limit=free, wait=wait)
                     failures = 0
                 except (CarrierFailed, StorageFailed) as error:
+                    if until_idle:
+                        failure = error
+                        break
                     failures += 1
                     log.warning("events cannot be received, trying again: %s", error)
                     await asyncio.sleep(min(2.0**failures / 10, _MAX_BACKOFF_SECONDS))
@@ -153,11 +174,21 @@ class EventSubscriber:
                     await self._wait_for_change()
             while self._in_flight:
                 await self._wait_for_change()
-            extender.cancel()
+            background.cancel()
+        if failure is not None:
+            raise failure
+        return self._failed
 
     async def _wait_for_change(self) -> None:
         self._changed.clear()
         await self._changed.wait()
+
+    async def _run_background(self) -> None:
+        """Renew leases and count events while the subscriber runs."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._extend())
+            if self._tracer is not None:
+                group.create_task(self._count_backlog())
 
     async def _extend(self) -> None:
         """Renew the leases of deliveries for as long as their runs last."""
@@ -169,15 +200,29 @@ class EventSubscriber:
                 except AccError as error:  # the delivery is repeated, which starts nothing
                     log.warning("the lease of an event cannot be extended: %s", error)
 
+    async def _count_backlog(self) -> None:
+        """Count the events that are not handled yet, for the metrics."""
+        while True:
+            try:
+                self._backlog = await self._subscription.backlog()
+            except AccError as error:
+                log.warning("cannot count the events of the subscription: %s", error)
+            await asyncio.sleep(_COUNT_INTERVAL_SECONDS)
+
     async def _handle_and_report(
         self, delivery: EventDelivery, observer: HandledObserver | None
     ) -> None:
         try:
             handled = await self.handle(delivery)
+            self._failed += handled.outcome in _FAILED
+            if self._tracer is not None:
+                labels = {names.ACC_EVENT_OUTCOME: handled.outcome.value}
+                self._tracer.count(names.METRIC_EVENT_DELIVERIES, labels)
             if observer is not None:
                 observer.on_handled(handled)
         except AccError as error:
             # The carrier or the store failed. The lease expires and the event is delivered again.
+            self._failed += 1
             log.warning("an event is delivered again: %s", error)
         finally:
             self._in_flight.pop(delivery.token, None)

@@ -242,6 +242,8 @@ class TurnMemory:
 
 async def commit_memories(run: Run) -> None:
     """Add a turn to all memories that took part in it."""
+    if not run.memories:
+        return
     # From the recorded events, as after a restart, so that both give the same memory.
     # The recorder may also have closed the interrupted run before this one.
     run_id = run.request.run_id

@@ -132,11 +132,16 @@ def explains_missing_await(
     method: Callable[P, Coroutine[Any, Any, T]],
 ) -> Callable[P, Coroutine[Any, Any, T]]:
     """Let an async method return a `PendingCall`, and explain options that it does not have."""
+    name = f"runner.{method.__name__}"
 
     @functools.wraps(method)
     def call(*arguments: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
-        check_call(method, arguments, options, hints=_OPTION_HINTS)
-        return PendingCall(method(*arguments, **options), f"runner.{method.__name__}")
+        try:
+            coroutine = method(*arguments, **options)
+        except TypeError:
+            check_call(method, arguments, options, hints=_OPTION_HINTS)
+            raise
+        return PendingCall(coroutine, name)
 
     return call
 

@@ -15,7 +15,7 @@ from acc.application.runtime.json_types import encode_json
 from acc.application.runtime.run import Branch, Run, Services, state_changes
 from acc.application.runtime.state import StateView
 from acc.application.runtime.type_variables import ContextDepsT
-from acc.domain.call_options import explain_attributes
+from acc.domain.call_options import explain_attributes, explains_call
 from acc.domain.errors import InvalidInput, ReplayMismatch
 from acc.domain.text import replace_surrogates
 from acc.domain.value_objects.approval import InputAnswer, InputRequest, RequestKind
@@ -41,10 +41,10 @@ _CONTEXT_HINTS = {
 _REQUEST_DECODER = msgspec.json.Decoder(InputRequest)
 #: An output that was not set: it is derived from the text of the answer.
 UNSET: Any = msgspec.UNSET
-#: Yield to the event loop every 64 events so that timeouts can fire.
-_YIELD_INTERVAL = 64
+_YIELD_INTERVAL = 64  # events, so that timeouts can fire
 
 
+@explains_call(advice="runners create it")
 @explain_attributes(_CONTEXT_HINTS)
 class RunContext(Generic[ContextDepsT]):
     """What one agent gets for one call of its `run` method.

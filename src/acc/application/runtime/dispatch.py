@@ -155,7 +155,7 @@ class RunDispatcher:
     async def _begin(self, request: RunRequest, recorder: EventRecorder) -> tuple[Event, ...]:
         leases = self._runner.leases
         async with leases.acquire(request.key, request.run_id, recorder) as lease:
-            return (await self._runner.begin_turn(request, recorder, lease)).events
+            return (await self._runner.begin_turn(request, recorder, lease, is_durable=True)).events
 
     async def _run_id(self, key: SessionKey) -> str:
         session = await self._sessions.read(key)

@@ -21,11 +21,24 @@ RUN_LEVEL_ERRORS = (BudgetExceeded, ReplayMismatch, SessionConflict, StorageFail
 
 
 class RunPaused(BaseException):
-    """The run waits for input; everything done so far is recorded."""
+    """The run waits for input, or for a remote task; everything done so far is recorded.
 
-    def __init__(self, requests: Sequence[InputRequest]) -> None:
+    Without requests, an engine continues the run at `resume_at`, in seconds since the epoch.
+    """
+
+    def __init__(
+        self, requests: Sequence[InputRequest] = (), *, resume_at: float | None = None
+    ) -> None:
         super().__init__(", ".join(request.id for request in requests))
         self.requests = tuple(requests)
+        self.resume_at = resume_at
+
+    @classmethod
+    def join(cls, pauses: Sequence["RunPaused"]) -> "RunPaused":
+        """Return the pause of a run of which several parts are paused."""
+        times = [pause.resume_at for pause in pauses if pause.resume_at is not None]
+        requests = [request for pause in pauses for request in pause.requests]
+        return cls(requests, resume_at=min(times, default=None))
 
 
 class RunRejected(BaseException):
@@ -65,12 +78,12 @@ def paused_in_group(error: BaseException) -> RunPaused | None:
     pauses, others = error.split(RunPaused)
     if pauses is None or others is not None:
         return None
-    return RunPaused(list(_requests(pauses)))
+    return RunPaused.join(list(_pauses(pauses)))
 
 
-def _requests(group: BaseExceptionGroup[RunPaused]) -> Iterator[InputRequest]:
+def _pauses(group: BaseExceptionGroup[RunPaused]) -> Iterator[RunPaused]:
     for error in group.exceptions:
         if isinstance(error, BaseExceptionGroup):
-            yield from _requests(error)
+            yield from _pauses(error)
         else:
-            yield from error.requests
+            yield error

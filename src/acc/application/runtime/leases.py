@@ -6,9 +6,11 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Protocol
 
+from acc.application.tracing import conventions as names
 from acc.domain.errors import AccError, SessionBusy
 from acc.domain.value_objects.session import Session, SessionKey
 from acc.ports.outbound.storage_ports import SessionStorePort
+from acc.ports.outbound.tracing_ports import TracerPort
 
 BUSY_POLL_SECONDS = 0.05
 #: Well below the lease of the stores, so that slow model calls do not lose it.
@@ -24,12 +26,19 @@ class SessionLeases:
         *,
         busy_timeout: float = 300.0,
         renewal: float = RENEWAL_SECONDS,
+        tracer: TracerPort | None = None,
     ) -> None:
         self.sessions = sessions
+        self.tracer = tracer
+        #: How many runs of this process wait for a session that another run has.
+        self.waiting = 0
         self.busy_timeout = busy_timeout
         self.renewals = _Renewals(sessions, seconds=renewal)
         #: Runs of this process that wait for a session, None if nobody waits.
         self._queues: dict[SessionKey, deque[asyncio.Future[None]] | None] = {}
+        if tracer is not None:
+            tracer.watch(names.METRIC_SESSION_LEASES, self, lambda own: own.renewals.count)
+            tracer.watch(names.METRIC_SESSION_WAITING, self, lambda own: own.waiting)
 
     def acquire(
         self, key: SessionKey, holder: str, recorder: "ReleasesSession", *, replaces: str = ""
@@ -92,7 +101,16 @@ class SessionLease:
     and calls `start_renewal`.
     """
 
-    __slots__ = ("_deadline", "_is_renewed", "_leases", "_recorder", "_replaces", "holder", "key")
+    __slots__ = (
+        "_deadline",
+        "_is_renewed",
+        "_leases",
+        "_recorder",
+        "_replaces",
+        "_waits_since",
+        "holder",
+        "key",
+    )
 
     def __init__(
         self,
@@ -108,12 +126,18 @@ class SessionLease:
         self._recorder = recorder
         self._deadline: float | None = None
         self._is_renewed = False
+        self._waits_since = 0.0
         self.key = key
         self.holder = holder
 
     async def __aenter__(self) -> "SessionLease":
         if not self._leases.try_turn(self.key):
-            await self._leases.wait_turn(self.key)
+            self._start_waiting(asyncio.get_running_loop().time())
+            try:
+                await self._leases.wait_turn(self.key)
+            except BaseException:
+                self._stop_waiting()
+                raise
         return self
 
     async def open(self) -> Session:
@@ -136,12 +160,27 @@ class SessionLease:
             self._deadline = now + self._leases.busy_timeout
         if now >= self._deadline:
             raise error
+        if not self._waits_since:
+            self._start_waiting(now)
         await asyncio.sleep(BUSY_POLL_SECONDS)
 
     def start_renewal(self) -> None:
         """Renew the lease until the end of the block."""
         self._is_renewed = True
         self._leases.renewals.start(self.key, self.holder)
+        if self._waits_since:
+            self._stop_waiting()
+
+    def _start_waiting(self, now: float) -> None:
+        self._waits_since = now
+        self._leases.waiting += 1
+
+    def _stop_waiting(self) -> None:
+        self._leases.waiting -= 1
+        seconds = asyncio.get_running_loop().time() - self._waits_since
+        self._waits_since = 0.0
+        if self._leases.tracer is not None:
+            self._leases.tracer.observe(names.METRIC_SESSION_WAIT, seconds, {})
 
     async def __aexit__(
         self,
@@ -150,6 +189,8 @@ class SessionLease:
         trace: TracebackType | None,
     ) -> None:
         leases = self._leases
+        if self._waits_since:
+            self._stop_waiting()
         try:
             if self._is_renewed:
                 await leases.renewals.stop(self.key)
@@ -172,6 +213,11 @@ class _Renewals:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: dict[SessionKey, asyncio.Task[None]] = {}
+
+    @property
+    def count(self) -> int:
+        """Return how many leases are being renewed."""
+        return len(self._holders)
 
     def start(self, key: SessionKey, holder: str) -> None:
         """Renew the lease of a session from now on."""

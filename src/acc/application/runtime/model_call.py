@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from acc.application.memory.messages import part_text
 from acc.application.runtime.context import RunContext
+from acc.application.runtime.current_trace import within_trace
 from acc.application.tracing.spans import ChatSpan, error_type
 from acc.domain.call_options import check_awaitable
 from acc.domain.errors import AccError, ContentTypeNotSupported, ModelFailed, ModelOutputInvalid
@@ -62,13 +63,13 @@ async def call_model(
     tracer = run.services.tracer
     span = None if tracer is None else ChatSpan(tracer, ctx, prompt, stream=streams)
     try:
-        if streams and isinstance(model, StreamingModelPort):
-            response = await _stream(ctx, model, prompt, deltas, span)
-        else:
-            response = await check_awaitable(
-                model.complete(prompt), model, "complete(self, prompt)"
+        with within_trace(ctx.call.trace_id):
+            answer = _validate(
+                ctx,
+                await _stream(ctx, model, prompt, deltas, span)
+                if streams and isinstance(model, StreamingModelPort)
+                else await check_awaitable(model.complete(prompt), model, "complete(self, prompt)"),
             )
-        answer = _validate(ctx, response)
         usage = _usage(ctx, prompt, answer, memory_tokens)
     except AccError as error:
         error_code = error.code

@@ -9,7 +9,7 @@ from acc.application.runtime.type_variables import AnyOutputT
 from acc.domain.call_options import explain_attributes
 from acc.domain.errors import OutputUnavailable
 from acc.domain.value_objects.approval import InputRequest
-from acc.domain.value_objects.base import JsonData, Value
+from acc.domain.value_objects.base import ExplainedMeta, JsonData, Value
 from acc.domain.value_objects.content import Usage
 from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.run import RunStatus
@@ -36,7 +36,7 @@ _ATTRIBUTE_HINTS = {
 
 
 @explain_attributes(_ATTRIBUTE_HINTS)
-class RunResult(Value, Generic[AnyOutputT], frozen=True, kw_only=True):
+class RunResult(Value, Generic[AnyOutputT], frozen=True, kw_only=True, metaclass=ExplainedMeta):
     """The outcome of a run: its answer, events, state and usage.
 
     `text` is the answer as text, `output` as a value of the agent's output type.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from acc.application.runtime.state import State, Written
+from acc.application.tracing.spans import span_id_of
 from acc.domain.errors import BudgetExceeded, InvalidInput, TransferLoop
 from acc.domain.value_objects.approval import InputAnswer
 from acc.domain.value_objects.base import Value, replace
@@ -434,8 +435,10 @@ class Run:
 
     __slots__ = (
         "budget",
+        "_unrepeatable_paths",
         "deps",
         "flow",
+        "has_engine",
         "journal",
         "memories",
         "plugins",
@@ -457,7 +460,11 @@ class Run:
         deps: Any = None,
         plugins: "PluginCallbacks" = _NO_PLUGINS,
         span: SpanPort | None = None,
+        has_engine: bool = False,
     ) -> None:
+        #: Whether an engine continues the run after a wait; paths of calls that exclude this.
+        self.has_engine = has_engine
+        self._unrepeatable_paths: tuple[str, ...] = ()
         #: The span of the run, and the path of the agent whose span it is.
         self.span: SpanPort | None = span
         self.span_path = ""
@@ -476,6 +483,20 @@ class Run:
         self.unreplayed_paths: tuple[str, ...] = ()
         #: What the agents have read, if one of them has an information-flow policy.
         self.flow: FlowLedger | None = None
+
+    @property
+    def log_fields(self) -> dict[str, str]:
+        """Return the ids of the run and of its span for log records."""
+        return {**self.request.log_fields, "span_id": span_id_of(self.span)}
+
+    def keep_segment(self, path: str) -> None:
+        """Wait for remote tasks below a path in this process: its call cannot be repeated."""
+        if self.has_engine:
+            self._unrepeatable_paths = (*self._unrepeatable_paths, f"{path}/")
+
+    def can_end_segment(self, path: str) -> bool:
+        """Return True if an engine can continue the run later at a path."""
+        return self.has_engine and not path.startswith(self._unrepeatable_paths)
 
     def mark_unreplayed(self, path: str) -> None:
         """Accept that recorded steps below a path may not be replayed."""
@@ -565,7 +586,12 @@ def _check_stubs(root: "BaseAgent", config: RunConfig) -> None:
     if unknown and not has_toolsets:  # the tools of a toolset are not known before the run
         listed = f" and the tools {', '.join(sorted(tools))}" if tools else ""
         raise InvalidInput(
-            f"RunConfig.stubs names unknown agents: {', '.join(unknown)}; the agents under "
+            f"stubs name unknown agents or tools: {', '.join(unknown)}; the agents under "
             f"{root.name!r} are {', '.join(sorted(agents))}{listed}. List agents that your code "
             "runs in sub_agents to stub them"
         )
+
+
+def user_call_context(run_id: str, user_id: str) -> CallContext:
+    """Return the call context of a user who calls the runner."""
+    return CallContext(request_id=run_id, trace_id=run_id, caller=f"user://{user_id}")

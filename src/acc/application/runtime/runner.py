@@ -1,6 +1,7 @@
 """Run agents in sessions: run, resume, stream, abandon."""
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
@@ -31,16 +32,15 @@ from acc.application.runtime.inputs import (
 from acc.application.runtime.interrupts import REJECTIONS, RunPaused, rejection_reason
 from acc.application.runtime.leases import SessionLease, SessionLeases
 from acc.application.runtime.replay import (
-    OPTIONS,
     check_answers_used,
     check_started_by,
     check_waiting,
+    first_detail,
     is_durable_run,
     pause_detail,
     pending_requests,
     reset_to_recorded,
     resumed_request,
-    run_options,
     with_unknown_outcomes,
 )
 from acc.application.runtime.result import RunResult
@@ -53,6 +53,7 @@ from acc.application.runtime.run import (
     RunRequest,
     Services,
     check_run_options,
+    user_call_context,
 )
 from acc.application.runtime.segments import REPEATED_ERRORS, Segment, holder_prefix
 from acc.application.runtime.sessions import Sessions
@@ -60,13 +61,13 @@ from acc.application.runtime.state import State
 from acc.application.runtime.type_variables import AnyDepsT, AnyOutputT
 from acc.application.tracing.spans import (
     TRACE_PARENT,
+    RunSpan,
     describe_first_agent,
     describe_result,
     describe_run,
     note_answers,
     original_span,
     parent_of,
-    trace_run,
 )
 from acc.domain.errors import (
     AccError,
@@ -126,7 +127,9 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         # With an engine the workers have the dependencies.
         self._required_deps = () if engine is not None else required_deps(agent)
         self._plugins = plugin_callbacks(plugins)
-        self.leases = SessionLeases(services.sessions, busy_timeout=busy_timeout)
+        self.leases = SessionLeases(
+            services.sessions, busy_timeout=busy_timeout, tracer=services.tracer
+        )
         self.sessions = Sessions(self)
         self.engine = engine
         self._dispatcher = None if engine is None else RunDispatcher(self, engine)
@@ -156,31 +159,31 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         if config is not None or context is not None:
             check_run_options(self.agent, config, context)
         deps = self._check_deps(deps)
+        if context is not None and context.requests_debug:
+            config = dataclasses.replace(config or self.config, debug=True)
         run_id = self.services.ids.new() if segment is None else segment.run_id
         request = RunRequest(
             run_id=run_id,
             key=self.session_key(user_id, session_id),
             root=self.agent,
             config=config or self.config,
-            call=context or _user_call_context(run_id, user_id),
+            call=context or user_call_context(run_id, user_id),
             message=admit_message(self.agent, message_parts(message), self.services.schemas),
         )
         recorder = recorder or EventRecorder(self.services.sessions, observer)
         if self._dispatcher is not None:
             return await self._dispatcher.run(request, recorder)
         tracer = self.services.tracer
-        with trace_run(tracer, self.agent, parent=parent_of(context)) as span:
+        with RunSpan(tracer, self.agent, parent=parent_of(context)) as span:
             if span is not None:
                 request = describe_run(span, request, has_context=context is not None)
             holder = run_id if segment is None else segment.holder
             async with self.leases.acquire(request.key, holder, recorder) as lease:
-                start = await self.begin_turn(
-                    request, recorder, lease, span=span, is_durable=segment is not None
-                )
+                start = await self.begin_turn(request, recorder, lease, span=span, segment=segment)
                 request = replace(
                     request, turn_id=start.session.turns + 1, first_seq=start.events[-1].seq
                 )
-                run = self._new_run(request, recorder, deps, None, span)
+                run = self._new_run(request, recorder, deps, None, span, segment)
                 opening = await with_unknown_outcomes(request, self.services, start.events)
                 return await self._execute(run, State(start.session.state), opening, segment)
 
@@ -259,11 +262,11 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
             )
             journal = Journal(request.run_id, events, answers=given)
             tracer, link = self.services.tracer, original_span(events[0])
-            with trace_run(tracer, self.agent, parent=parent_of(context), link=link) as span:
+            with RunSpan(tracer, self.agent, parent=parent_of(context), link=link) as span:
                 if span is not None and tracer is not None:
                     describe_run(span, request, has_context=True)
                     note_answers(tracer, span, given, events, now)
-                run = self._new_run(request, recorder, deps, journal, span)
+                run = self._new_run(request, recorder, deps, journal, span, segment)
                 answered = [
                     request.event(EventKind.INPUT, at=now, answer=answer)
                     for answer in given.values()
@@ -272,7 +275,8 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
                     if answered:
                         await recorder.record(*answered)
                 except asyncio.CancelledError:
-                    await self._end(run, RunStatus.CANCELED, "canceled")
+                    if segment is None or not segment.attempt.is_handed_over:
+                        await self._end(run, RunStatus.CANCELED, "canceled")
                     raise
                 return await self._execute(run, state, segment=segment)
 
@@ -364,7 +368,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
             key=self.session_key(user_id, session_id),
             root=self.agent,
             config=self.config,
-            call=_user_call_context(run_id, user_id),
+            call=user_call_context(run_id, user_id),
         )
 
     async def begin_turn(
@@ -374,18 +378,14 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         lease: SessionLease,
         *,
         span: SpanPort | None = None,
-        is_durable: bool = True,
+        segment: Segment | None = None,
+        is_durable: bool = False,
     ) -> TurnStart:
-        """Open the session of a request and store its message.
-
-        An engine can continue a durable run from what is stored.
-        """
-        waits, permissions = is_durable, request.call.permissions
-        detail: dict[str, Any] = {OPTIONS: run_options(request)} if is_durable else {}
-        if permissions is not None:
-            detail["permissions"] = sorted(permissions)
-        if span is not None:
-            detail[TRACE_PARENT] = span.traceparent
+        """Open the session and store the message; an engine can continue a durable run."""
+        waits = is_durable or segment is not None
+        detail = first_detail(request, is_durable=waits)
+        if span is not None and (own := span.traceparent):
+            detail[TRACE_PARENT] = own
         while True:
             message = request.event(
                 EventKind.MESSAGE,
@@ -405,11 +405,8 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
                         await self._dispatcher.revive(request.key)
                 await lease.wait_until_free(error)
             except asyncio.CancelledError:
-                # The store may have started the turn anyway.
-                session = await self.services.sessions.read(request.key)
-                if session is not None and session.run_id == request.run_id:
-                    run = Run(request, services=self.services, recorder=recorder)
-                    await self._end(run, RunStatus.CANCELED, "canceled")
+                if segment is None or not segment.attempt.is_handed_over:
+                    await self._end_begun_turn(request, recorder)
                 raise
         lease.start_renewal()
         if not start.events:
@@ -420,13 +417,20 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
             )
         return start
 
+    async def _end_begun_turn(self, request: RunRequest, recorder: EventRecorder) -> None:
+        """Cancel a turn that the store may have started although its call was cancelled."""
+        session = await self.services.sessions.read(request.key)
+        if session is not None and session.run_id == request.run_id:
+            await self._end_open_run(request, session, recorder, "canceled")
+
     def _new_run(
         self,
         request: RunRequest,
         recorder: EventRecorder,
         deps: object,
         journal: Journal | None,
-        span: SpanPort | None = None,
+        span: SpanPort | None,
+        segment: Segment | None,
     ) -> Run:
         return Run(
             request,
@@ -436,6 +440,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
             deps=deps,
             plugins=self._plugins,
             span=span,
+            has_engine=segment is not None,
         )
 
     def _check_deps(self, deps: AnyDepsT | None) -> AnyDepsT | None:
@@ -451,10 +456,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         opening: Sequence[Event] = (),
         segment: Segment | None = None,
     ) -> RunResult[AnyOutputT]:
-        """Run the tree to its end and record how it ended.
-
-        Nothing is recorded if a segment is handed over to another worker.
-        """
+        """Run the tree to its end and record how it ended, unless a segment is handed over."""
         output: object = UNSET
         status, text = RunStatus.FAILED, "the process was interrupted"
         requests: tuple[InputRequest, ...] = ()
@@ -467,6 +469,8 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
                 text, output = await self._run_tree(run, state)
                 status = RunStatus.COMPLETED
             except RunPaused as pause:
+                if is_handed_over := not pause.requests:
+                    raise  # to the segment: the engine continues the run without an answer
                 status, text, requests = RunStatus.INPUT_REQUIRED, "", pause.requests
                 reset_to_recorded(run, state)
                 detail = pause_detail(run, state, requests)
@@ -591,8 +595,4 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         if status is not RunStatus.COMPLETED and status is not RunStatus.INPUT_REQUIRED:
             await cancel_waiting(run)
         if log.isEnabledFor(logging.INFO):
-            log.info("run ended", extra={**run.request.log_fields, "status": status})
-
-
-def _user_call_context(run_id: str, user_id: str) -> CallContext:
-    return CallContext(request_id=run_id, trace_id=run_id, caller=f"user://{user_id}")
+            log.info("run ended", extra={**run.log_fields, "status": status})

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from acc.domain.call_options import explains_call
 from acc.domain.errors import InvalidInput, StateConflict, StateNotGranted, StateNotStorable
 from acc.domain.value_objects.base import JsonData
 
@@ -406,6 +407,7 @@ def matches_patterns(patterns: Sequence[str], key: str) -> bool:
     return is_included
 
 
+@explains_call()
 def filter_memory(
     memory: Mapping[str, JsonData], caller: str, rules: Mapping[str, Sequence[str]]
 ) -> dict[str, JsonData]:

@@ -27,9 +27,9 @@ from acc.application.tools.results import (
     error_result,
     make_result,
 )
-from acc.application.tools.stubs import stub_of
+from acc.application.tools.stubs import is_stubbed, stub_of
 from acc.application.tools.tool import BaseTool, ToolContext
-from acc.application.tracing.spans import count_invalid_call, trace_tool
+from acc.application.tracing.spans import count_invalid_call, span_id_of, trace_tool
 from acc.domain.call_options import check_awaitable
 from acc.domain.errors import AccError, ModelRetry, ToolFailed
 from acc.domain.text import replace_surrogates
@@ -182,17 +182,20 @@ class ToolExecutor:
         validated = self._validate(scope, call, tool)
         if isinstance(validated, ToolOutcome):
             return await self._abandon(scope, call, validated)
-        config = scope.config
-        if (config.stubs or config.debug) and not recorded:
-            stub = await stub_of(scope, validated.tool, validated.arguments)
-            if stub is not None:
-                outcome = ToolOutcome(result=make_result(call, stub), is_stub=True)
-                return await self._record(scope, outcome)
-        confirmed = await self._confirm(scope, call, validated, recorded[0] if recorded else None)
+        # A stub needs no confirmation, but the policy decides about it as about the tool.
+        stubbed = is_stubbed(scope, validated.tool) and not (recorded and self._guard is None)
+        confirmed: _ReadyCall | ToolOutcome = validated
+        if not stubbed or self._guard is not None:
+            first = recorded[0] if recorded else None
+            confirmed = await self._confirm(scope, call, validated, first, stubbed=stubbed)
         if isinstance(confirmed, ToolOutcome):
             return await self._record(scope, confirmed)
         if self._guard is not None and confirmed.approval is not None:
             self._guard.approve(confirmed.tool, confirmed.arguments)
+        if stubbed:
+            content = await stub_of(scope, confirmed.tool, confirmed.arguments)
+            outcome = ToolOutcome(result=make_result(call, content), is_stub=True)
+            return await self._record(scope, outcome)
         return await self._record(scope, await self._invoke(scope, call, confirmed))
 
     def _validate(
@@ -217,9 +220,15 @@ class ToolExecutor:
         return ToolOutcome(result=error_result(call, error), invalid_call=True)
 
     async def _confirm(
-        self, scope: RunContext, call: ToolCall, ready: _ReadyCall, recorded: Event | None
+        self,
+        scope: RunContext,
+        call: ToolCall,
+        ready: _ReadyCall,
+        recorded: Event | None,
+        *,
+        stubbed: bool,
     ) -> _ReadyCall | ToolOutcome:
-        """Call the before callback, then request approval if the tool requires it.
+        """Call the before callback, then request approval if the policy or the tool requires it.
 
         Return an outcome if the callback provides the result or the call is denied. A person who
         enters invalid arguments is asked again with the error, as is a person who was shown
@@ -227,11 +236,12 @@ class ToolExecutor:
         """
         tool, arguments = ready.tool, ready.arguments
         if recorded is None:
-            if before := callbacks_of(scope, "before_tool_callback"):
+            before = () if stubbed else callbacks_of(scope, "before_tool_callback")
+            if before:
                 content = await first_result(before, tool, arguments, scope)
                 if content is not None:
                     return ToolOutcome(result=make_result(call, content))
-            question = await self._question(scope, ready)
+            question = await self._question(scope, ready, stubbed=stubbed)
             if isinstance(question, InputAnswer):
                 return ToolOutcome(result=denied_result(call, question))
         else:
@@ -265,13 +275,15 @@ class ToolExecutor:
                 error = f"The {which} arguments for {tool.name} are invalid: {problem}.\n"
                 error = error[:MAX_ERROR_LENGTH]
 
-    async def _question(self, scope: RunContext, ready: _ReadyCall) -> str | InputAnswer:
+    async def _question(
+        self, scope: RunContext, ready: _ReadyCall, *, stubbed: bool
+    ) -> str | InputAnswer:
         """Return the question to ask before a call, if any, or the refusal of the policy."""
         if self._guard is not None:
             decided = await self._guard.decide(scope, ready.tool, ready.arguments)
             if decided:
                 return decided
-        return await _confirmation_question(ready.tool, ready.arguments)
+        return "" if stubbed else await _confirmation_question(ready.tool, ready.arguments)
 
     async def _invoke(self, scope: RunContext, call: ToolCall, ready: _ReadyCall) -> ToolOutcome:
         """Invoke the tool unless it may have been started before the run was resumed."""
@@ -279,9 +291,11 @@ class ToolExecutor:
         if scope.next_recorded() is None:
             scope.run.budget.check_tool_calls(1, scope.path)
         scope.run.budget.add_tool_call()
-        if not tool.replayable and await self._was_started(scope, ready):
-            await scope.emit(EventKind.PROGRESS, parts=text_part(unknown_outcome(call.name)))
-            return ToolOutcome(result=unknown_result(call), executed=True)
+        if not tool.replayable:
+            if await self._was_started(scope, ready):
+                await scope.emit(EventKind.PROGRESS, parts=text_part(unknown_outcome(call.name)))
+                return ToolOutcome(result=unknown_result(call), executed=True)
+            scope.run.keep_segment(scope.path)
         tool_context = ToolContext(
             scope, call.id, tool_name=tool.name, retry_count=self._retries[tool.name]
         )
@@ -291,7 +305,7 @@ class ToolExecutor:
         if pending is not None:
             result = make_result(call, pending.arguments.get("ticket"))
         else:
-            with trace_tool(scope, call) as traced:
+            with trace_tool(scope, call, tool.operation) as traced:
                 result = await _invoke_with_timeout(scope, call, tool, arguments, tool_context)
                 if traced is not None:
                     traced.result = result
@@ -375,22 +389,22 @@ class _Batch:
 
     def __init__(self) -> None:
         self._outcomes: dict[int, ToolOutcome] = {}
-        self._requests: list[InputRequest] = []
+        self._pauses: list[RunPaused] = []
         self._rejections: list[RunRejected] = []
 
     async def collect(self, index: int, work: Coroutine[Any, Any, ToolOutcome]) -> None:
         try:
             self._outcomes[index] = await work
         except RunPaused as pause:
-            self._requests += pause.requests
+            self._pauses.append(pause)
         except RunRejected as rejection:
             self._rejections.append(rejection)
 
     def outcomes(self) -> list[ToolOutcome]:
         if self._rejections:
             raise self._rejections[0]
-        if self._requests:
-            raise RunPaused(self._requests)
+        if self._pauses:
+            raise RunPaused.join(self._pauses)
         return [self._outcomes[index] for index in sorted(self._outcomes)]
 
 
@@ -565,6 +579,7 @@ def _log_fields(scope: RunContext, tool: BaseTool) -> dict[str, str]:
     """Return the identifiers for a log record; arguments and results are never logged."""
     return {
         "trace_id": scope.call.trace_id,
+        "span_id": span_id_of(scope.span),
         "request_id": scope.call.request_id,
         "run_id": scope.run_id,
         "caller": scope.call.caller,

@@ -25,7 +25,7 @@ from acc.application.runtime.type_variables import (
     ResultT,
 )
 from acc.application.tools.tool import AgentTool, BaseTool, ToolContext, check_tool_options
-from acc.domain.call_options import checked, explains_call
+from acc.domain.call_options import check_call, checked, explains_call
 from acc.domain.errors import InvalidTree
 from acc.domain.value_objects.base import JsonData
 from acc.domain.value_objects.flow import Effect, ToolLabels
@@ -136,7 +136,12 @@ class FunctionTool(BaseTool, Generic[ParametersP, ResultT]):
 
     def __call__(self, /, *arguments: ParametersP.args, **named: ParametersP.kwargs) -> ResultT:
         """Call the function itself."""
-        return self.func(*arguments, **named)
+        try:
+            return self.func(*arguments, **named)
+        except TypeError:
+            advice = f"tools=[{self.name}] names a tool without calling it"
+            check_call(self.func, arguments, named, advice=advice)
+            raise  # from inside the function
 
     @property
     def spec(self) -> ToolSpec:

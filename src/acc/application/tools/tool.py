@@ -20,7 +20,8 @@ from acc.application.runtime.type_variables import (
     ContextDepsT,
     GenericDefaults,
 )
-from acc.domain.call_options import check_call
+from acc.application.tracing.conventions import EXECUTE_TOOL
+from acc.domain.call_options import check_call, explains_call
 from acc.domain.errors import InvalidInput, InvalidTree
 from acc.domain.value_objects.approval import InputAnswer
 from acc.domain.value_objects.base import JsonData
@@ -42,6 +43,7 @@ class ToolActions:
     escalate: bool = False
 
 
+@explains_call({"tool_call_id": "call_id"}, advice="runners create it")
 class ToolContext(Generic[ContextDepsT]):
     """What a tool may use besides its arguments: dependencies, state, artifacts, identifiers.
 
@@ -230,6 +232,7 @@ class ToolContext(Generic[ContextDepsT]):
         self._state.close()
 
 
+@explains_call(advice="a tool is a subclass that defines `invoke`")
 class BaseTool(GenericDefaults, Generic[AnyDepsT]):
     """Base class of tools. A subclass defines `invoke`; `BaseTool[Deps]` types its context.
 
@@ -258,6 +261,8 @@ class BaseTool(GenericDefaults, Generic[AnyDepsT]):
     labels: ToolLabels | None = None
     #: Whether debug mode calls the tool, because it belongs to the runtime.
     runs_in_debug: ClassVar[bool] = False
+    #: What a call is in a trace: the call of a tool, or the plan of the agent.
+    operation: ClassVar[str] = EXECUTE_TOOL
 
     def __init__(
         self,
@@ -349,6 +354,7 @@ class _AgentToolArguments(msgspec.Struct, forbid_unknown_fields=True):
     request: str
 
 
+@explains_call()
 @dataclass(eq=False, kw_only=True)
 class AgentTool(BaseTool):
     """An agent as a tool: it receives a request, and its answer is the result.

@@ -10,12 +10,14 @@ from acc.application.runtime.type_variables import (
 )
 from acc.application.tools.function_tool import as_tool
 from acc.application.tools.tool import BaseTool, ToolContext
+from acc.domain.call_options import explains_call
 from acc.domain.errors import AccError, InvalidInput, InvalidTree, RemoteFailed
 from acc.domain.value_objects.base import JsonData
 from acc.domain.value_objects.content import ToolCall
 from acc.ports.outbound.model_ports import ToolSpec
 
 
+@explains_call(advice="a toolset is a subclass that defines `list_tools`")
 class Toolset(GenericDefaults, Generic[AnyDepsT]):
     """A source of tools that may change while an agent runs.
 

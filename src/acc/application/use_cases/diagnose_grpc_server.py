@@ -1,19 +1,9 @@
 """`acc doctor` for the address of a gRPC server."""
 
-import asyncio
-from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
+from collections.abc import Collection
 
-from acc.application.doctor.checklist import Check
 from acc.application.doctor.grpc_checks import GRPC_CHECKS, GrpcServerUnderTest
-from acc.application.use_cases.diagnose_server import (
-    CheckResult,
-    Diagnosis,
-    run_check,
-    select_checks,
-    to_result,
-)
-from acc.domain.errors import RemoteFailed
+from acc.application.use_cases.diagnose_server import Diagnosis, run_checks, select_checks
 from acc.ports.outbound.remote_ports import GrpcProbePort
 from acc.ports.outbound.system_ports import IdsPort
 
@@ -26,13 +16,11 @@ class DiagnoseGrpcServerUseCase:
         probe: GrpcProbePort,
         *,
         ids: IdsPort,
-        checks: Sequence[Check] = GRPC_CHECKS,
         check_timeout: float = 120.0,
     ) -> None:
         """Create the use case; `check_timeout` is the time of one check in seconds."""
         self._probe = probe
         self._ids = ids
-        self._checks = checks
         self._check_timeout = check_timeout
 
     async def run(
@@ -42,28 +30,16 @@ class DiagnoseGrpcServerUseCase:
         token: str = "",
         second_token: str = "",
         only: Collection[str] = (),
-        on_check: Callable[[Check], None] | None = None,
     ) -> Diagnosis:
         """Return the results of the checks; raise RemoteFailed if there is no server."""
-        checks = select_checks(self._checks, only)
+        checks = select_checks(GRPC_CHECKS, only)
         server = GrpcServerUnderTest(
             probe=self._probe, url=url, ids=self._ids, token=token, second_token=second_token
         )
         await server.find_version()
-        results: list[CheckResult] = []
-        try:
-            for check in checks:
-                if on_check is not None:
-                    on_check(check)
-                finding = await run_check(check, server, self._check_timeout)
-                results.append(to_result(check, finding))
-        finally:
-            with suppress(TimeoutError, RemoteFailed):
-                async with asyncio.timeout(self._check_timeout):
-                    await server.close()
         return Diagnosis(
             url=url,
             agent="",
             interface=f"GRPC {server.version}" if server.version else "",
-            results=tuple(results),
+            results=await run_checks(checks, server, check_timeout=self._check_timeout),
         )

@@ -97,7 +97,6 @@ class DiagnoseServerUseCase:
         *,
         ids: IdsPort,
         pause: Pause = asyncio.sleep,
-        checks: Sequence[Check] = CHECKS,
         check_timeout: float = 120.0,
     ) -> None:
         """Create the use case; `check_timeout` is the time of one check in seconds."""
@@ -105,7 +104,6 @@ class DiagnoseServerUseCase:
         self._probe = probe
         self._ids = ids
         self._pause = pause
-        self._checks = checks
 
     async def run(
         self,
@@ -113,40 +111,25 @@ class DiagnoseServerUseCase:
         *,
         only: Collection[str] = (),
         on_check: Callable[[Check], None] | None = None,
-        on_result: Callable[[CheckResult], None] | None = None,
     ) -> Diagnosis:
         """Return the results of the checks; raise RemoteFailed if there is no server."""
-        checks = self.select(only)
+        checks = select_checks(CHECKS, only)
         server = ServerUnderTest(probe=self._probe, target=target, ids=self._ids, pause=self._pause)
         await server.read_card()
-        results: list[CheckResult] = []
-        try:
-            for check in checks:
-                if on_check is not None:
-                    on_check(check)
-                finding = await run_check(check, server, self._check_timeout)
-                results.append(to_result(check, finding))
-                if on_result is not None:
-                    on_result(results[-1])
-        finally:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._check_timeout):
-                    await server.close()
+        results = await run_checks(
+            checks, server, check_timeout=self._check_timeout, on_check=on_check
+        )
         is_supported = server.card is not None and server.interfaces
         return Diagnosis(
             url=target.url,
             agent=str(server.card.document.get("name", "")) if server.card else "",
             interface=server.main.label if is_supported else "",
-            results=tuple(results),
+            results=results,
             manual_checks=() if only else MANUAL_CHECKS,
             checklist=() if only else tuple(_summarize(line, results) for line in CHECKLIST),
             fallback_url=server.fallback_url,
             not_tested=_reason_not_tested(server, results),
         )
-
-    def select(self, only: Collection[str]) -> list[Check]:
-        """Return the selected checks, by default all; raise InvalidInput for an unknown name."""
-        return select_checks(self._checks, only)
 
 
 def select_checks(checks: Sequence[Check], only: Collection[str]) -> list[Check]:
@@ -158,7 +141,28 @@ def select_checks(checks: Sequence[Check], only: Collection[str]) -> list[Check]
     return [check for check in checks if not only or check.id in only]
 
 
-async def run_check(check: Check, server: Any, seconds: float) -> Finding:
+async def run_checks(
+    checks: Sequence[Check],
+    server: Any,
+    *,
+    check_timeout: float,
+    on_check: Callable[[Check], None] | None = None,
+) -> tuple[CheckResult, ...]:
+    """Return the results of the checks; at the end, cancel the tasks that they created."""
+    results: list[CheckResult] = []
+    try:
+        for check in checks:
+            if on_check is not None:
+                on_check(check)
+            results.append(_to_result(check, await _run_check(check, server, check_timeout)))
+    finally:
+        with suppress(TimeoutError, RemoteFailed):
+            async with asyncio.timeout(check_timeout):
+                await server.close()
+    return tuple(results)
+
+
+async def _run_check(check: Check, server: Any, seconds: float) -> Finding:
     """Return the finding of a check; a failed or slow request is a finding too."""
     try:
         async with asyncio.timeout(seconds):
@@ -212,7 +216,7 @@ def _reason_not_tested(server: ServerUnderTest, results: Sequence[CheckResult]) 
     return f"the card lists {listed}; supported are JSONRPC and HTTP+JSON of 1.0 and 0.3"
 
 
-def to_result(check: Check, finding: Finding) -> CheckResult:
+def _to_result(check: Check, finding: Finding) -> CheckResult:
     """Return the result of a check in the report."""
     return CheckResult(
         id=check.id,

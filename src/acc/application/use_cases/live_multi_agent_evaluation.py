@@ -8,7 +8,9 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 
 from acc.application.runtime.deadlines import PausableTimeout
+from acc.application.tracing.evaluation_spans import EvaluatedTurn, trace_turn
 from acc.application.use_cases.agent_judge_evaluation import AgentJudgeEvaluationUseCase
+from acc.domain.call_options import explains_call
 from acc.domain.errors import InvalidInput, InvalidTurnOrder, JudgeContractBroken
 from acc.domain.value_objects.evaluation import AgentTurnEvaluationRecord, TurnStatus
 from acc.domain.value_objects.live_evaluation import (
@@ -25,6 +27,7 @@ from acc.ports.outbound.live_evaluation_ports import (
     QuerySourcePort,
     ReplayableAgentPort,
 )
+from acc.ports.outbound.tracing_ports import TracerPort
 
 #: Time that an agent has to stop after its timeout, before its task is abandoned.
 CANCELLATION_GRACE_SECONDS = 2.0
@@ -32,13 +35,14 @@ CANCELLATION_GRACE_SECONDS = 2.0
 _AgentTask = asyncio.Task[AgentTurnResponse]
 
 
+@explains_call()
 class LiveMultiAgentEvaluationUseCase:
     """Runs agents through the same turns and has a judge score each turn.
 
     The agents of a turn run concurrently. An agent that raises, times out or returns nothing has a
     failed turn; the timeout is paused while its models wait for rate limits. A judge that raises is
     called up to `judge_attempts` times. After that the turn is unscored and the canonical memory
-    does not change.
+    does not change. With a `tracer`, the turn of each agent is a span with the scores.
     """
 
     def __init__(
@@ -48,6 +52,7 @@ class LiveMultiAgentEvaluationUseCase:
         judge: JudgeEvaluatorPort,
         agent_timeout: float | None = None,
         judge_attempts: int = 3,
+        tracer: TracerPort | None = None,
     ) -> None:
         names = [agent.agent_name for agent in agents]
         if not names:
@@ -60,6 +65,7 @@ class LiveMultiAgentEvaluationUseCase:
         self._judge = judge
         self._agent_timeout = agent_timeout
         self._judge_attempts = judge_attempts
+        self._tracer = tracer
 
     async def run_episode(
         self,
@@ -105,12 +111,15 @@ class LiveMultiAgentEvaluationUseCase:
             await self._replay(turn, memory)
             memory, turn_id = turn.canonical_memory, turn.query.turn_id
         while (query := await _next_query(queries, turn_id + 1, memory)) is not None:
-            result = await self._run_turn(query, memory)
+            names = [agent.agent_name for agent in self._agents]
+            with trace_turn(self._tracer, names, turn_id=query.turn_id) as traced:
+                result = await self._run_turn(query, memory, traced)
+                traced.add_records(result.records)
             memory, turn_id = result.canonical_memory, query.turn_id
             yield result
 
     async def _run_turn(
-        self, query: EvaluationTurnQuery, memory: Mapping[str, object]
+        self, query: EvaluationTurnQuery, memory: Mapping[str, object], traced: EvaluatedTurn
     ) -> TurnResult:
         new_copy = _memory_copier(memory)
         stuck: set[_AgentTask] = set()
@@ -121,7 +130,9 @@ class LiveMultiAgentEvaluationUseCase:
                 for agent in self._agents:
                     timeout = PausableTimeout(self._agent_timeout)
                     answer = self._timed(agent, query, new_copy(), timeout, seconds)
-                    tasks[group.create_task(answer)] = timeout
+                    span = traced.span_of(agent.agent_name)
+                    context = None if span is None else span.new_context()
+                    tasks[group.create_task(answer, context=context)] = timeout
                 if self._agent_timeout is not None:
                     stuck = await _wait_for_agents(tasks)
                     for task in stuck:

@@ -10,7 +10,6 @@ from acc.application.a2a.intent_admission import outputs_of_task
 from acc.application.a2a.maintenance import TaskMaintenance
 from acc.application.a2a.media_modes import Modes, served_modes
 from acc.application.a2a.push_configs import CheckUrl, PushConfigs
-from acc.application.a2a.quotas import StoredContent
 from acc.application.a2a.replays import ReplayGuard
 from acc.application.a2a.requests import (
     GetRequest,
@@ -25,7 +24,7 @@ from acc.application.a2a.requests import (
 from acc.application.a2a.subscriptions import Subscriptions, TaskBroker, TaskStream
 from acc.application.a2a.task_dispatch import TaskDispatcher
 from acc.application.a2a.webhook_retries import PushDelivery
-from acc.application.contracts.claims import check_caller
+from acc.application.contracts.claims import check_caller, check_debug
 from acc.application.contracts.idempotency import IntentOutputs, request_key
 from acc.application.contracts.intents import DELEGATED, Intents
 from acc.application.contracts.payloads import IntentPayload, find_contract
@@ -54,6 +53,7 @@ from acc.domain.value_objects.task import (
     TaskState,
     TaskStatus,
 )
+from acc.ports.outbound.auth_ports import UsedIdsPort
 from acc.ports.outbound.limit_ports import RateLimiterPort
 from acc.ports.outbound.storage_ports import TaskStorePort, UnitOfWork
 
@@ -68,7 +68,7 @@ class ServeA2AUseCase:
     `deduplicate` a repeated message returns its task. With `anonymous_listing` anonymous callers
     may list the tasks of all anonymous callers. `limiter` limits intents, tokens and cost. `modes`
     are the accepted media types; by default those of the agent. `skills` are those of the card
-    whose scopes are required.
+    whose scopes are required. `used_ids` has the nonces of requests.
     """
 
     def __init__(
@@ -84,13 +84,14 @@ class ServeA2AUseCase:
         limiter: RateLimiterPort | None = None,
         modes: Modes | None = None,
         skills: Sequence[Skill] = (),
+        used_ids: UsedIdsPort | None = None,
     ) -> None:
         self.limits = limits or ServerLimits()
         self.runner = runner
         self._tasks = tasks
         self._anonymous_listing = anonymous_listing
         self._broker = TaskBroker()
-        self._replays = ReplayGuard(self.limits.replay_window)
+        self._replays = ReplayGuard(self.limits.replay_window, used_ids)
         engine = runner.engine
         self._executor = TaskExecutor(
             runner=runner,
@@ -100,15 +101,11 @@ class ServeA2AUseCase:
             limiter=limiter,
             dispatcher=None if engine is None else TaskDispatcher(engine, app_name=runner.app_name),
         )
-        stored = StoredContent(
-            max_tasks=self.limits.stored_tasks, max_bytes=self.limits.stored_bytes
-        )
         self._maintenance = TaskMaintenance(
             runner=runner,
             tasks=tasks,
             executor=self._executor,
             retention=self.limits.keep,
-            stored=stored,
         )
         self._subscriptions = Subscriptions(tasks=tasks, broker=self._broker, limits=self.limits)
         self._push_configs = PushConfigs(
@@ -122,7 +119,6 @@ class ServeA2AUseCase:
             push_configs=self._push_configs,
             limits=self.limits,
             deduplicate=deduplicate,
-            stored=stored,
             modes=modes or served_modes(runner.agent, runner.services),
             skills=skills,
             limiter=limiter,
@@ -265,7 +261,8 @@ class ServeA2AUseCase:
         caller = principal.within(tenant)
         owner = caller.owner
         check_caller(payload.context, caller)
-        self._replays.check(owner.user_id, payload.context, self.runner.services.clock.now())
+        check_debug(payload.context, caller)
+        await self._replays.check(owner.user_id, payload.context, self.runner.services.clock.now())
         key = request_key(payload, self.runner.app_name, owner.user_id)
         message_id = self.runner.services.ids.new() if key is None else key.digest
         message = self._intake.admission.message(payload, message_id)

@@ -3,15 +3,14 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from acc.domain.call_options import checked, explains_call
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.base import JsonData
+from acc.domain.value_objects.base import ExplainedEnum, JsonData
 
 
-class RequestKind(StrEnum):
+class RequestKind(ExplainedEnum):
     """The kind of an input request."""
 
     CONFIRMATION = "confirmation"
@@ -23,6 +22,7 @@ class RequestKind(StrEnum):
 _MAX_ARGUMENTS_LENGTH = 2_000
 
 
+@explains_call()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputRequest:
     """A structured request that a run waits for.
@@ -54,7 +54,7 @@ class InputRequest:
         return f"{self.message} {self.tool} {arguments}"
 
 
-class ApprovalDecision(StrEnum):
+class ApprovalDecision(ExplainedEnum):
     """The decision of a person."""
 
     APPROVE = "approve"

@@ -1,10 +1,14 @@
 """The base class of frequently created values."""
 
-from typing import Any, TypeAlias
+from collections.abc import Iterable
+from difflib import get_close_matches
+from enum import EnumMeta, StrEnum
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import msgspec
 
 from acc.domain.call_options import check_call
+from acc.domain.errors import InvalidInput
 
 #: JSON data. `Any`, because the application knows the type of each key and the library does not:
 #: with `object`, every read would need a cast.
@@ -32,6 +36,36 @@ class ExplainedMeta(type(msgspec.Struct)):  # type: ignore[misc] # msgspec does 
             raise
 
 
+class _ExplainedEnumMeta(EnumMeta):
+    """Explains names that an enumeration does not have."""
+
+    if not TYPE_CHECKING:  # type checkers know the members
+
+        def __getattr__(cls, name: str) -> Any:
+            members = cls.__dict__.get("_member_map_", {})
+            if name in members:  # Python 3.11 looks members up here
+                return members[name]
+            if name.startswith("_"):
+                raise AttributeError(name)
+            raise AttributeError(f"{cls.__name__} has no member {name}: {_choice(name, members)}")
+
+
+class ExplainedEnum(StrEnum, metaclass=_ExplainedEnumMeta):
+    """An enumeration for users, with errors that name the members."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> NoReturn:
+        choice = _choice(value, [member.value for member in cls])
+        raise InvalidInput(f"{value!r} is not a value of {cls.__name__}: {choice}")
+
+
+def _choice(name: object, known: Iterable[str]) -> str:
+    names = list(known)
+    folded = {str(one).casefold(): one for one in names}
+    close = get_close_matches(str(name).casefold(), folded, 1)
+    return f"use {folded[close[0]]}" if close else f"choose from {', '.join(names)}"
+
+
 #: Fields under the names of other libraries.
 _HINTS = {
     "content": "text|parts",
@@ -51,6 +85,22 @@ _HINTS = {
     "user": "caller",
     "scopes": "permissions",
     "turn": "turn_id",
+    "args": "arguments",
+    "input": "arguments",
+    "tool_call_id": "call_id|id",
+    "function_call_id": "call_id|id",
+    "tool_name": "name",
+    "result": "content",
+    "exit_code": "exit_status",
+    "returncode": "exit_status",
+    "output": "content",
+    "prompt_tokens": "input_tokens",
+    "request_tokens": "input_tokens",
+    "completion_tokens": "output_tokens",
+    "response_tokens": "output_tokens",
+    "system": "instruction",
+    "system_prompt": "instruction",
+    "instructions": "instruction",
 }
 
 

@@ -1,13 +1,12 @@
 """The result of executed code."""
 
 from collections.abc import Mapping
-from enum import StrEnum
 from types import MappingProxyType
 
-from acc.domain.value_objects.base import Value
+from acc.domain.value_objects.base import ExplainedEnum, ExplainedMeta, Value
 
 
-class CodeEnd(StrEnum):
+class CodeEnd(ExplainedEnum):
     """How the execution of code ended."""
 
     EXITED = "exited"
@@ -18,7 +17,7 @@ class CodeEnd(StrEnum):
     KILLED = "killed"
 
 
-class CodeResult(Value, frozen=True, kw_only=True):
+class CodeResult(Value, frozen=True, kw_only=True, metaclass=ExplainedMeta):
     """Output, exit status and new files of executed code.
 
     `exit_status` is None if the process was killed. `stdout` and `stderr` are cut at the output

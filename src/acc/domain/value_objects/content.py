@@ -8,7 +8,7 @@ from acc.domain.text import replace_surrogates
 from acc.domain.value_objects.base import ExplainedMeta, JsonData, Value
 
 
-class ToolCall(Value, frozen=True, kw_only=True):
+class ToolCall(Value, frozen=True, kw_only=True, metaclass=ExplainedMeta):
     """A tool call of a model. `fault` is why its arguments could not be parsed."""
 
     id: str
@@ -17,7 +17,7 @@ class ToolCall(Value, frozen=True, kw_only=True):
     fault: str = ""
 
 
-class ToolResult(Value, frozen=True, kw_only=True):
+class ToolResult(Value, frozen=True, kw_only=True, metaclass=ExplainedMeta):
     """The result of a tool call as JSON data, or its error.
 
     `files` are files that the tool returned, such as images.
@@ -134,7 +134,7 @@ def user_message(text: str) -> ChatMessage:
     return ChatMessage(role="user", author="user", parts=text_part(text))
 
 
-class Usage(Value, frozen=True, kw_only=True):
+class Usage(Value, frozen=True, kw_only=True, metaclass=ExplainedMeta):
     """Usage of a run: model and tool calls, tokens, cost, and the size of the memory.
 
     `cached_tokens` are input tokens from the provider's cache. `cost` is in US dollars and covers

@@ -94,6 +94,7 @@ class SignedJwt:
         object.__setattr__(self, "scopes", tuple(self.scopes))
 
 
+@explains_call(shows_values=False)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MutualTls:
     """A client certificate, which is presented in the TLS handshake.
@@ -111,6 +112,23 @@ class MutualTls:
         for name in ("key", "ca"):
             if (path := getattr(self, name)) is not None:
                 object.__setattr__(self, name, Path(path))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientTls:
+    """Files of the TLS connections to a remote agent, all PEM.
+
+    `cert` and `key` are a client certificate as in `MutualTls`, which is presented in addition to
+    other credentials. `ca` is the CA of the remote agent, if it is not a public one.
+    """
+
+    cert: Path | None = None
+    key: Path | None = None
+    ca: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.key is not None and self.cert is None:
+            raise InvalidInput("a private key requires its certificate")
 
 
 RemoteAuth = ApiKey | BasicAuth | ClientCredentials | MutualTls | SignedJwt

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.content import Part
-from acc.domain.value_objects.credentials import AuthChoice, RemoteAuth
+from acc.domain.value_objects.credentials import AuthChoice, ClientTls, RemoteAuth
 
 _DEFAULT_PORTS = {"http": 80, "https": 443, "grpc": 80, "grpcs": 443}
 _GRPC_SCHEMES = {"http": "grpc", "https": "grpcs", "grpc": "grpc", "grpcs": "grpcs"}
@@ -48,7 +48,7 @@ class RemoteEndpoint:
     can detect duplicates. `streaming` of None means: as the card declares. After `max_failures`
     messages in a row that got no answer, messages fail at once for `recovery` seconds. `auth` are
     credentials instead of a token. Credentials are sent over https or to loopback only, unless
-    `insecure`.
+    `insecure`. `tls` has a client certificate and the CA of the agent.
     """
 
     url: str
@@ -62,6 +62,7 @@ class RemoteEndpoint:
     recovery: float = 30.0
     auth: AuthChoice | None = None
     insecure: bool = False
+    tls: ClientTls | None = None
 
     def __post_init__(self) -> None:
         check_agent_url(self.url)
@@ -290,7 +291,12 @@ def origin_of(url: str) -> str:
 
 def is_loopback_url(url: str) -> bool:
     """Return True if the host of a URL is a loopback address or localhost."""
-    host = (urlsplit(url).hostname or "").removesuffix(".")
+    return is_loopback_host(urlsplit(url).hostname or "")
+
+
+def is_loopback_host(host: str) -> bool:
+    """Return True for a loopback address and localhost."""
+    host = host.removesuffix(".")
     try:
         return ip_address(host).is_loopback
     except ValueError:

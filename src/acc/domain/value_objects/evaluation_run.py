@@ -180,6 +180,7 @@ class CalibrationCase:
     context: tuple[str, ...]
     question: str
     items: tuple[CalibrationItem, ...]
+    writer: str = "none"
 
     def __post_init__(self) -> None:
         if not self.context or not all(text.strip() for text in self.context):
@@ -189,7 +190,5 @@ class CalibrationCase:
         if not self.items:
             raise ValueError(f"{self.id}: claims or answers are required")
         for item in self.items:
-            if item.is_claim and item.label is not Label.UNSUPPORTED and not item.evidence:
-                raise ValueError(f"{item.id}: a claim labelled {item.label} requires evidence")
             if item.evidence and not any(item.evidence in text for text in self.context):
                 raise ValueError(f"{item.id}: evidence is not part of the context")

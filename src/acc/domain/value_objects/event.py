@@ -1,16 +1,15 @@
 """Events of a run."""
 
 from collections.abc import Mapping
-from enum import StrEnum
 
 from acc.domain.value_objects.approval import InputAnswer, InputRequest
-from acc.domain.value_objects.base import JsonData, Value
+from acc.domain.value_objects.base import ExplainedEnum, ExplainedMeta, JsonData, Value
 from acc.domain.value_objects.cloud_event import CloudEvent
 from acc.domain.value_objects.content import Part, ToolCall, ToolResult, Usage, text_of
 from acc.domain.value_objects.run import RunStatus
 
 
-class EventKind(StrEnum):
+class EventKind(ExplainedEnum):
     """The kind of an event. The last four are shown and never stored."""
 
     MESSAGE = "message"
@@ -61,7 +60,7 @@ class EventActions(Value, frozen=True, kw_only=True):
 NO_ACTIONS = EventActions()
 
 
-class Event(Value, frozen=True, kw_only=True):
+class Event(Value, frozen=True, kw_only=True, metaclass=ExplainedMeta):
     """One event of a run. `step` identifies it within the run, also in a replay.
 
     `seq` is the number of a stored event in its session, from 1; it is 0 for events that are not

@@ -3,12 +3,17 @@
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from acc.domain.call_options import check_call, explains_call
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.base import ExplainedMeta, JsonData, Value, set_field
+from acc.domain.value_objects.base import (
+    ExplainedEnum,
+    ExplainedMeta,
+    JsonData,
+    Value,
+    set_field,
+)
 from acc.domain.value_objects.contract import INTENTS_EXTENSION
 
 Stub = str | Callable[[Any], str | Awaitable[str]]
@@ -94,6 +99,10 @@ _OPTIONAL = frozenset({"token_budget", "timeout", "tool_timeout", "approval_ttl"
 _NOT_NUMBERS = frozenset({"raise_tool_errors", "record_prompts", "snapshots", "debug", "stubs"})
 
 
+#: The permission of callers that may request debug mode.
+DEBUG_PERMISSION = "debug"
+
+
 def trace_of_parent(parent: str) -> str:
     """Return the trace id of a W3C traceparent, an empty string if it is invalid."""
     match = _TRACE_PARENT.fullmatch(parent)
@@ -134,6 +143,11 @@ class CallContext(Value, frozen=True, kw_only=True, metaclass=ExplainedMeta):
         entry = self.metadata.get(INTENTS_EXTENSION)
         context = entry.get("context") if isinstance(entry, Mapping) else None
         return context if isinstance(context, Mapping) else {}
+
+    @property
+    def requests_debug(self) -> bool:
+        """Return True if the sender asks for debug mode and has the permission `debug`."""
+        return self.allows(DEBUG_PERMISSION) and self.claims.get("debug_mode") is True
 
     def allows(self, permission: str) -> bool:
         """Return True if a permission is granted; None grants all of them."""
@@ -180,7 +194,7 @@ def _names(what: str, names: object) -> frozenset[str]:
     return frozenset(names)
 
 
-class RunStatus(StrEnum):
+class RunStatus(ExplainedEnum):
     """The status of a run. A run whose process died stays `working` until the next turn."""
 
     WORKING = "working"

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.base import JsonData, Value
+from acc.domain.value_objects.base import ExplainedMeta, JsonData, Value
 from acc.domain.value_objects.run import RunStatus
 
 MAX_ID_LENGTH = 256
@@ -79,7 +79,7 @@ class SessionKey(_Names):
         return (), self._asdict()
 
 
-class Session(Value, frozen=True, kw_only=True):
+class Session(Value, frozen=True, kw_only=True, metaclass=ExplainedMeta):
     """A session: its state and status, without its events."""
 
     key: SessionKey

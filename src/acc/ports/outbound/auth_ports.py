@@ -18,6 +18,21 @@ class TokenVerifierPort(Protocol):
         ...
 
 
+class UsedIdsPort(Protocol):
+    """Ids that may be used once, such as the `jti` of tokens, possibly shared by servers."""
+
+    async def claim(self, kind: str, value: str, *, now: float, until: float) -> bool:
+        """Use an id; return False if it was used before.
+
+        It may be forgotten at the time `until`. Raises Unavailable if this cannot be decided.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Close the connections to the store of the ids."""
+        ...
+
+
 class CertificateVerifierPort(Protocol):
     """Identifies callers by their client certificates."""
 

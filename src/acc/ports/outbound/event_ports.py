@@ -63,6 +63,13 @@ class EventSubscriptionPort(Protocol):
         """Deliver the event again, not before so many seconds, at most a lease."""
         ...
 
+    async def backlog(self) -> int:
+        """Return the number of unacknowledged events, delivered or not.
+
+        A broker also counts events of other types that it has not skipped yet.
+        """
+        ...
+
     async def aclose(self) -> None:
         """Close the connection; deliveries that were not acknowledged are repeated."""
         ...

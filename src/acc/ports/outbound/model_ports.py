@@ -86,7 +86,7 @@ NativeTool: TypeAlias = Literal["web_search", "code_execution"]
 NATIVE_TOOLS: tuple[NativeTool, ...] = get_args(NativeTool)
 
 
-class ModelRequest(Value, frozen=True, kw_only=True):
+class ModelRequest(Value, frozen=True, kw_only=True, metaclass=ExplainedMeta):
     """The complete input of a model call.
 
     `messages` is the conversation, oldest first: the earlier messages that the memory selected, the

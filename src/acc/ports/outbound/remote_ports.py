@@ -56,6 +56,7 @@ class RemoteAgentPort(Protocol):
         on_update: OnUpdate | None = None,
         known: Task | None = None,
         push: PushConfig | None = None,
+        follow_seconds: float | None = None,
     ) -> Task | Message:
         """Send a message and return the task once it ended or needs input, or the reply.
 
@@ -63,6 +64,8 @@ class RemoteAgentPort(Protocol):
         already contains. Cancelling this call cancels the remote task. The trace context is sent if
         the metadata of the message contain `traceparent`. With `push`, the server is
         asked to send notifications to that configuration; its receiver passes them to `notify`.
+        A task that is still active after `follow_seconds` is returned and not canceled. With None
+        it is followed until it ends or needs input.
         """
         ...
 
@@ -94,22 +97,25 @@ class IntentCallerPort(Protocol):
         token: str = "",
         timeout: float = 60.0,  # noqa: ASYNC109 - a limit of the request
         allow: Sequence[str] = (),
+        trace_parent: str = "",
     ) -> Mapping[str, Any]:
         """Return the outputs of an intent; failures are raised as subclasses of AccError.
 
         The payload is posted to a URL that ends with `/run`, and sent as JSON-RPC to other URLs.
+        `trace_parent` is the trace that the call belongs to, as W3C traceparent.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeRequest:
-    """A raw HTTP request."""
+    """A raw HTTP request; `has_certificate` presents the client certificate, if there is one."""
 
     method: str
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
+    has_certificate: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

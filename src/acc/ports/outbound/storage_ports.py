@@ -232,6 +232,18 @@ class TaskSummary(NamedTuple):
     updated_at: float
 
 
+class PendingDelivery(NamedTuple):
+    """A push notification that is not delivered yet; `due_at` is when it is tried next."""
+
+    app_name: str
+    task_id: str
+    caller: str
+    config: PushConfig
+    seq: int
+    attempts: int
+    due_at: float | None
+
+
 class StoreCatalogPort(Protocol):
     """Lists what a store contains across apps and users. For operators, not for callers."""
 
@@ -249,8 +261,16 @@ class StoreCatalogPort(Protocol):
         """
         ...
 
-    async def list_tasks(self, *, limit: int, skip: int = 0) -> tuple[TaskSummary, ...]:
-        """Return tasks of all callers, most recently updated first."""
+    async def list_tasks(
+        self, *, caller: str = "", state: str = "", limit: int, skip: int = 0
+    ) -> tuple[TaskSummary, ...]:
+        """Return tasks of all callers or of one, most recently updated first."""
+        ...
+
+    async def list_deliveries(
+        self, *, task_id: str = "", limit: int
+    ) -> tuple[PendingDelivery, ...]:
+        """Return push notifications that are not delivered yet, oldest first."""
         ...
 
 
@@ -285,6 +305,14 @@ class SubmitResult(NamedTuple):
 
     task: Task
     is_new: bool
+
+
+class ContentLimit(NamedTuple):
+    """What may be stored for an account: a number of tasks, and bytes of messages in them."""
+
+    account: Owner
+    tasks: int
+    bytes: int
 
 
 class ExpiredTask(NamedTuple):
@@ -330,6 +358,7 @@ class TaskStorePort(Protocol):
         push: PushConfig | None = None,
         key: str = "",
         max_active: int | None = None,
+        content: ContentLimit | None = None,
     ) -> SubmitResult:
         """Store a new task, leased by this process; its first event is its status.
 
@@ -337,7 +366,8 @@ class TaskStorePort(Protocol):
         same id and parts before; then nothing changes and the earlier task is returned, unless the
         message names another context. `key` replaces the id as idempotency key. ContextNotFound if
         the context belongs to another owner, LimitExceeded if the owner has `max_active` tasks
-        that are submitted or working.
+        that are submitted or working, or if `content` would be exceeded, by tasks of all processes.
+        Without `content`, the task is counted for its owner. It counts until it is deleted.
         """
         ...
 
@@ -350,12 +380,14 @@ class TaskStorePort(Protocol):
         updates: Sequence[Update],
         expected: Task | None,
         key: str = "",
+        content: ContentLimit | None = None,
     ) -> SubmitResult:
         """Add a message and updates to a task, which this process leases from now on.
 
         `expected` is the task as the caller read it. TaskNotFound if the owner has no such task,
         InvalidTransition if the task has changed since, or if `expected` is None. A repeated
-        message changes nothing, as in `create`.
+        message changes nothing, as in `create`. The message is counted for the account of the
+        task; LimitExceeded if the bytes of `content` would be exceeded.
         """
         ...
 
@@ -448,6 +480,10 @@ class TaskStorePort(Protocol):
 
     async def reschedule(self, delivery_id: int, *, seconds: float) -> None:
         """Retry a delivery later and count the attempt."""
+        ...
+
+    async def count_deliveries(self) -> int:
+        """Return how many deliveries of the app are pending, due or not."""
         ...
 
     async def aclose(self) -> None:

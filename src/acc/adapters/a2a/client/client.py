@@ -15,6 +15,7 @@ from acc.adapters.a2a.client.follower import TaskAssembler, TaskFollower, cancel
 from acc.adapters.a2a.client.transport import (
     RETRYABLE_STATUS,
     CallFailed,
+    GrpcOptions,
     HttpTransport,
     MakeGrpcTransport,
     PresentCredentials,
@@ -126,11 +127,13 @@ class A2AClient:
         on_update: OnUpdate | None = None,
         known: Task | None = None,
         push: PushConfig | None = None,
+        follow_seconds: float | None = None,
     ) -> Task | Message:
         """Send a message and return the task once it ended or needs input, or the reply."""
         async with circuit_call(self.breaker, (CallFailed, _TimedOut), self._circuits):
             with trace_send(self._tracer, message, self._endpoint.url) as (message, span):
-                result = await self._send(message, TaskAssembler(on_update, known), push, span)
+                assembler = TaskAssembler(on_update, known)
+                result = await self._send(message, assembler, push, span, follow_seconds)
                 describe_reply(span, result)
                 return result
 
@@ -140,9 +143,11 @@ class A2AClient:
         assembler: TaskAssembler,
         push: PushConfig | None,
         span: SpanPort | None,
+        follow_seconds: float | None,
     ) -> Task | Message:
         headers, trace_id = _trace_headers(message), _trace_id(message)
-        async with self._follow(assembler, headers, trace_id) as (follower, card):
+        opened = self._follow(assembler, headers, trace_id, follow_seconds=follow_seconds)
+        async with opened as (follower, card):
             push = push if card.push_notifications else None
             message = _for_card(message, card)
             # A server that returns immediately may return a waiting task from before the message.
@@ -192,13 +197,19 @@ class A2AClient:
 
     @asynccontextmanager
     async def _follow(
-        self, assembler: TaskAssembler, headers: Mapping[str, str], trace_id: str = ""
+        self,
+        assembler: TaskAssembler,
+        headers: Mapping[str, str],
+        trace_id: str = "",
+        *,
+        follow_seconds: float | None = None,
     ) -> AsyncIterator[tuple[TaskFollower, AgentCard]]:
         """Yield a follower with the timeout of the endpoint; leaving it early cancels the task."""
         seconds = self._endpoint.timeout
         deadline = asyncio.timeout(seconds)
         try:
-            async with deadline, self._open(assembler, headers, trace_id) as opened:
+            follower = self._open(assembler, headers, trace_id, follow_seconds=follow_seconds)
+            async with deadline, follower as opened:
                 yield opened
         except TimeoutError:
             effect = await self._cancel_abandoned(assembler)
@@ -230,7 +241,12 @@ class A2AClient:
 
     @asynccontextmanager
     async def _open(
-        self, assembler: TaskAssembler, headers: Mapping[str, str], trace_id: str = ""
+        self,
+        assembler: TaskAssembler,
+        headers: Mapping[str, str],
+        trace_id: str = "",
+        *,
+        follow_seconds: float | None = None,
     ) -> AsyncIterator[tuple[TaskFollower, AgentCard]]:
         async with self._open_http() as http:
             card = await self._find_card(http)
@@ -241,6 +257,7 @@ class A2AClient:
                 retries=self._endpoint.retries,
                 wait=self._wait_for_notification,
                 trace_id=trace_id,
+                follow_seconds=follow_seconds,
             )
             try:
                 yield follower, card
@@ -282,15 +299,15 @@ class A2AClient:
             if not interfaces:
                 raise _insecure(origin_of(usable[0].url))
         auth = None if self._credentials is None else PresentCredentials(self._credentials, card)
+        grpc_options = GrpcOptions(
+            headers=all_headers,
+            allow=self._allow,
+            network=self._network,
+            credentials=self._credentials,
+            card=card,
+        )
         return [
-            self._grpc(
-                interface,
-                headers=all_headers,
-                allow=self._allow,
-                network=self._network,
-                credentials=self._credentials,
-                card=card,
-            )
+            self._grpc(interface, grpc_options)
             if self._grpc is not None and _is_grpc(interface)
             else HttpTransport(http, interface, headers=all_headers, auth=auth)
             for interface in interfaces

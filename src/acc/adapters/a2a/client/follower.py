@@ -1,6 +1,7 @@
 """Following a remote task through streams, reconnects and polls."""
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
@@ -214,7 +215,14 @@ class TaskFollower:
         retries: int,
         wait: WaitForNotification,
         trace_id: str = "",
+        follow_seconds: float | None = None,
     ) -> None:
+        #: When to stop following a task that is still active.
+        self._stop_at = (
+            math.inf
+            if follow_seconds is None
+            else asyncio.get_running_loop().time() + follow_seconds
+        )
         self._transports = list(transports)
         self._assembler = assembler
         self._retry = RetryPolicy(
@@ -255,7 +263,7 @@ class TaskFollower:
         task is polled instead.
         """
         assembler = self._assembler
-        while not assembler.is_settled:
+        while not self._is_over:
             if assembler.task is not None and not self._last_event_id:
                 await self.poll(request)
                 return
@@ -271,7 +279,7 @@ class TaskFollower:
         count = assembler.item_count
         try:
             async with aclosing(self._open_stream(request, transport)) as events:
-                async for event in events:
+                while (event := await self._next(events)) is not None:
                     await assembler.add(event.item)
                     self._last_event_id = event.id or self._last_event_id
                     if assembler.is_complete:
@@ -279,13 +287,32 @@ class TaskFollower:
             cut = CallFailed("the stream ended before the task did", retryable=True)
         except CallFailed as error:
             cut = error
-        if assembler.is_settled:
+        if self._is_over:
             return
         has_progress = assembler.item_count > count
         if not has_progress or not cut.retryable or self._retry.attempts == 1:
             raise cut
         # Return instead of raising: after progress, the next stream gets all attempts again.
         await asyncio.sleep(cut.retry_after or FIRST_RETRY_SECONDS)
+
+    async def _next(self, events: AsyncGenerator[StreamEvent, None]) -> StreamEvent | None:
+        """Return the next event, None if the stream or the time to follow it ends."""
+        may_stop = self._assembler.task is not None and self._stop_at < math.inf
+        try:
+            async with asyncio.timeout_at(self._stop_at if may_stop else None) as limit:
+                return await anext(events, None)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            self._stop_at = 0.0
+            return None
+
+    @property
+    def _is_over(self) -> bool:
+        """Return True if the task ended or needs input, or if the time to follow it is over."""
+        assembler = self._assembler
+        is_late = asyncio.get_running_loop().time() >= self._stop_at
+        return assembler.is_settled or (is_late and assembler.task is not None)
 
     def _open_stream(
         self, request: SendRequest, transport: Transport
@@ -306,10 +333,11 @@ class TaskFollower:
         if assembler.task is None and request is not None:
             await self._add(await self.call(partial(_send, request=request)))
         pause = _FIRST_POLL_SECONDS
-        while not assembler.is_settled:
+        while not self._is_over:
             before = assembler.task
             assert before is not None  # noqa: S101 - there is no reply, so there is a task
-            await self._wait(before.id, _PUSH_POLL_SECONDS if has_push else pause)
+            remaining = self._stop_at - asyncio.get_running_loop().time()
+            await self._wait(before.id, min(_PUSH_POLL_SECONDS if has_push else pause, remaining))
             await self._add(await self.call(partial(get_task, task_id=before.id)))
             is_changed = assembler.task != before
             pause = _FIRST_POLL_SECONDS if is_changed else min(pause * 1.5, _MAX_POLL_SECONDS)

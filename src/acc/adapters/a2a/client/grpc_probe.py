@@ -12,6 +12,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from acc.adapters.a2a.client.grpc_transport import is_connect_failure, open_channel
 from acc.adapters.a2a.wire.protobuf import PROTOBUF_WIRES, STATUS_METADATA, read_details
 from acc.adapters.a2a.wire.protobuf_schema import service_name
+from acc.adapters.http.client import NetworkOptions
 from acc.domain.errors import RemoteFailed
 from acc.ports.outbound.remote_ports import GrpcReply
 
@@ -85,9 +86,10 @@ async def grpc_probe(
     *,
     allow: Sequence[str],
     timeout: float,  # noqa: ASYNC109 - a limit of each call
+    network: NetworkOptions | None = None,
 ) -> AsyncIterator[GrpcProbe]:
     """Yield a probe of the server at a URL with the scheme grpc or grpcs."""
-    channel = await open_channel(url, allow=allow)
+    channel = await open_channel(url, allow=allow, network=network)
     async with channel:
         yield GrpcProbe(channel, timeout=timeout)
 

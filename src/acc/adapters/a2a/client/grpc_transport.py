@@ -1,6 +1,6 @@
 """Calls over a gRPC interface of a remote agent."""
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -11,6 +11,7 @@ from acc.adapters.a2a.client.transport import (
     MAX_RETRY_AFTER_SECONDS,
     MAX_STREAM_BYTES,
     CallFailed,
+    GrpcOptions,
     StreamEvent,
     Unreachable,
     task_id_of,
@@ -24,10 +25,9 @@ from acc.adapters.http.retry import retry_after_seconds
 from acc.application.a2a.extensions import EVENT_IDS
 from acc.application.a2a.requests import Request
 from acc.domain.errors import RemoteFailed, Unauthenticated
-from acc.domain.value_objects.agent_card import AgentCard, Interface
+from acc.domain.value_objects.agent_card import Interface
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.endpoint import origin_of
-from acc.ports.outbound.auth_ports import CredentialsPort
 
 #: A server may close connections with more frequent pings, unless it is known to accept them.
 _KEEPALIVE_SECONDS = 310
@@ -47,25 +47,14 @@ class GrpcTransport:
     The URL of the interface has the scheme grpc, or grpcs for TLS.
     """
 
-    def __init__(
-        self,
-        interface: Interface,
-        *,
-        headers: Mapping[str, str],
-        allow: Sequence[str],
-        network: NetworkOptions | None,
-        credentials: CredentialsPort | None,
-        card: AgentCard,
-    ) -> None:
+    def __init__(self, interface: Interface, options: GrpcOptions) -> None:
         self._protobuf = PROTOBUF_WIRES["1.0" if interface.version.startswith("1") else "0.3"]
         self.interface = interface
         self.wire: Wire = self._protobuf.wire
         self._origin = origin_of(interface.url)
-        self._allow = allow
-        self._network = network
-        self._credentials = credentials
-        self._card = card
-        self._metadata = {name.lower(): value for name, value in headers.items()}
+        self._options = options
+        self._credentials = options.credentials
+        self._metadata = {name.lower(): value for name, value in options.headers.items()}
         self._metadata["a2a-version"] = self._protobuf.version
         self._channel: Any = None
 
@@ -146,7 +135,7 @@ class GrpcTransport:
         if last_event_id:
             metadata["last-event-id"] = last_event_id
         if self._credentials is not None:
-            headers = await self._credentials.headers(self._card, refresh=refresh)
+            headers = await self._credentials.headers(self._options.card, refresh=refresh)
             metadata |= {name.lower(): value for name, value in headers.items()}
         return tuple(metadata.items())
 
@@ -158,11 +147,13 @@ class GrpcTransport:
         """Return the channel to an allowed address of the host."""
         if self._channel is not None:
             return self._channel
-        accepts_pings = any(extension.uri == EVENT_IDS for extension in self._card.extensions)
+        accepts_pings = any(
+            extension.uri == EVENT_IDS for extension in self._options.card.extensions
+        )
         self._channel = await open_channel(
             self.interface.url,
-            allow=self._allow,
-            network=self._network,
+            allow=self._options.allow,
+            network=self._options.network,
             keepalive=_ACCEPTED_KEEPALIVE_SECONDS if accepts_pings else _KEEPALIVE_SECONDS,
         )
         return self._channel

@@ -10,8 +10,10 @@ import msgspec
 from acc.adapters.a2a.client.transport import map_transport_errors
 from acc.adapters.a2a.wire.errors import error_from_http, error_from_rpc
 from acc.adapters.http.client import guarded_client
+from acc.application.tracing.a2a_spans import trace_intent_call
 from acc.domain.errors import InvalidInput, InvalidResponse, NotFound
 from acc.domain.value_objects.endpoint import check_remote_url, origin_of
+from acc.ports.outbound.tracing_ports import TracerPort
 
 _RUN_PATH = "/run"
 #: Returns the bearer token that a reference such as "env:NAME" stands for.
@@ -21,8 +23,15 @@ ResolveToken = Callable[[str], str]
 class HttpIntentCaller:
     """Posts intents to other agents; implements IntentCallerPort."""
 
-    def __init__(self, *, allow: Sequence[str] = (), resolve_token: ResolveToken) -> None:
+    def __init__(
+        self,
+        *,
+        allow: Sequence[str] = (),
+        resolve_token: ResolveToken,
+        tracer: TracerPort | None = None,
+    ) -> None:
         self._allow = tuple(allow)
+        self._tracer = tracer
         self._resolve_token = resolve_token
 
     async def call(
@@ -33,6 +42,7 @@ class HttpIntentCaller:
         token: str = "",
         timeout: float = 60.0,  # noqa: ASYNC109 - a limit of the request
         allow: Sequence[str] = (),
+        trace_parent: str = "",
     ) -> Mapping[str, Any]:
         """Return the outputs of an intent; failures are raised as subclasses of AccError."""
         check_remote_url(url)
@@ -41,10 +51,17 @@ class HttpIntentCaller:
         if token:
             headers["Authorization"] = f"Bearer {self._resolve_token(token)}"
         body = _encode(payload if is_run else _rpc_request(payload))
-        async with guarded_client(allow=(*self._allow, *allow), timeout=timeout) as http:
-            with map_transport_errors(origin_of(url)):
-                response = await http.post(url, content=body, headers=headers)
-        return _run_outputs(response) if is_run else _rpc_outputs(response)
+        with trace_intent_call(self._tracer, _intent_of(payload), url, trace_parent) as parent:
+            if parent:
+                headers["traceparent"] = parent
+            async with guarded_client(allow=(*self._allow, *allow), timeout=timeout) as http:
+                with map_transport_errors(origin_of(url)):
+                    response = await http.post(url, content=body, headers=headers)
+            return _run_outputs(response) if is_run else _rpc_outputs(response)
+
+
+def _intent_of(payload: Mapping[str, Any]) -> str:
+    return str(payload.get("delegated_intent", payload.get("intent", "")))
 
 
 def _rpc_request(payload: Mapping[str, Any]) -> dict[str, Any]:

@@ -122,19 +122,21 @@ class Transport(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrpcOptions:
+    """Options of a gRPC transport; `credentials` are those for the agent of `card`."""
+
+    headers: Mapping[str, str]
+    allow: Sequence[str]
+    network: NetworkOptions | None
+    credentials: CredentialsPort | None
+    card: AgentCard
+
+
 class MakeGrpcTransport(Protocol):
     """Creates the transport of a gRPC interface."""
 
-    def __call__(
-        self,
-        interface: Interface,
-        *,
-        headers: Mapping[str, str],
-        allow: Sequence[str],
-        network: NetworkOptions | None,
-        credentials: CredentialsPort | None,
-        card: AgentCard,
-    ) -> Transport:
+    def __call__(self, interface: Interface, options: GrpcOptions, /) -> Transport:
         """Return the transport, which is not connected yet."""
         ...
 
@@ -347,8 +349,11 @@ def map_transport_errors(origin: str, *, is_connected: bool = False) -> Iterator
         ) from error
     except (httpx2.HTTPError, httpx2.StreamError) as error:
         problem = "was interrupted" if is_connected else "failed"
+        hint = ""
+        if isinstance(error, httpx2.RemoteProtocolError) and not is_connected:
+            hint = f"; if it is a gRPC server, use grpc://{origin.partition('://')[2]}"
         raise CallFailed(
-            f"the connection to {origin} {problem}: {_reason(error)}", retryable=True
+            f"the connection to {origin} {problem}: {_reason(error)}{hint}", retryable=True
         ) from error
     except httpx2.InvalidURL as error:
         raise RemoteFailed(f"{origin} is not a valid URL") from error

@@ -1,6 +1,6 @@
 """The ASGI application that serves agents over A2A: both versions and bindings on one URL."""
 
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -12,7 +12,6 @@ from acc.adapters.a2a.server.asgi import (
     Receive,
     Scope,
     Send,
-    log_internal_error,
     send_response,
 )
 from acc.adapters.a2a.server.dispatch import (
@@ -20,6 +19,7 @@ from acc.adapters.a2a.server.dispatch import (
     RPC_WIRES,
     RequestDispatcher,
     StaticDocuments,
+    StreamEndpoint,
     send_early_error,
 )
 from acc.adapters.a2a.server.exchange import CorsPolicy, Exchange
@@ -30,6 +30,7 @@ from acc.domain.circuit_breaker import list_circuits
 from acc.domain.value_objects.principal import READ_SCOPE
 from acc.ports.outbound.auth_ports import CertificateVerifierPort, TokenVerifierPort
 from acc.ports.outbound.limit_ports import RateLimiterPort
+from acc.ports.outbound.tracing_ports import MetricsPagePort
 
 if TYPE_CHECKING:
     from acc.adapters.a2a.server.grpc import GrpcServer
@@ -42,6 +43,7 @@ _CONTRACTS_PATH = "/contracts"
 _RUN_PATH = "/run"
 _HEALTH_PATHS = ("/health", "/health/live")
 _STATUS_PATH = "/status"
+_METRICS_PATH = "/metrics"
 _READY_PATHS = ("/ready", "/health/ready")
 #: The extended card of versions before 0.3.
 _LEGACY_EXTENDED_CARD_PATH = "/agent/authenticatedExtendedCard"
@@ -54,7 +56,8 @@ class A2AServer:
     Without a verifier of tokens or certificates every caller is anonymous. `hosts` are the host
     names that the server accepts; None accepts all. `cors` names the web origins whose pages may
     call it. `lifespan` replaces the context in which the server runs. `make_grpc` returns the
-    server of the gRPC binding.
+    server of the gRPC binding. `metrics_page` is published for callers that may read.
+    `endpoints` serve the agent over other protocols, by path.
     """
 
     def __init__(
@@ -70,6 +73,8 @@ class A2AServer:
         protocol_versions: Collection[str] = tuple(RPC_WIRES),
         lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = None,
         make_grpc: Callable[[RequestDispatcher], "GrpcServer"] | None = None,
+        metrics_page: MetricsPagePort | None = None,
+        endpoints: Mapping[str, StreamEndpoint] | None = None,
     ) -> None:
         self.serve = serve
         self._dispatcher = RequestDispatcher(
@@ -84,6 +89,8 @@ class A2AServer:
         self._limiter = limiter
         self._hosts = hosts
         self._cors = cors
+        self._metrics_page = metrics_page
+        self._endpoints = endpoints or {}
         self._open = lifespan or serve.open
         self._grpc = None if make_grpc is None else make_grpc(self._dispatcher)
 
@@ -91,9 +98,20 @@ class A2AServer:
         """Handle an HTTP request or the lifespan of the server."""
         if scope["type"] == "lifespan":
             await receive()
-            async with self._lifespan():
-                await send({"type": "lifespan.startup.complete"})
-                await receive()
+            has_started = False
+            try:
+                async with self._lifespan():
+                    has_started = True
+                    await send({"type": "lifespan.startup.complete"})
+                    await receive()
+            except Exception as error:
+                # Without this message servers continue as if there were no lifespan.
+                if not has_started:
+                    cause: BaseException = error
+                    while isinstance(cause, BaseExceptionGroup):
+                        cause = cause.exceptions[0]
+                    await send({"type": "lifespan.startup.failed", "message": str(cause)})
+                raise
             await send({"type": "lifespan.shutdown.complete"})
         elif scope["type"] == "http":
             await self._handle(scope, receive, send)
@@ -132,12 +150,14 @@ class A2AServer:
             if not is_rpc and await self._send_document(request, send):
                 return
         except Exception as error:  # noqa: BLE001 - process boundary
-            log_internal_error(error)
+            self._dispatcher.note_refusal(request, error)
             await send_early_error(request, send, error, is_rpc=is_rpc)
             return
         try:
             if is_rpc:
                 await self._dispatcher.handle_rpc(request, send)
+            elif (endpoint := self._endpoints.get(request.path)) is not None:
+                await self._dispatcher.handle_endpoint(request, send, endpoint)
             elif request.path == _RUN_PATH and self.serve.intents.names:
                 await self._dispatcher.handle_run(request, send)
             else:
@@ -163,21 +183,34 @@ class A2AServer:
         elif path in _HEALTH_PATHS:
             request.check_method("GET", "HEAD")
             await send_response(send, 200, b'{"status":"ok"}')
-        elif path == _STATUS_PATH:
-            request.check_method("GET", "HEAD")
-            principal = await self._dispatcher.authenticate(request)
-            principal.require(READ_SCOPE)
-            await send_response(send, 200, self._write_status())
         elif path in _READY_PATHS:
             request.check_method("GET", "HEAD")
             await _send_readiness(send, is_ready=self.serve.is_ready)
-        elif path == _LEGACY_EXTENDED_CARD_PATH:
-            request.check_method("GET", "HEAD")
-            principal = await self._dispatcher.authenticate(request)
+        else:
+            return await self._send_private_document(request, send)
+        return True
+
+    async def _send_private_document(self, request: HttpRequest, send: Send) -> bool:
+        """Send the document at the path to an authenticated caller; return False without one."""
+        path, page = request.path, self._metrics_page
+        if path == _METRICS_PATH and page is None:
+            return False
+        if path not in (_STATUS_PATH, _METRICS_PATH, _LEGACY_EXTENDED_CARD_PATH):
+            return False
+        request.check_method("GET", "HEAD")
+        # Metrics must be readable while the rate limit rejects callers.
+        is_counted = path != _METRICS_PATH
+        principal = await self._dispatcher.authenticate(request, is_counted=is_counted)
+        if path == _LEGACY_EXTENDED_CARD_PATH:
             card = WIRE_V03.write_card(self._dispatcher.extended_card(principal))
             await send_response(send, 200, card)
+            return True
+        principal.require(READ_SCOPE)
+        if path == _METRICS_PATH and page is not None:
+            metrics, media_type = page.read(request.header(b"accept"))
+            await send_response(send, 200, metrics, media_type.encode())
         else:
-            return False
+            await send_response(send, 200, self._write_status())
         return True
 
     def _write_status(self) -> bytes:

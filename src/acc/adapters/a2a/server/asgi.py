@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import (
+    AsyncGenerator,
     Awaitable,
     Callable,
     Collection,
@@ -317,6 +318,50 @@ async def send_events(
             log_internal_error(error)
     finally:
         stream.close()
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def send_chunks(
+    request: HttpRequest, send: Send, chunks: AsyncGenerator[bytes, None], *, heartbeat: float
+) -> None:
+    """Send server-sent events until they end; close their source if the client disconnects.
+
+    After `heartbeat` seconds without an event a comment is sent, so that proxies keep the
+    connection.
+    """
+    loop = asyncio.get_running_loop()
+    next_heartbeat = loop.time() + heartbeat
+
+    async def send_chunk(chunk: bytes) -> None:
+        nonlocal next_heartbeat
+        await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        next_heartbeat = loop.time() + heartbeat
+
+    async def forward() -> None:
+        async with aclosing(chunks):
+            async for chunk in chunks:
+                if chunk:
+                    await send_chunk(chunk)
+
+    async def send_heartbeats() -> None:
+        while True:
+            await asyncio.sleep(next_heartbeat - loop.time())
+            if loop.time() >= next_heartbeat:
+                await send_chunk(_HEARTBEAT)
+
+    async def watch(sender: asyncio.Task[None]) -> None:
+        await request.disconnected()
+        sender.cancel()
+
+    await send({"type": "http.response.start", "status": 200, "headers": EVENT_STREAM_HEADERS})
+    async with asyncio.TaskGroup() as group:
+        sender = group.create_task(forward())
+        watchers = group.create_task(watch(sender)), group.create_task(send_heartbeats())
+        try:
+            await asyncio.wait([sender])
+        finally:
+            for watcher in watchers:
+                watcher.cancel()
     await send({"type": "http.response.body", "body": b""})
 
 

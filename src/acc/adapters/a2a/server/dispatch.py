@@ -1,11 +1,10 @@
 """Dispatch JSON-RPC and HTTP+JSON requests: authenticate, negotiate, perform, respond."""
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil
-from typing import Any, NamedTuple
-from urllib.parse import unquote
+from typing import Any, Protocol
 
 from acc.adapters.a2a.server.asgi import (
     A2A_JSON,
@@ -16,10 +15,12 @@ from acc.adapters.a2a.server.asgi import (
     NegotiatedExtensions,
     Send,
     log_internal_error,
+    send_chunks,
     send_events,
     send_response,
 )
 from acc.adapters.a2a.server.intents import call_intent, call_rpc_intent, encode_run_error
+from acc.adapters.a2a.server.routes import STREAMING, find_route
 from acc.adapters.a2a.wire.errors import (
     HttpError,
     UnknownMethod,
@@ -48,8 +49,12 @@ from acc.application.a2a.requests import (
     TaskRequest,
 )
 from acc.application.a2a.subscriptions import TaskStream
-from acc.application.tracing.a2a_spans import describe_request, nearest_parent, start_server_span
-from acc.application.tracing.spans import error_type
+from acc.application.tracing.a2a_spans import (
+    count_refusal,
+    describe_request,
+    nearest_parent,
+    start_server_span,
+)
 from acc.application.use_cases.serve_a2a import ServeA2AUseCase
 from acc.domain.errors import (
     AccError,
@@ -78,7 +83,6 @@ _MAX_LOGGED_ID_LENGTH = 256
 RETRY_AFTER_SECONDS = 5
 #: JSON-RPC errors that also set the HTTP status, for proxies.
 _RPC_HTTP_STATUSES = frozenset({401, 403, 429, 503})
-_STREAMING = frozenset({Operation.STREAM, Operation.SUBSCRIBE})
 _SENDING = frozenset({Operation.SEND, Operation.STREAM})
 
 
@@ -98,6 +102,16 @@ class StaticDocuments:
 
 #: The result of a call as JSON, or its stream, and the extensions of the response.
 CallResult = tuple[bytes | TaskStream, NegotiatedExtensions]
+
+
+class StreamEndpoint(Protocol):
+    """Serves the agent over another protocol, with streams as responses."""
+
+    async def open(
+        self, principal: Principal, body: bytes, *, trace_parent: str = ""
+    ) -> AsyncGenerator[bytes, None]:
+        """Return server-sent events, or raise an AccError before anything happens."""
+        ...
 
 
 class RequestDispatcher:
@@ -155,10 +169,9 @@ class RequestDispatcher:
             params = wire.read_request(operation, call.params)
             result = await self._perform(wire, operation, principal, params, request, extensions)
         except Exception as error:  # noqa: BLE001 - process boundary
-            log_internal_error(error)
-            request.span_error = error_type(error)
+            self.note_refusal(request, error)
             request_id = find_request_id(body) if request_id is None else request_id
-            streaming = operation in _STREAMING
+            streaming = operation in STREAMING
             await _send_rpc_error(send, error, wire, request_id=request_id, streaming=streaming)
             return
         prefix = rpc_result_prefix(request_id)
@@ -182,15 +195,32 @@ class RequestDispatcher:
                 self._serve, principal, content, trace_parent=request.trace_parent
             )
         except Exception as error:  # noqa: BLE001 - process boundary
-            log_internal_error(error)
-            request.span_error = error_type(error)
-            status, body = encode_run_error(error)
-            headers = (
-                error.headers if isinstance(error, HttpError) else error_headers(status, error)
-            )
-            await send_response(send, status, body, JSON, headers)
+            await self._refuse(request, send, error)
             return
         await send_response(send, 200, body, JSON, marks)
+
+    async def handle_endpoint(
+        self, request: HttpRequest, send: Send, endpoint: StreamEndpoint
+    ) -> None:
+        """Respond to a request of another protocol than A2A with a stream."""
+        try:
+            request.check_method("POST")
+            principal = await self.authenticate(request)
+            request.check_json()
+            body = await request.body()
+            await self._count_bytes(principal, request, body)
+            self._start_span(request, request.path.strip("/"), request.trace_parent)
+            chunks = await endpoint.open(principal, body, trace_parent=request.trace_parent)
+        except Exception as error:  # noqa: BLE001 - process boundary
+            await self._refuse(request, send, error)
+            return
+        await send_chunks(request, send, chunks, heartbeat=self._serve.limits.heartbeat)
+
+    async def _refuse(self, request: HttpRequest, send: Send, error: Exception) -> None:
+        self.note_refusal(request, error)
+        status, body = encode_run_error(error)
+        headers = error.headers if isinstance(error, HttpError) else error_headers(status, error)
+        await send_response(send, status, body, JSON, headers)
 
     async def handle_rest(self, request: HttpRequest, send: Send) -> None:
         """Respond to an HTTP+JSON request."""
@@ -216,8 +246,7 @@ class RequestDispatcher:
                 wire, route.operation, principal, params, request, extensions
             )
         except Exception as error:  # noqa: BLE001 - process boundary
-            log_internal_error(error)
-            request.span_error = error_type(error)
+            self.note_refusal(request, error)
             await _send_http_error(send, error, wire, kind)
             return
         if isinstance(result, TaskStream):
@@ -253,14 +282,19 @@ class RequestDispatcher:
         result = await self._perform(wire, operation, principal, params, request, extensions)
         return result, extensions
 
-    async def authenticate(self, request: HttpRequest) -> Principal:
+    def note_refusal(self, request: HttpRequest, error: Exception) -> None:
+        """Count an error that a request ended with, for its span too; log an internal one."""
+        log_internal_error(error)
+        request.span_error = count_refusal(self._tracer, error)
+
+    async def authenticate(self, request: HttpRequest, *, is_counted: bool = True) -> Principal:
         """Return the caller; missing and invalid tokens raise the same Unauthenticated.
 
-        Raises RateLimited if the caller sends too many requests.
+        Raises RateLimited if the request is counted and the caller has sent too many.
         """
         principal = await self._verify(request)
         request.caller = principal.caller
-        if self._limiter is not None:
+        if self._limiter is not None and is_counted:
             await self._limiter.count_request(_limit_key(principal, request))
         return principal
 
@@ -346,7 +380,7 @@ class RequestDispatcher:
         """Start the span of a request, which ends with its response."""
         if self._tracer is not None:
             request.span = start_server_span(self._tracer, method, parent)
-            request.trace_id = request.span.trace_id
+            request.trace_id = request.span.trace_id or request.trace_id
         return request.span
 
     async def _perform(
@@ -515,83 +549,3 @@ def _response_type(request: HttpRequest) -> bytes:
     """Return application/a2a+json to clients that use it, application/json to others."""
     types = request.headers.get(b"accept", b"") + request.headers.get(b"content-type", b"")
     return A2A_JSON if A2A_JSON in types else JSON
-
-
-# Routes of HTTP+JSON
-
-
-class Route(NamedTuple):
-    """An operation with its path parameters."""
-
-    operation: Operation
-    path: Mapping[str, str]
-    has_body: bool
-
-
-_Methods = Mapping[str, tuple[Operation, bool]]
-_PUSH_CONFIGS = "pushNotificationConfigs"
-_SINGLE_SEGMENT: Mapping[str, _Methods] = {
-    "message:send": {"POST": (Operation.SEND, True)},
-    "message:stream": {"POST": (Operation.STREAM, True)},
-    "tasks": {"GET": (Operation.LIST, False)},
-    "extendedAgentCard": {"GET": (Operation.EXTENDED_CARD, False)},
-    "card": {"GET": (Operation.EXTENDED_CARD, False)},
-}
-_TASK: _Methods = {"GET": (Operation.GET, False)}
-_TASK_VERBS: Mapping[str, _Methods] = {
-    ":cancel": {"POST": (Operation.CANCEL, True)},
-    ":subscribe": {"POST": (Operation.SUBSCRIBE, True), "GET": (Operation.SUBSCRIBE, False)},
-}
-_TASK_CONFIGS: _Methods = {
-    "POST": (Operation.PUSH_CREATE, True),
-    "GET": (Operation.PUSH_LIST, False),
-}
-_TASK_CONFIG: _Methods = {
-    "GET": (Operation.PUSH_GET, False),
-    "DELETE": (Operation.PUSH_DELETE, False),
-}
-
-
-def find_route(request: HttpRequest) -> Route:
-    """Return the route of a request; raise HttpError 404 or 405 if there is none.
-
-    Both versions have the same routes; those of 0.3 begin with /v1. A tenant may precede them.
-    """
-    segments = request.path.strip("/").split("/")
-    if segments[0] == "v1":
-        segments = segments[1:]
-    path: dict[str, str] = {}
-    if len(segments) > 1 and segments[0] not in _SINGLE_SEGMENT:
-        path["tenant"] = unquote(segments[0])
-        segments = segments[1:]
-    methods = _find_methods(segments, path)
-    if not methods:
-        raise HttpError(404, "this path does not exist")
-    method = request.method
-    if method == "HEAD" and methods.get("GET", (Operation.SUBSCRIBE,))[0] not in _STREAMING:
-        method = "GET"
-    if method not in methods:
-        request.check_method(*methods)
-    operation, has_body = methods[method]
-    return Route(operation, path, has_body)
-
-
-def _find_methods(segments: list[str], path: dict[str, str]) -> _Methods:
-    """Return the methods of a path and add its parameters to `path`."""
-    match segments:
-        case [name]:
-            return _SINGLE_SEGMENT.get(name, {})
-        case ["tasks", task]:
-            for suffix, methods in _TASK_VERBS.items():
-                if task.endswith(suffix):
-                    path["id"] = unquote(task.removesuffix(suffix))
-                    return methods
-            path["id"] = unquote(task)
-            return _TASK
-        case ["tasks", task, kind] if kind == _PUSH_CONFIGS:
-            path["task_id"] = unquote(task)
-            return _TASK_CONFIGS
-        case ["tasks", task, kind, config] if kind == _PUSH_CONFIGS:
-            path |= {"task_id": unquote(task), "id": unquote(config)}
-            return _TASK_CONFIG
-    return {}

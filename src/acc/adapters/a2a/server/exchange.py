@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from acc.adapters.a2a.server.asgi import Headers, HttpRequest, Send
+from acc.application.tracing.spans import span_id_of
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.run import trace_of_parent
 
@@ -125,5 +126,7 @@ def log_access(request: HttpRequest, status: int, began: float) -> None:
             "status": status,
             "duration_ms": milliseconds,
             "trace_id": request.trace_id,
+            "span_id": span_id_of(request.span),
+            "code": request.span_error,
         },
     )

@@ -18,7 +18,6 @@ from acc.adapters.a2a.server.asgi import (
     Headers,
     HttpRequest,
     NegotiatedExtensions,
-    log_internal_error,
 )
 from acc.adapters.a2a.server.dispatch import CallResult, RequestDispatcher, error_headers
 from acc.adapters.a2a.server.exchange import access_log, log_access
@@ -35,7 +34,6 @@ from acc.adapters.system.threads import DaemonThreads
 from acc.application.a2a.extensions import EVENT_IDS, add_event_id
 from acc.application.a2a.requests import Request, ServerLimits
 from acc.application.a2a.subscriptions import TaskStream
-from acc.application.tracing.spans import error_type
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.run import trace_of_parent
 
@@ -222,8 +220,7 @@ class GrpcExchange:
             response = await self._respond()
             status = 200
         except Exception as error:  # noqa: BLE001 - process boundary
-            log_internal_error(error)
-            request.span_error = error_type(error)
+            self._dispatcher.note_refusal(request, error)
             status = wire_error_for(error).http_status
             failure = error
         else:

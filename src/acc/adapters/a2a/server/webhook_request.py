@@ -8,11 +8,13 @@ import httpx2
 
 from acc.adapters.a2a.wire.protocol import Wire
 from acc.application.a2a.extensions import hide_extensions
+from acc.application.tracing.a2a_spans import trace_notification
 from acc.domain.errors import AccError, RemoteFailed
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.task import ArtifactUpdate, StatusUpdate, Task, TaskState, TaskStatus
 from acc.ports.outbound.auth_ports import NotificationSignerPort
 from acc.ports.outbound.storage_ports import Delivery
+from acc.ports.outbound.tracing_ports import TracerPort
 
 _TOKEN_HEADER = "X-A2A-Notification-Token"  # noqa: S105 - a header name
 _CREDENTIAL_HEADERS = (
@@ -38,14 +40,20 @@ class WebhookSender:
         wires: Mapping[str, Wire],
         signer: NotificationSignerPort | None = None,
         extensions: Collection[str] = (),
+        tracer: TracerPort | None = None,
     ) -> None:
         self._client = client
+        self._tracer = tracer
         self._extensions = extensions
         self._wires = wires
         self._signer = signer
 
     async def deliver(self, delivery: Delivery, task: Task) -> None:
         """Return once the receiver has accepted the notification, or raise RemoteFailed."""
+        with trace_notification(self._tracer, task, delivery.config.url) as trace_parent:
+            await self._deliver(delivery, task, trace_parent)
+
+    async def _deliver(self, delivery: Delivery, task: Task, trace_parent: str) -> None:
         config = delivery.config
         body = self._body(delivery, task)
         is_v03 = config.protocol_version == "0.3"
@@ -54,6 +62,8 @@ class WebhookSender:
             "A2A-Version": config.protocol_version,
             _ID_HEADER: f"{task.id}:{delivery.event.seq}",
         }
+        if trace_parent:
+            headers["traceparent"] = trace_parent
         if config.token:
             headers[_TOKEN_HEADER] = config.token
         if self._signer is not None:
