@@ -32,7 +32,7 @@ def version() -> str:
 @lru_cache(maxsize=1)
 def token_counter() -> TokenCounterPort:
     """Return the token counter of the process; the first call loads its vocabulary."""
-    from acc.adapters.models.tokens import BpeTokenCounter
+    from acc.adapters.models.token_counter import BpeTokenCounter
 
     return BpeTokenCounter()
 

@@ -22,7 +22,7 @@ from acc.adapters.auth.keys import (
     supported_algorithms,
 )
 from acc.adapters.http.client import NetworkOptions, guarded_client
-from acc.application.a2a.replays import InMemoryUsedIds
+from acc.application.a2a.replay_protection import InMemoryUsedIds
 from acc.domain.errors import (
     AccError,
     InvalidInput,

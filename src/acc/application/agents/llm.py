@@ -24,7 +24,7 @@ from acc.application.agents.callbacks import (
 )
 from acc.application.agents.dependencies import declared_types
 from acc.application.agents.instructions import Instruction
-from acc.application.agents.options import DEFAULT_MODEL
+from acc.application.agents.option_hints import DEFAULT_MODEL
 from acc.application.agents.output import (
     INVALID_OUTPUT,
     OutputType,

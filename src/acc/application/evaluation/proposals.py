@@ -5,14 +5,14 @@ import re
 from acc.domain.format_rules import is_question, read_rule
 from acc.domain.language import contains_text, direct_sentences, sentences, terms, values
 from acc.domain.value_objects.format_rule import EXCLUSIVE_KINDS, FormatRule, RuleKind
-from acc.domain.value_objects.reading import Act, EarlierSentence, Reading
-from acc.domain.value_objects.recorded_conversation import RecordedConversation
-from acc.domain.value_objects.replay import (
+from acc.domain.value_objects.proposal import (
     Proposal,
     ProposalKind,
     ProposedConversation,
     ProposedTurn,
 )
+from acc.domain.value_objects.reading import Act, EarlierSentence, Reading
+from acc.domain.value_objects.recorded_conversation import RecordedConversation
 from acc.ports.outbound.memory_ports import ReaderPort
 
 #: Messages before a sentence that a reader with a model is shown.

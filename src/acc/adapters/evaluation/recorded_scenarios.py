@@ -18,14 +18,14 @@ from acc.adapters.system.decode_errors import field_error_of
 from acc.domain.errors import InvalidInput
 from acc.domain.language import is_japanese
 from acc.domain.value_objects.evaluation_run import ScenarioChoice
-from acc.domain.value_objects.recorded_conversation import RecordedConversation
-from acc.domain.value_objects.replay import (
+from acc.domain.value_objects.proposal import (
     Decision,
     Proposal,
     ProposalKind,
     ProposedConversation,
     ProposedTurn,
 )
+from acc.domain.value_objects.recorded_conversation import RecordedConversation
 from acc.domain.value_objects.scenario import (
     Constraint,
     Expectation,
