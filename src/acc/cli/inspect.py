@@ -82,7 +82,7 @@ def explain(
     user: User = "",
     app: App = "",
     turn: Annotated[
-        int | None, Parameter(help="Also tell whether it was in the view at this turn.")
+        int | None, Parameter(help="Also show whether it was in the view at this turn.")
     ] = None,
     json: AsJson = False,
 ) -> int:

@@ -97,7 +97,7 @@ class _Connection:
                 "account"
             )
         if isinstance(error, APIError):
-            return CarrierFailed(f"{label}: the server refuses the request: {error.description}")
+            return CarrierFailed(f"{label}: the server rejected the request: {error.description}")
         return CarrierFailed(
             f"{label}: the server cannot be reached ({type(error).__name__}); check host and port "
             "of the URL, and that the server runs"

@@ -395,7 +395,7 @@ async def _measure_skew(connection: "Connection[Any]") -> _Skew:
 
 
 def _steady_time() -> float:
-    """Return a time that nobody sets; where possible it continues while the machine sleeps."""
+    """Return a monotonic time, which includes the suspension of the machine on Linux."""
     boot_time = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if boot_time is None else time.clock_gettime(boot_time)
 
