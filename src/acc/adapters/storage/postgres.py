@@ -20,7 +20,7 @@ from acc.adapters.storage.postgres_schema import (
     migrate,
     read_schema,
 )
-from acc.adapters.system.loop_end import close_with_loop
+from acc.adapters.system.loop_cleanup import close_with_loop
 from acc.domain.errors import InvalidInput, StorageFailed
 
 if TYPE_CHECKING:
