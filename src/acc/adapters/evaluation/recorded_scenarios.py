@@ -23,7 +23,6 @@ from acc.domain.value_objects.proposal import (
     Proposal,
     ProposalKind,
     ProposedConversation,
-    ProposedTurn,
 )
 from acc.domain.value_objects.recorded_conversation import RecordedConversation
 from acc.domain.value_objects.scenario import (
@@ -282,14 +281,11 @@ def annotation_text(conversations: Iterable[ProposedConversation]) -> str:
     for conversation in conversations:
         lines += ["[[conversations]]", f"id = {_toml(conversation.id)}", ""]
         for turn in conversation.turns:
-            lines += ["[[conversations.turns]]", *_turn_lines(turn), ""]
+            lines += ["[[conversations.turns]]", f"turn = {turn.turn}"]
+            lines += [f"query = {_toml(turn.query)}", ""]
             for proposal in turn.proposals:
                 lines += ["[[conversations.turns.proposals]]", *_proposal_lines(proposal), ""]
     return "\n".join(lines)
-
-
-def _turn_lines(turn: ProposedTurn) -> list[str]:
-    return [f"turn = {turn.turn}", f"query = {_toml(turn.query)}"]
 
 
 def _proposal_lines(proposal: Proposal) -> list[str]:
