@@ -87,7 +87,7 @@ def acc_memory(
 def make_reader(
     model: LanguageModelPort | None = None, embedder: EmbedderPort | None = None
 ) -> ReaderPort:
-    """Return the embedded reader, or one that asks a model."""
+    """Return the embedded reader, or one that calls a model."""
     from acc.adapters.memory.reader import EmbeddedReader
 
     embedded = EmbeddedReader(embedder=embedder)

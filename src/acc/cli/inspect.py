@@ -86,7 +86,7 @@ def explain(
     ] = None,
     json: AsJson = False,
 ) -> int:
-    """Explain what became of a statement of the user in the memory.
+    """Show the history of a statement of the user in the memory.
 
     When it was said, how it was read, when and why it was kept, replaced, rejected or dropped, and
     in which turns the model saw it. Exit status 1 if no statement matches.

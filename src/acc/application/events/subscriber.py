@@ -85,7 +85,7 @@ class HandledEvent:
 
 
 class HandledObserver(Protocol):
-    """Receives what became of every delivery."""
+    """Receives the outcome of every delivery."""
 
     def on_handled(self, handled: HandledEvent) -> None:
         """Receive the outcome of one delivery."""
