@@ -16,7 +16,7 @@ from typing import Any
 
 from acc import BaseAgent
 from acc.adapters.a2a.server.uvicorn import bind
-from acc.adapters.auth.tokens import StaticTokens, TokenEntry, token_hash
+from acc.adapters.auth.bearer_tokens import StaticTokens, TokenEntry, token_hash
 from acc.application.runtime.context import RunContext
 from acc.bootstrap import a2a as serving
 from acc.domain.value_objects.content import Part

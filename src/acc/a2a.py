@@ -10,6 +10,13 @@ from typing import Any
 try:
     from acc.adapters.a2a.client.notifications import NotificationReceiver
     from acc.adapters.a2a.server.app import A2AServer
+    from acc.adapters.auth.bearer_tokens import (
+        StaticTokens,
+        TokenEntry,
+        TokenFile,
+        new_token,
+        token_hash,
+    )
     from acc.adapters.auth.certificates import ClientCertificates
     from acc.adapters.auth.jwt_verifier import JwtVerifier, TrustedIssuer, VerifierChain
     from acc.adapters.auth.keys import (
@@ -25,7 +32,6 @@ try:
         NotificationVerifier,
         verify_notification,
     )
-    from acc.adapters.auth.tokens import StaticTokens, TokenEntry, TokenFile, new_token, token_hash
     from acc.bootstrap.counters import RateLimiter, UsedIds
 except ModuleNotFoundError as error:
     raise ImportError(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acc.adapters.models.tokens import BpeTokenCounter
+from acc.adapters.models.token_counter import BpeTokenCounter
 from acc.bootstrap.memory import LazyTokenCounter
 from acc.ports.outbound.model_ports import TokenCounterPort
 from acc.testing import WordCounter

@@ -10,7 +10,7 @@ import pytest
 from counter_factories import place, shared_place
 
 from acc.a2a import UsedIds
-from acc.application.a2a.replays import MAX_IDS, InMemoryUsedIds
+from acc.application.a2a.replay_protection import MAX_IDS, InMemoryUsedIds
 from acc.domain.errors import Unavailable
 
 __all__ = ["place", "shared_place"]

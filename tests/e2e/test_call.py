@@ -8,7 +8,7 @@ import pytest
 from command import acc, serve
 from terminal import Terminal
 
-from acc.adapters.auth.tokens import TokenEntry, append_entry, token_hash
+from acc.adapters.auth.bearer_tokens import TokenEntry, append_entry, token_hash
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from acc.adapters.auth.tokens import TokenEntry, append_entry, token_hash
+from acc.adapters.auth.bearer_tokens import TokenEntry, append_entry, token_hash
 
 HERE = Path(__file__).parent
 ALICE, BOB = "acc_alice-token", "acc_bob-token"

@@ -17,9 +17,9 @@ from server_process import (
     tokens_file,
 )
 
+from acc.adapters.auth.bearer_tokens import TokenEntry, append_entry, token_hash
 from acc.adapters.auth.card_signatures import verify_card
 from acc.adapters.auth.keys import generate_key
-from acc.adapters.auth.tokens import TokenEntry, append_entry, token_hash
 from acc.domain.errors import Unauthenticated
 
 PATHS = ["/.well-known/agent-card.json", "/.well-known/agent.json"]

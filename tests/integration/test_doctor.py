@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from forked_command import run_command
 
-from acc.adapters.auth.tokens import token_hash
+from acc.adapters.auth.bearer_tokens import token_hash
 
 HERE = Path(__file__).parent
 TOKENS = {"ANN": "secret-ann", "BOB": "secret-bob"}

@@ -11,8 +11,8 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from acc import Agent
+from acc.adapters.auth.bearer_tokens import StaticTokens
 from acc.adapters.auth.keys import generate_key
-from acc.adapters.auth.tokens import StaticTokens
 from acc.bootstrap.a2a import ServeOptions, make_server
 from acc.cli import execute as run
 from acc.testing import ScriptedModel

@@ -9,7 +9,7 @@ from acc import (
     SequentialAgent,
     tool,
 )
-from acc.application.lint.structure import Severity
+from acc.application.lint.structure_rules import Severity
 from acc.application.use_cases.check_agents import RuleReport, check_agents
 
 OK, WARNING, PROBLEM = Severity.OK, Severity.WARNING, Severity.PROBLEM

@@ -82,7 +82,7 @@ class ServeOptions:
     JWK set of the signers. `connections` limits slow clients. With `anonymous_listing` anonymous
     callers may list tasks. Without `deduplicate` a repeated message is a new message. `issuers` are
     the OIDC issuers that the card names. `cors_origins` are the web origins whose pages may call
-    the server. `used_ids` has the nonces of requests; by default they are in the store. Workers of
+    the server. `used_ids` stores the nonces of requests; by default they are in `store`. Workers of
     the `engine` execute the tasks, unless it is "in-process". `grpc` is the address of the gRPC
     server; the card names the host of `public_url`. With `ag_ui`, front ends can run the agent over
     AG-UI at `/ag-ui`. Events that agents publish are sent to `events_to`, the URL of a carrier.
@@ -130,7 +130,7 @@ def make_server(agent: BaseAgent | TreeNode, options: ServeOptions | None = None
     from acc.adapters.http.client import check_url, guarded_client
 
     agent = agent.as_agent() if isinstance(agent, TreeNode) else agent
-    options = _checked(options or ServeOptions())
+    options = _validate(options or ServeOptions())
     requires_auth = options.verifier is not None or options.certificates is not None
     check_models(agent)
     services = make_services(store=options.store, allow=options.allow)
@@ -157,7 +157,7 @@ def make_server(agent: BaseAgent | TreeNode, options: ServeOptions | None = None
     )
     contracts = serve.intents.contracts
     url = _published_url(options)
-    every = build_card(
+    full_card = build_card(
         agent,
         url=url,
         version=options.agent_version or version(),
@@ -171,7 +171,7 @@ def make_server(agent: BaseAgent | TreeNode, options: ServeOptions | None = None
         config=config,
         grpc_target=_grpc_target(options, url),
     )
-    card = public_card(every, contracts, config)
+    card = public_card(full_card, contracts, config)
     extensions = tuple(extension.uri for extension in card.extensions)
     sign_card = options.sign_card or (lambda card: card)
 
@@ -202,7 +202,7 @@ def make_server(agent: BaseAgent | TreeNode, options: ServeOptions | None = None
         documents=StaticDocuments(
             card=write_public_card(sign_card(card)),
             extended_cards=ExtendedCards(
-                agent, every, contracts=contracts, config=config, sign=sign_card
+                agent, full_card, contracts=contracts, config=config, sign=sign_card
             )
             if card.extended_card
             else None,
@@ -227,8 +227,8 @@ def make_server(agent: BaseAgent | TreeNode, options: ServeOptions | None = None
     )
 
 
-def _checked(options: ServeOptions) -> ServeOptions:
-    """Return the options; raise InvalidInput if a value has a wrong type."""
+def _validate(options: ServeOptions) -> ServeOptions:
+    """Return the options, or raise InvalidInput if one has a wrong type."""
     for name, value, is_valid, expected in (
         ("limits", options.limits, isinstance(options.limits, ServerLimits), "ServerLimits(...)"),
         ("card", options.card, isinstance(options.card, CardConfig), "a CardConfig or read_card()"),
@@ -357,7 +357,7 @@ def read_card(path: Path) -> CardConfig:
 
 
 def check_card_file(agent: BaseAgent, path: Path) -> list[CardFinding]:
-    """Return what is wrong with the card that a file declares for an agent."""
+    """Return the findings about the card that a file declares for an agent."""
     return check_card(agent, read_card(path), make_services())
 
 
@@ -412,7 +412,7 @@ def card_signer(key_file: Path) -> Callable[[AgentCard], AgentCard]:
     key = load_key(key_file)
 
     def sign(card: AgentCard) -> AgentCard:
-        """Sign the card as it is sent, and as clients see it that know only the fields of 1.0."""
+        """Sign the card as it is sent, and its content with only the fields of 1.0."""
         unsigned = replace(card, signatures=())
         content = card_content(unsigned)
         forms = [merged_card(unsigned), content, drop_empty(content)]
@@ -440,22 +440,22 @@ async def check_store(store: str | Path) -> None:
 
 
 async def check_shared_counters(options: ServeOptions) -> None:
-    """Raise StorageFailed if counters can never be used; warn if they do not respond now."""
-    counters = [one for one in (options.limiter, options.used_ids) if one is not None]
-    if counters:
+    """Raise StorageFailed if counters are unusable; warn if they do not respond now."""
+    shared = [counters for counters in (options.limiter, options.used_ids) if counters is not None]
+    if shared:
         from acc.bootstrap.counters import check_counters
 
-        for one in counters:
-            await check_counters(one)
+        for counters in shared:
+            await check_counters(counters)
 
 
 async def check_engine(engine: str | EnginePort, store: str | Path) -> None:
     """Raise Unavailable or InvalidInput if an engine cannot be used."""
-    made = make_engine(engine, store)
-    if made is not None:
+    port = make_engine(engine, store)
+    if port is not None:
         async with AsyncExitStack() as stack:
-            stack.push_async_callback(made.aclose)
-            await made.connect()
+            stack.push_async_callback(port.aclose)
+            await port.connect()
 
 
 def serve_forever(
@@ -474,7 +474,7 @@ def serve_forever(
 
     With a certificate chain and its private key, both PEM files, the server uses TLS. Clients may
     then present certificates of `client_authority`.
-    The options are made once the address is known, because port 0 selects a free port.
+    `make_options` is called when the address is known, because port 0 selects a free port.
     """
     from acc.adapters.a2a.server.uvicorn import bind, run, tls_context
 

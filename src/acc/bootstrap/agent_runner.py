@@ -1,7 +1,7 @@
 """The runner behind `agent.run(...)`. Imported together with the agents."""
 
+from acc.application.agents.agent_runner import AgentRunner, set_runner_factory
 from acc.application.agents.base import BaseAgent
-from acc.application.agents.conversation import AgentRunner, set_runner_factory
 
 
 def make_runner(agent: BaseAgent) -> AgentRunner:

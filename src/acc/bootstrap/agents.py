@@ -243,7 +243,7 @@ def make_services(
 
 
 def _recall_index(sessions: SessionStorePort, key: SessionKey, name: str) -> RecallIndexPort:
-    """Return the recall index of an agent's memory, which lives as long as the session."""
+    """Return the recall index of an agent's memory, which has the lifetime of the session."""
     from acc.adapters.storage.in_memory import InMemorySessionStore
     from acc.bootstrap.memory import new_recall_index, term_extractor
 

@@ -14,7 +14,7 @@ from acc.ports.outbound.auth_ports import (
 from acc.ports.outbound.limit_ports import RateLimiterPort
 
 if TYPE_CHECKING:
-    from acc.adapters.auth.tokens import TokenEntry
+    from acc.adapters.auth.bearer_tokens import TokenEntry
 
 
 def make_verifier(
@@ -31,8 +31,8 @@ def make_verifier(
     An issuer is a URL, or PREFIX=URL. A loopback issuer needs no entry in `allow`. With `used_ids`
     a JWT is accepted once.
     """
+    from acc.adapters.auth.bearer_tokens import TokenFile
     from acc.adapters.auth.jwt_verifier import JwtVerifier, TrustedIssuer, VerifierChain
-    from acc.adapters.auth.tokens import TokenFile
 
     verifiers: list[TokenVerifierPort] = []
     if tokens is not None:
@@ -134,7 +134,7 @@ def add_token(
     expires: float | None = None,
 ) -> str:
     """Append the hash of a new token to a file and return the token."""
-    from acc.adapters.auth.tokens import TokenEntry, append_entry, new_token, token_hash
+    from acc.adapters.auth.bearer_tokens import TokenEntry, append_entry, new_token, token_hash
 
     token = new_token()
     entry = TokenEntry(
@@ -150,6 +150,6 @@ def add_token(
 
 def read_tokens(path: Path) -> "list[TokenEntry]":
     """Return the entries of a token file."""
-    from acc.adapters.auth.tokens import read_entries
+    from acc.adapters.auth.bearer_tokens import read_entries
 
     return read_entries(path)

@@ -14,7 +14,7 @@ from acc.adapters.storage.counters import CounterTable, StoreCounters
 from acc.adapters.storage.location import PostgresLocation, describe_location, parse_location
 from acc.adapters.storage.rate_limits import StorageRateLimiter, check_storage, close_storage
 from acc.adapters.storage.used_ids import BoundedUsedIds, StoredIds
-from acc.application.a2a.replays import InMemoryUsedIds
+from acc.application.a2a.replay_protection import InMemoryUsedIds
 from acc.bootstrap.storage import require_postgres
 from acc.domain.errors import InvalidInput, StorageFailed
 from acc.ports.outbound.auth_ports import UsedIdsPort

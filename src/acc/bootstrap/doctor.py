@@ -3,8 +3,10 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from acc.application.use_cases.diagnose_grpc_server import DiagnoseGrpcServerUseCase
-from acc.application.use_cases.diagnose_server import DiagnoseServerUseCase
+from acc.application.use_cases.diagnose_server import (
+    DiagnoseGrpcServerUseCase,
+    DiagnoseServerUseCase,
+)
 from acc.bootstrap.a2a_client import make_client_network
 from acc.bootstrap.settings import silence_grpc
 from acc.domain.errors import InvalidInput

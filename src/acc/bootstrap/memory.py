@@ -32,7 +32,7 @@ def version() -> str:
 @lru_cache(maxsize=1)
 def token_counter() -> TokenCounterPort:
     """Return the token counter of the process; the first call loads its vocabulary."""
-    from acc.adapters.models.tokens import BpeTokenCounter
+    from acc.adapters.models.token_counter import BpeTokenCounter
 
     return BpeTokenCounter()
 
@@ -87,7 +87,7 @@ def acc_memory(
 def make_reader(
     model: LanguageModelPort | None = None, embedder: EmbedderPort | None = None
 ) -> ReaderPort:
-    """Return the embedded reader, or one that asks a model."""
+    """Return the embedded reader, or one that calls a model."""
     from acc.adapters.memory.reader import EmbeddedReader
 
     embedded = EmbeddedReader(embedder=embedder)

@@ -25,7 +25,7 @@ from acc.cli.compare import compare
 from acc.cli.console import console
 from acc.cli.doctor import doctor
 from acc.cli.eval_plan import plan
-from acc.cli.eval_replay import confirm, propose
+from acc.cli.eval_proposals import confirm, propose
 from acc.cli.export import export
 from acc.cli.graph import graph
 from acc.cli.inspect import explain, replay, trace

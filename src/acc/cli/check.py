@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.padding import Padding
 
-from acc.application.lint.structure import Severity
+from acc.application.lint.structure_rules import Severity
 from acc.application.use_cases.check_agents import TreeReport, check_agents
 from acc.bootstrap.a2a import check_card_file
 from acc.bootstrap.agents import load_agent

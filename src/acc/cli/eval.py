@@ -31,12 +31,12 @@ from acc.application.evaluation.results import (
     fallback_notes,
 )
 from acc.application.use_cases.run_evaluation import EvaluationOutcome, RunEvaluationUseCase
-from acc.bootstrap import evaluation, replays, reports
+from acc.bootstrap import evaluation, proposals, reports
 from acc.bootstrap.memory import compressor_name, version
 from acc.bootstrap.settings import agent_model, model_cache, step_summary_file
 from acc.bootstrap.tracing import start_tracing
 from acc.cli.call import check_allow
-from acc.cli.eval_replay import decision_counts
+from acc.cli.eval_proposals import decision_counts
 from acc.cli.eval_view import (
     COST_LIMIT_STATUS,
     ProgressView,
@@ -290,7 +290,7 @@ def run(*, options: EvaluationOptions = _EVALUATION, how: RunOptions = _RUN) -> 
     configuration = configure(options)
     if options.annotations is not None:
         print_error(
-            f"annotations: {decision_counts(replays.read_annotations(options.annotations))}"
+            f"annotations: {decision_counts(proposals.read_annotations(options.annotations))}"
         )
     elif options.replay is not None and configuration.judge == "rubric":
         print_error(

@@ -82,11 +82,11 @@ def explain(
     user: User = "",
     app: App = "",
     turn: Annotated[
-        int | None, Parameter(help="Also tell whether it was in the view at this turn.")
+        int | None, Parameter(help="Also show whether it was in the view at this turn.")
     ] = None,
     json: AsJson = False,
 ) -> int:
-    """Explain what became of a statement of the user in the memory.
+    """Show the history of a statement of the user in the memory.
 
     When it was said, how it was read, when and why it was kept, replaced, rejected or dropped, and
     in which turns the model saw it. Exit status 1 if no statement matches.

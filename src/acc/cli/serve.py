@@ -123,8 +123,8 @@ def serve(
         store=address.store if limits.rate_limit_store == "store" else limits.rate_limit_store,
         on_failure=limits.rate_limit_failure,
     )
-    uses_ids = access.single_use_tokens or limits.replay_window is not None
-    used_ids = make_used_ids(limits.replay_store or address.store) if uses_ids else None
+    needs_used_ids = access.single_use_tokens or limits.replay_window is not None
+    used_ids = make_used_ids(limits.replay_store or address.store) if needs_used_ids else None
     _check_engine(address.engine, limits)
     signing = _select_signing(access)
     sign_card = None if access.sign_card is None else card_signer(access.sign_card)
@@ -146,11 +146,11 @@ def serve(
     if is_unspecified_host(address.host) and not public_url:
         raise InvalidInput(
             f"--host {address.host} is not an address that clients can call; add --public-url with "
-            "the URL under which they reach this server, which is published on the card"
+            "the URL of this server for clients, which is published on the card"
         )
     _check_oidc(access, public_url, has_certificates=has_certificates)
     is_local = is_loopback_host(address.host) and (not public_url or is_loopback_url(public_url))
-    with redirect_stdout(stderr):  # output of the module is not output of the command
+    with redirect_stdout(stderr):  # the command prints only its own output to stdout
         root = load_agent(agent)
     if not allow_embedded:
         check_has_models(root, flag="--allow-embedded")
@@ -231,21 +231,21 @@ def _check_host(host: str, *, is_protected: bool) -> None:
 
 
 def _check_engine(engine: str, limits: LimitOptions) -> None:
-    """Raise InvalidInput for limits that only this process could enforce."""
+    """Raise InvalidInput for limits that the workers of an engine do not enforce."""
     if engine != "in-process" and (
         limits.tool_limit or limits.token_quota is not None or limits.cost_quota is not None
     ):
         raise InvalidInput(
             "--tool-limit, --token-quota and --cost-quota are not supported with --engine, because "
-            "the workers do not count; remove them, or run the tasks in this process"
+            "workers do not enforce them; remove them, or run the tasks in this process"
         )
 
 
 def _check_oidc(access: AccessOptions, public_url: str, *, has_certificates: bool) -> None:
-    """Raise InvalidInput for options of JWTs that contradict each other."""
+    """Raise InvalidInput for options of callers that contradict each other."""
     if access.oidc and not (access.audience or public_url):
         raise InvalidInput(
-            "--oidc requires --audience, the URL that tokens for this agent name as their audience"
+            "--oidc requires --audience URL, the audience that tokens for this agent must contain"
         )
     for option, value in (
         ("--audience", access.audience),
@@ -309,7 +309,7 @@ def _make_signer(
 
 
 def _example_call(root: BaseAgent) -> str:
-    """Return the arguments of a call that the agent answers."""
+    """Return example arguments of `acc call` for an agent."""
     if not isinstance(root, IntentAgent | NodeAgent):
         return '"hello"'
     contract = Intents(root).contracts[0]

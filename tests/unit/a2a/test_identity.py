@@ -21,7 +21,7 @@ from acc.a2a import (
     create_app,
     token_hash,
 )
-from acc.adapters.auth.tokens import append_entry
+from acc.adapters.auth.bearer_tokens import append_entry
 from acc.contracts import IntentAgent, intent
 
 MISSING_TASK = {"id": "none"}

@@ -92,7 +92,7 @@ def test_unknown_native_tool_is_rejected_when_the_agent_is_built(native_tools: A
 def test_anthropic_thinking_with_a_temperature_is_rejected_when_the_agent_is_built(
     name: str, settings: ModelSettings | None
 ) -> None:
-    with pytest.raises(InvalidTree, match="do not accept a temperature while they think"):
+    with pytest.raises(InvalidTree, match="do not accept a temperature together with thinking"):
         Agent(name="a", model=name, model_settings=settings)
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acc.adapters.auth.tokens import PREFIX, StaticTokens, TokenEntry, new_token, token_hash
+from acc.adapters.auth.bearer_tokens import PREFIX, StaticTokens, TokenEntry, new_token, token_hash
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.principal import Principal
 

@@ -11,9 +11,9 @@ import pytest
 from forged_tokens import FORGED, NOW, publish_all
 from identity_provider import AUDIENCE, IdentityProvider, b64, identity_provider
 
+from acc.adapters.auth.bearer_tokens import StaticTokens, TokenEntry, token_hash
 from acc.adapters.auth.jwt_verifier import JwtVerifier, TrustedIssuer, VerifierChain
 from acc.adapters.auth.keys import generate_key, public_key_set
-from acc.adapters.auth.tokens import StaticTokens, TokenEntry, token_hash
 from acc.domain.errors import InvalidInput, Unavailable
 from acc.domain.value_objects.principal import Principal
 

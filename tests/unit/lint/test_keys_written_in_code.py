@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from acc import Agent, RunContext, SequentialAgent, ToolContext
-from acc.application.lint.structure import Finding, Severity
+from acc.application.lint.structure_rules import Finding, Severity
 from acc.application.use_cases.check_agents import check_agents
 
 constants = ModuleType("constants")

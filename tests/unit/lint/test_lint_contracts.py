@@ -6,7 +6,7 @@ from lint_support import findings, rule
 from seed_nodes import SummarizeTextNode
 
 from acc import SequentialAgent
-from acc.application.lint.structure import Severity
+from acc.application.lint.structure_rules import Severity
 from acc.contracts import Field, IntentAgent, intent
 
 

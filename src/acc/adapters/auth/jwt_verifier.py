@@ -22,7 +22,7 @@ from acc.adapters.auth.keys import (
     supported_algorithms,
 )
 from acc.adapters.http.client import NetworkOptions, guarded_client
-from acc.application.a2a.replays import InMemoryUsedIds
+from acc.application.a2a.replay_protection import InMemoryUsedIds
 from acc.domain.errors import (
     AccError,
     InvalidInput,
@@ -60,7 +60,7 @@ class TrustedIssuer:
     `audience` is the URL or URLs of this server; a token for another audience is rejected. The keys
     are found through OIDC discovery, or at `jwks_url`, or they are the JWK set `keys`. The caller
     is the claim `caller_claim`, within `prefix` if there is one: issuers of one server need
-    different prefixes, so that nobody gets the tasks of a caller of another issuer. A token without
+    different prefixes, so that callers of two issuers never share tasks. A token without
     a scope claim has `default_scopes`. With `single_use` a token needs a `jti` and is accepted
     once, as for JWTs that an agent signs for each request.
     """

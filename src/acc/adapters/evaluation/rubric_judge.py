@@ -14,7 +14,7 @@ from acc.adapters.evaluation.calibration import load_cases
 from acc.adapters.evaluation.claims import Evidence, EvidencePool, claims_of
 from acc.adapters.evaluation.coherence import coherence
 from acc.adapters.evaluation.findings import CarryOver, leaks, rule_data, rule_of
-from acc.adapters.evaluation.plain_rules import is_plain_rule, plain_violation
+from acc.adapters.evaluation.free_text_rules import free_text_violation, is_free_text_rule
 from acc.adapters.evaluation.policies import LACKS, policy_violation
 from acc.domain.call_options import explains_call
 from acc.domain.format_rules import (
@@ -116,7 +116,7 @@ class CanonicalMemory:
             read = read_rule(sentence)
             if read is not None and not read.once:
                 self._add_rule(key, read, query.turn_id)
-            elif is_plain_rule(sentence):
+            elif is_free_text_rule(sentence):
                 rule = FormatRule(kind=RuleKind.POLICY)
                 self._add_rule(key, StatedRule(rule, sentence, once=False), query.turn_id)
             elif not is_question(sentence):
@@ -378,7 +378,7 @@ class TurnScorer:
 
     def _violation(self, text: str, rule: FormatRule, answer: str) -> str:
         if self._turn is None and rule.kind in _FREE_TEXT_KINDS:
-            broken = plain_violation(text, answer, tuple(self._statements))
+            broken = free_text_violation(text, answer, tuple(self._statements))
             return policy_violation(text, answer, self._statements) if broken is None else broken
         if rule.kind is RuleKind.REFUSE:
             found = [word for word in rule.words if leaks(word, answer)]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from acc.adapters.evaluation.replays import REPLAY_REFERENCE, ReplayLibrary
+from acc.adapters.evaluation.recorded_scenarios import REPLAY_REFERENCE, ReplayLibrary
 from acc.adapters.evaluation.scenario_schema import (
     PLACEHOLDER,
     ConstraintEntry,

@@ -97,7 +97,7 @@ class _Connection:
                 "account"
             )
         if isinstance(error, APIError):
-            return CarrierFailed(f"{label}: the server refuses the request: {error.description}")
+            return CarrierFailed(f"{label}: the server rejected the request: {error.description}")
         return CarrierFailed(
             f"{label}: the server cannot be reached ({type(error).__name__}); check host and port "
             "of the URL, and that the server runs"
@@ -159,7 +159,8 @@ class NatsSubscription:
                 except TimeoutError:
                     break
                 for message in messages:
-                    if not self._includes(message):
+                    event_type = message.subject.removeprefix(f"{SUBJECT}.")
+                    if not matches_event_type(self._types, event_type):
                         await message.ack()
                         continue
                     token = str(message.metadata.sequence.stream)
@@ -216,9 +217,6 @@ class NatsSubscription:
     async def aclose(self) -> None:
         """Close the connection; deliveries that were not acknowledged are repeated."""
         await self._connection.aclose()
-
-    def _includes(self, message: Msg) -> bool:
-        return matches_event_type(self._types, message.subject.removeprefix(f"{SUBJECT}."))
 
     async def _bind(self) -> Any:
         stream = await self._connection.stream()

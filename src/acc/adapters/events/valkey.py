@@ -53,7 +53,7 @@ class _Server:
                 "URL, and the permissions of the user"
             )
         if isinstance(error, ResponseError):
-            return CarrierFailed(f"{self.label}: the server refuses the request: {error}")
+            return CarrierFailed(f"{self.label}: the server rejected the request: {error}")
         return CarrierFailed(
             f"{self.label}: the server cannot be reached ({type(error).__name__}); check host and "
             "port of the URL, and that the server runs"

@@ -62,8 +62,8 @@ class CrewMessages:
 class CrewMemory:
     """Puts the memory of a conversation before the prompt of each model call.
 
-    A crew starts every kickoff without a history, so `conversation` says which conversation it
-    continues and what the user said. Calls outside a conversation are not changed.
+    A crew starts every kickoff without a history, so `conversation` has the id of the conversation
+    and the message of the user. Calls outside a conversation are not changed.
     """
 
     def __init__(self, *, memory: HistoryMemory) -> None:

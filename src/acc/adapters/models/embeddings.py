@@ -14,7 +14,7 @@ import httpx2
 import msgspec
 
 from acc.adapters.http.retry import RetryPolicy, retry_after_seconds
-from acc.adapters.system.loop_end import close_with_loop
+from acc.adapters.system.loop_cleanup import close_with_loop
 from acc.application.models.names import (
     COMPATIBLE_KEY,
     KEY_EXPLANATION,

@@ -44,7 +44,7 @@ from acc.adapters.models.messages import (
 )
 from acc.adapters.models.prices import response_cost
 from acc.adapters.models.request_json import without_surrogates
-from acc.adapters.system.loop_end import close_with_loop
+from acc.adapters.system.loop_cleanup import close_with_loop
 from acc.application.models.names import ModelName, media_types
 from acc.domain.errors import ModelFailed
 from acc.domain.value_objects.base import replace
@@ -345,7 +345,7 @@ def _text(event: object) -> str:
 def _lacks_finish_reason(model: Model, response: PydanticResponse) -> bool:
     """Return True if a stream of chat completions ended without a finish reason.
 
-    The library takes the end of the connection for the end of the answer.
+    The library treats the end of the connection as the end of the answer.
     """
     openai: Any = sys.modules.get("pydantic_ai.models.openai")  # imported if the model is one
     if openai is None or not isinstance(model, openai.OpenAIChatModel):

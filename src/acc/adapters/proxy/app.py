@@ -154,8 +154,8 @@ class Proxy:
         upstream = await self._send(request, "/chat/completions", body | {"messages": selected})
         if not _is_stream(upstream):
             content = await _read_upstream(upstream)
-            completion = _parse(content)
-            await note(_answer_text(completion))
+            answer = _parse(content)["choices"][0]["message"]
+            await note(answer.get("content") or "")
             return Response(content, media_type=_JSON)
         return StreamingResponse(_copy_stream(upstream, note), media_type=_SSE)
 
@@ -364,10 +364,6 @@ def _parse(content: bytes) -> dict[str, Any]:
         failed = _error(502, "the upstream response is not a chat completion", "upstream_invalid")
         raise UpstreamFailed(502, bytes(failed.body), {"content-type": _JSON}) from error
     return completion
-
-
-def _answer_text(completion: Mapping[str, Any]) -> str:
-    return completion["choices"][0]["message"].get("content") or ""
 
 
 def _is_stream(upstream: httpx2.Response) -> bool:

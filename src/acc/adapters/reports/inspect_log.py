@@ -42,7 +42,8 @@ def write_inspect(run: EvaluationDirectory, folder: Path) -> int:
 
 def inspect_log(run: EvaluationDirectory, agent: str) -> dict[str, Any]:
     """Return the log of one agent of a run."""
-    created = _time(run.path / "run.json")
+    modified = datetime.fromtimestamp((run.path / "run.json").stat().st_mtime, UTC)
+    created = modified.isoformat(timespec="seconds")
     samples = [
         _Sample(run, job, agent).as_json()
         for job in run.jobs()
@@ -196,7 +197,3 @@ def _identifier(run: EvaluationDirectory, part: str) -> str:
     """Return an identifier that is the same for every export of a run."""
     text = f"{run.path.name}\0{part}".encode() + msgspec.json.encode(run.configuration)
     return hashlib.sha256(text).hexdigest()[:22]
-
-
-def _time(path: Path) -> str:
-    return datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")

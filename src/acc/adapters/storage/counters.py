@@ -15,7 +15,8 @@ PRUNE_SECONDS = 60.0
 class CounterTable(Protocol):
     """A table of counters that several processes use; each call is one transaction.
 
-    An expired row counts as missing. StorageFailed if the store does not respond.
+    An expired row counts as missing. Every method raises StorageFailed if the store does not
+    respond.
     """
 
     async def add(self, key: bytes, amount: int, *, now: float, until: float) -> int:
@@ -62,7 +63,7 @@ class StoreCounters(Storage, SlidingWindowCounterSupport):
 
     @property
     def base_exceptions(self) -> type[Exception]:
-        """Return the error of a store that does not respond."""
+        """Return the error class for a store that does not respond."""
         return StorageFailed
 
     async def incr(self, key: str, expiry: float, amount: int = 1) -> int:
@@ -119,8 +120,8 @@ class StoreCounters(Storage, SlidingWindowCounterSupport):
     async def clear_sliding_window(self, key: str, expiry: int) -> None:
         """Delete the counters of both windows."""
         window = time.time() // expiry
-        for one in (window - 1, window):
-            await self._table.delete(_window_key(key, one))
+        for number in (window - 1, window):
+            await self._table.delete(_window_key(key, number))
 
     async def aclose(self) -> None:
         """Close the connections to the store."""

@@ -23,7 +23,7 @@ class DirectoryBlobStore:
         self._threads = threads
 
     async def put(self, name: str, data: bytes) -> None:
-        """Write a file and rename it, so that nobody reads half of it."""
+        """Write a file and rename it, so that no partial file is read."""
         path = self._path(name)
 
         def write() -> None:

@@ -20,7 +20,7 @@ from acc.adapters.storage.postgres_schema import (
     migrate,
     read_schema,
 )
-from acc.adapters.system.loop_end import close_with_loop
+from acc.adapters.system.loop_cleanup import close_with_loop
 from acc.domain.errors import InvalidInput, StorageFailed
 
 if TYPE_CHECKING:
@@ -395,7 +395,7 @@ async def _measure_skew(connection: "Connection[Any]") -> _Skew:
 
 
 def _steady_time() -> float:
-    """Return a time that nobody sets; where possible it continues while the machine sleeps."""
+    """Return a monotonic time, which includes the suspension of the machine on Linux."""
     boot_time = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if boot_time is None else time.clock_gettime(boot_time)
 

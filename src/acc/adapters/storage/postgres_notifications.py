@@ -52,7 +52,7 @@ class TaskNotifications:
         """Announce that a task has new events, together with others of this moment."""
         self._pending.add(task_id)
         if self._sender is None or self._sender.done():
-            # Nobody waits for it: an announcement that fails is found by polling.
+            # The result is not awaited: polling finds a change whose announcement failed.
             self._sender = asyncio.get_running_loop().create_task(self._send())
 
     async def wait(self) -> Collection[str] | None:

@@ -2,7 +2,7 @@
 
 Rows keep their ids. They are passed in the form of the PostgreSQL tables; the SQLite side converts
 them. Leases of sessions are not copied; active tasks keep theirs, so that they are failed as
-interrupted when nobody renews them.
+interrupted when their leases expire.
 """
 
 import sqlite3

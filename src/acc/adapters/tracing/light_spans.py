@@ -1,7 +1,7 @@
 """Spans of commands, which need less CPU than those of the SDK; see docs/adr/0057.
 
 `TelemetryExport` uses them if the environment configures neither a sampler nor limits. The batch
-processor of the SDK passes them to their own exporter.
+processor of the SDK passes them to `LightSpanExporter`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,7 +44,7 @@ from acc.application.tracing.conventions import (
     OPENINFERENCE_SESSION,
 )
 
-#: Most attributes are names, which repeat, so that their encoded form is cached.
+#: Attributes with short texts are cached in encoded form, because most of them repeat.
 _MAX_CACHED_ATTRIBUTES, _MAX_CACHED_LENGTH = 2048, 64
 #: Attributes that differ in every run.
 _UNIQUE = frozenset(
@@ -165,7 +165,7 @@ class LightSpan(Span):
 
 
 class LightTracer(Tracer):
-    """Starts spans; a span is recorded unless its parent is not."""
+    """Starts spans. A span is recorded unless it has a parent that is not recorded."""
 
     def __init__(
         self, processor: SpanProcessor, resource: Resource, scope: InstrumentationScope
@@ -189,18 +189,22 @@ class LightTracer(Tracer):
         parent: SpanContext | None = get_current_span(context).get_span_context()
         if parent is None or not parent.is_valid:
             parent = None
-            own = SpanContext(_nonzero(128), _nonzero(64), is_remote=False, trace_flags=_ROOT_FLAGS)
+            span_context = SpanContext(
+                _random_id(128), _random_id(64), is_remote=False, trace_flags=_ROOT_FLAGS
+            )
         else:
-            own = SpanContext(
+            span_context = SpanContext(
                 parent.trace_id,
-                _nonzero(64),
+                _random_id(64),
                 is_remote=False,
                 trace_flags=parent.trace_flags,
                 trace_state=parent.trace_state,
             )
-            if not own.trace_flags.sampled:
-                return NonRecordingSpan(own)
-        return LightSpan(self, name, own, parent, kind, attributes, links or (), start_time)
+            if not span_context.trace_flags.sampled:
+                return NonRecordingSpan(span_context)
+        return LightSpan(
+            self, name, span_context, parent, kind, attributes, links or (), start_time
+        )
 
     @contextmanager
     def start_as_current_span(  # type: ignore[override] # the arguments are those of `start_span`
@@ -232,11 +236,11 @@ class LightTracerProvider(TracerProvider):
         return LightTracer(self._processor, self._resource, scope)
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Export what was recorded until now."""
+        """Export the recorded spans."""
         return self._processor.force_flush(timeout_millis)
 
     def shutdown(self) -> None:
-        """Export what is left and stop."""
+        """Export the remaining spans and stop."""
         self._processor.shutdown()
 
 
@@ -249,14 +253,14 @@ class LightSpanExporter(OTLPSpanExporter):
         return SpanExportResult.SUCCESS if result.success else SpanExportResult.FAILURE
 
 
-# Encoding. The messages of the package opentelemetry-proto take three times as long.
+# Encoding without the classes of opentelemetry-proto, which need three times as long.
 
 
 def encode(spans: "Sequence[LightSpan | ReadableSpan]") -> bytes:
     """Return the spans of one tracer as an OTLP request.
 
-    Spans with events, links or errors are rare and are encoded by the SDK, as are its own spans.
-    Two concatenated requests are one request with the resources of both.
+    Spans of the SDK, and the rare spans with events, links or errors, are encoded by the SDK.
+    The concatenation of two encoded requests is one request with the resources of both.
     """
     plain: list[LightSpan] = []
     other: list[ReadableSpan] = []
@@ -270,21 +274,21 @@ def encode(spans: "Sequence[LightSpan | ReadableSpan]") -> bytes:
     request = encode_spans(other).SerializeToString() if other else b""
     if not plain:
         return request
-    frame = encode_spans([plain[0].readable()]).resource_spans[0]
-    scope_spans = _field(1, frame.scope_spans[0].scope.SerializeToString())
+    template = encode_spans([plain[0].readable()]).resource_spans[0]
+    scope_spans = _field(1, template.scope_spans[0].scope.SerializeToString())
     scope_spans += b"".join([_field(2, _encode_span(span)) for span in plain])
-    resource = _field(1, frame.resource.SerializeToString())
+    resource = _field(1, template.resource.SerializeToString())
     return request + _field(1, resource + _field(2, scope_spans))
 
 
 def _encode_span(span: LightSpan) -> bytes:
-    own, parent = span.context, span.parent
+    context, parent = span.context, span.parent
     pieces = [
         b"\x0a\x10",
-        own.trace_id.to_bytes(16),
+        context.trace_id.to_bytes(16),
         b"\x12\x08",
-        own.span_id.to_bytes(8),
-        b"" if not own.trace_state else _field(3, own.trace_state.to_header().encode()),
+        context.span_id.to_bytes(8),
+        b"" if not context.trace_state else _field(3, context.trace_state.to_header().encode()),
         b"" if parent is None else b"\x22\x08" + parent.span_id.to_bytes(8),
         _field(5, span.name.encode()),
         _KINDS[span.kind],
@@ -297,7 +301,7 @@ def _encode_span(span: LightSpan) -> bytes:
 
 
 def _field(number: int, content: bytes) -> bytes:
-    """Return a field with a number below 16 and a length."""
+    """Return a length-delimited field; the number must be below 16."""
     length = len(content)
     if length < 128:
         return bytes((number << 3 | 2, length)) + content
@@ -311,8 +315,8 @@ def _field(number: int, content: bytes) -> bytes:
 
 def _attribute(key: str, value: Any) -> bytes:
     if isinstance(value, str):
-        is_name = len(value) <= _MAX_CACHED_LENGTH and key not in _UNIQUE
-        return _cached_text(key, value) if is_name else _text(key, value)
+        is_cached = len(value) <= _MAX_CACHED_LENGTH and key not in _UNIQUE
+        return _cached_text(key, value) if is_cached else _text(key, value)
     if isinstance(value, bool):
         content = AnyValue(bool_value=value)
     elif isinstance(value, int):
@@ -332,7 +336,7 @@ def _text(key: str, value: str) -> bytes:
 _cached_text = lru_cache(_MAX_CACHED_ATTRIBUTES)(_text)
 
 
-def _nonzero(bits: int) -> int:
+def _random_id(bits: int) -> int:
     while not (number := getrandbits(bits)):  # pragma: no cover - probability 2**-64
         pass
     return number

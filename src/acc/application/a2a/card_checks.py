@@ -18,6 +18,8 @@ from acc.domain.value_objects.agent_card import (
     CardSeverity,
     Security,
     Skill,
+    card_error,
+    card_warning,
 )
 from acc.domain.value_objects.endpoint import check_remote_url
 
@@ -66,14 +68,6 @@ def require_valid(findings: Sequence[CardFinding]) -> None:
         raise InvalidInput("the card is invalid: " + ". ".join(errors))
 
 
-def _error(field: str, text: str, fix: str) -> CardFinding:
-    return CardFinding(CardSeverity.ERROR, field, text, fix)
-
-
-def _warning(field: str, text: str, fix: str) -> CardFinding:
-    return CardFinding(CardSeverity.WARNING, field, text, fix)
-
-
 def _check_texts(config: CardConfig) -> Iterator[CardFinding]:
     urls = {
         "url": config.url,
@@ -86,7 +80,7 @@ def _check_texts(config: CardConfig) -> Iterator[CardFinding]:
             try:
                 check_remote_url(url)
             except InvalidInput as error:
-                yield _error(field, str(error), "use an absolute URL")
+                yield card_error(field, str(error), "use an absolute URL")
 
 
 def _check_modes(agent: BaseAgent, config: CardConfig, services: Services) -> Iterator[CardFinding]:
@@ -97,18 +91,18 @@ def _check_modes(agent: BaseAgent, config: CardConfig, services: Services) -> It
         outputs += [(f"skills[{index}].outputModes", mode) for mode in skill.output_modes]
     for field, mode in (*inputs, *outputs):
         if not _MEDIA_TYPE.fullmatch(mode):
-            yield _error(field, f"{mode!r} is not a media type", "use one such as text/plain")
+            yield card_error(field, f"{mode!r} is not a media type", "use one such as text/plain")
     accepted = _accepted_inputs(agent, services)
     for field, mode in inputs:
         if accepted is not None and not accepts(mode, accepted):
-            yield _error(
+            yield card_error(
                 field,
                 f"{mode!r} cannot be processed: agent and models accept {', '.join(accepted)}",
                 "remove it, or use a model that accepts it",
             )
     for field, mode in outputs:
         if mode == JSON and not _produces_json(agent):
-            yield _error(
+            yield card_error(
                 field,
                 f"{JSON!r} cannot be produced: the answers of {agent.name!r} are text",
                 "set output_type of the agent, or use text/plain",
@@ -135,30 +129,32 @@ def _has_contract(agent: BaseAgent) -> bool:
 def _check_skills(config: CardConfig) -> Iterator[CardFinding]:
     for name, count in Counter(skill.id for skill in config.skills).items():
         if count > 1:
-            yield _error("skills", f"the id {name!r} occurs {count} times", "use unique ids")
+            yield card_error("skills", f"the id {name!r} occurs {count} times", "use unique ids")
     for index, skill in enumerate(config.skills):
         field = f"skills[{index}]"
         for name in ("id", "name", "description"):
             if not getattr(skill, name).strip():
-                yield _error(f"{field}.{name}", "is missing", f"add the string {name!r}")
+                yield card_error(f"{field}.{name}", "is missing", f"add the string {name!r}")
         yield from _check_requirements(config, skill.security, f"{field}.security")
         yield from _advise(skill, field)
     if config.skills and not any(matches_patterns(config.public, s.id) for s in config.skills):
-        yield _warning(
+        yield card_warning(
             "public", "excludes every skill, so that nobody finds them", "list at least one skill"
         )
 
 
 def _advise(skill: Skill, field: str) -> Iterator[CardFinding]:
     if not skill.tags:
-        yield _warning(f"{field}.tags", "is empty", "add keywords, by which clients find skills")
+        yield card_warning(
+            f"{field}.tags", "is empty", "add keywords, by which clients find skills"
+        )
     if not skill.examples:
-        yield _warning(f"{field}.examples", "is empty", "add a request that the skill handles")
+        yield card_warning(f"{field}.examples", "is empty", "add a request that the skill handles")
 
 
 def _check_security(config: CardConfig, requires_auth: bool | None) -> Iterator[CardFinding]:
     if config.security_schemes and requires_auth is False:
-        yield _error(
+        yield card_error(
             "securitySchemes",
             "the server accepts anonymous callers",
             "verify callers with --tokens, --oidc or --tls-client-ca (verifier=, certificates=), "
@@ -167,15 +163,15 @@ def _check_security(config: CardConfig, requires_auth: bool | None) -> Iterator[
     for name, scheme in config.security_schemes.items():
         field, kind = f"securitySchemes.{name}", scheme.get("type")
         if kind not in _SCHEME_TYPES:
-            yield _error(
+            yield card_error(
                 f"{field}.type",
                 f"{kind!r} cannot be verified by this server",
                 f"use one of {', '.join(_SCHEME_TYPES)}",
             )
         elif kind == "http" and str(scheme.get("scheme", "")).lower() != "bearer":
-            yield _error(f"{field}.scheme", "cannot be verified by this server", "use bearer")
+            yield card_error(f"{field}.scheme", "cannot be verified by this server", "use bearer")
         elif kind == "openIdConnect" and not scheme.get("openIdConnectUrl"):
-            yield _error(f"{field}.openIdConnectUrl", "is missing", "add the URL of the issuer")
+            yield card_error(f"{field}.openIdConnectUrl", "is missing", "add the URL of the issuer")
         elif kind == "oauth2":
             yield from _check_flows(scheme.get("flows"), f"{field}.flows")
     yield from _check_requirements(config, config.security, "security")
@@ -183,18 +179,18 @@ def _check_security(config: CardConfig, requires_auth: bool | None) -> Iterator[
 
 def _check_flows(flows: object, field: str) -> Iterator[CardFinding]:
     if not isinstance(flows, dict) or not flows:
-        yield _error(field, "is missing", f"declare one of {', '.join(_FLOWS)}")
+        yield card_error(field, "is missing", f"declare one of {', '.join(_FLOWS)}")
         return
     for name, flow in flows.items():
         if name not in _FLOWS:
-            yield _error(f"{field}.{name}", "is unknown", f"use one of {', '.join(_FLOWS)}")
+            yield card_error(f"{field}.{name}", "is unknown", f"use one of {', '.join(_FLOWS)}")
             continue
         if not isinstance(flow, dict) or not isinstance(flow.get("scopes"), dict):
-            yield _error(f"{field}.{name}.scopes", "is missing", "map scopes to descriptions")
+            yield card_error(f"{field}.{name}.scopes", "is missing", "map scopes to descriptions")
             continue
         for url in _FLOWS[name]:
             if not isinstance(flow.get(url), str) or not flow[url].startswith("https://"):
-                yield _error(f"{field}.{name}.{url}", "is not an https URL", "add the URL")
+                yield card_error(f"{field}.{name}.{url}", "is not an https URL", "add the URL")
 
 
 def _check_requirements(
@@ -204,12 +200,12 @@ def _check_requirements(
         for name, scopes in alternative.items():
             scheme = config.security_schemes.get(name)
             if scheme is None:
-                yield _error(field, f"{name!r} is not declared", "add it to securitySchemes")
+                yield card_error(field, f"{name!r} is not declared", "add it to securitySchemes")
                 continue
             if scheme.get("type") != "oauth2":
                 continue
             for scope in set(scopes).difference(declared_scopes(scheme)):
-                yield _error(
+                yield card_error(
                     field,
                     f"the scope {scope!r} is not declared",
                     f"add it to the flows of {name!r}",
@@ -220,17 +216,17 @@ def _check_capabilities(
     config: CardConfig, requires_auth: bool | None, can_push: bool
 ) -> Iterator[CardFinding]:
     if config.push_notifications and not can_push:
-        yield _error(
+        yield card_error(
             "capabilities.pushNotifications", "this server does not push", "set it to false"
         )
     if config.extended_card and requires_auth is False:
-        yield _error(
+        yield card_error(
             "supportsAuthenticatedExtendedCard",
             "the server accepts anonymous callers, who get no extended card",
             "verify tokens with --tokens or --oidc (verifier=), or set it to false",
         )
     if config.state_transition_history:
-        yield _error(
+        yield card_error(
             "capabilities.stateTransitionHistory",
             "the server does not return earlier states of a task",
             "set it to false",

@@ -1,4 +1,4 @@
-"""Execute tasks: each task is a run of the agents that the server owns, not the client."""
+"""Execute tasks as runs in a task group of the server, independent of client connections."""
 
 import asyncio
 import logging
@@ -60,13 +60,13 @@ STOPPED = f"the server was stopped before this task ended; {_RETRY_HINT}"
 INTERRUPTED_TASK = f"the server was interrupted during this task; {_RETRY_HINT}"
 #: Minimum time that cancelled tasks get to record their end.
 CANCEL_GRACE_SECONDS = 0.5
-#: Metadata of a message that name the trace it belongs to.
+#: Metadata of a message that identify its trace.
 TRACE_PARENT = "traceparent"
 TRACE_FIELDS = ("traceId", "trace_id", TRACE_PARENT)
 _MAX_TRACE_ID_LENGTH = 128
 _MAX_CONTEXT_PREFIX_LENGTH = 128
-#: Events whose usage is that of other events too.
-_SUMS = frozenset({EventKind.ENDED, EventKind.MODEL_REQUEST})
+#: Events whose usage is also counted in other events.
+_ALREADY_COUNTED = frozenset({EventKind.ENDED, EventKind.MODEL_REQUEST})
 T = TypeVar("T")
 
 
@@ -115,13 +115,13 @@ class TaskRun:
         await ended
 
     def wake(self) -> None:
-        """Wake everybody who waits for the end of the run."""
+        """Complete all calls of `wait`."""
         for ended in self._waiters:
             if not ended.done():
                 ended.set_result(None)
 
     def stop(self) -> None:
-        """Cancel the run, because the task was updated by someone else."""
+        """Cancel the run, because another request or process updated the task."""
         # Only once: a second cancellation would interrupt how agents clean up after the first.
         if not self.superseded:
             self._handle.cancel()
@@ -159,7 +159,7 @@ class TaskRecorder(EventRecorder):
 
     @property
     def wants_deltas(self) -> bool:
-        """Return True if the client wants the answer in chunks."""
+        """Return True if the client requested the answer in chunks."""
         return self._projection.options.deltas
 
     def detach_observer(self) -> None:
@@ -191,7 +191,7 @@ class TaskRecorder(EventRecorder):
         stored = (await self._commit(write, updates)).events
         if self._limiter is not None:
             for event in events:
-                if event.usage is not None and event.kind not in _SUMS:
+                if event.usage is not None and event.kind not in _ALREADY_COUNTED:
                     await self._limiter.charge(
                         self._run.principal.account.user_id,
                         tokens=event.usage.input_tokens + event.usage.output_tokens,
@@ -232,7 +232,7 @@ class TaskRecorder(EventRecorder):
 
 
 class TaskExecutor:
-    """Runs tasks in a task group of the server; a client that disconnects stops nothing."""
+    """Runs tasks in a task group of the server; a task continues when its client disconnects."""
 
     def __init__(
         self,
@@ -244,7 +244,7 @@ class TaskExecutor:
         limiter: RateLimiterPort | None = None,
         dispatcher: TaskDispatcher | None = None,
     ) -> None:
-        #: Executes the tasks elsewhere, if there is an engine.
+        #: Passes the tasks to the engine, if there is one.
         self.dispatcher = dispatcher
         self._runner = runner
         self._limiter = limiter
@@ -301,7 +301,7 @@ class TaskExecutor:
         self._was_opened = True
 
     async def close(self, *, grace: float) -> None:
-        """Accept no more tasks, wait for those that run, then cancel them as failed."""
+        """Stop accepting tasks, wait for the running ones, then cancel the rest as failed."""
         self._group = None
         pending = [run.handle for run in self._runs.values()]
         if pending:
@@ -348,7 +348,7 @@ class TaskExecutor:
     def start_detached(
         self, task_id: str, principal: Principal, message: Message, *, options: ProjectionOptions
     ) -> None:
-        """Run a task that was created for a client that has disconnected meanwhile."""
+        """Run a task whose client disconnected before the run was started."""
 
         async def start() -> None:
             try:
@@ -359,14 +359,10 @@ class TaskExecutor:
             if task is None or task.state is not TaskState.SUBMITTED:
                 return
             if self.start(task, principal, message, options=options) is None:
-                await self.refuse(task)
+                await self.interrupt(task_id, STOPPED)
 
         if self._group is not None and self.dispatcher is None:
             self._group.create_task(start())
-
-    async def refuse(self, task: Task) -> None:
-        """Fail a task that was created after the server stopped accepting tasks."""
-        await self.interrupt(task.id, STOPPED)
 
     async def interrupt(self, task_id: str, text: str) -> None:
         """Fail a task that does not run in this process, unless it has ended."""
@@ -393,9 +389,9 @@ class TaskExecutor:
         return value  # type: ignore[return-value] # it is set if there is no error
 
     async def sync_with_store(self, changed: Collection[str] | None = None) -> None:
-        """Read what other processes did to tasks that run or are subscribed to here.
+        """Read the changes of other processes to tasks with a run or subscribers in this process.
 
-        Only tasks that are known to have changed are read, if they are given.
+        With `changed`, only these tasks are read.
         """
         watched = {*self._runs, *self._broker.subscribed}
         if changed is not None:
@@ -542,14 +538,14 @@ class TaskExecutor:
 
 
 def own_session(context_id: str, task_id: str) -> str:
-    """Return the id of the session of a task that does not share that of its context."""
+    """Return the session id of a task that does not use the session of its context."""
     return f"{context_id[:_MAX_CONTEXT_PREFIX_LENGTH]}~{task_id}"
 
 
 def call_context(
     task: Task, user_id: str, permissions: Collection[str] | None, message: Message
 ) -> CallContext:
-    """Return the context of a run: the caller is authenticated, the rest is claimed."""
+    """Return the context of a run: authenticated caller, and claims of the message."""
     call = CallContext(
         request_id=task.id,
         trace_id=trace_id_of(message, task.id),

@@ -6,7 +6,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from acc.application.a2a.approvals import read_answers
-from acc.application.a2a.executor import TRACE_FIELDS, TRACE_PARENT, TaskExecutor
+from acc.application.a2a.executor import STOPPED, TRACE_FIELDS, TRACE_PARENT, TaskExecutor
 from acc.application.a2a.intent_admission import IntentAdmission
 from acc.application.a2a.media_modes import JSON, Modes, accepts, media_type
 from acc.application.a2a.projection import ProjectionOptions, input_required
@@ -241,7 +241,7 @@ class MessageIntake:
             return
         run = self._executor.start(task, sender, message, answers=answers, options=options)
         if run is None:
-            await self._executor.refuse(task)
+            await self._executor.interrupt(task.id, STOPPED)
 
     async def _check_waiting_limit(self, owner: Owner) -> None:
         limit = self._limits.waiting

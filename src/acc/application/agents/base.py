@@ -6,6 +6,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, overload
 
+from acc.application.agents.agent_runner import OwnRunner, accept_messages
 from acc.application.agents.callbacks import (
     AGENT_CALLBACKS,
     AfterAgentCallback,
@@ -17,9 +18,8 @@ from acc.application.agents.callbacks import (
     first_result,
     maybe_await,
 )
-from acc.application.agents.conversation import OwnRunner, accept_messages
 from acc.application.agents.instructions import Instruction
-from acc.application.agents.options import ATTRIBUTE_HINTS, check_agent_call
+from acc.application.agents.option_hints import ATTRIBUTE_HINTS, check_agent_call
 from acc.application.runtime.context import RunContext
 from acc.application.runtime.inputs import Message
 from acc.application.runtime.interrupts import (

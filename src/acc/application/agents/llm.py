@@ -24,7 +24,7 @@ from acc.application.agents.callbacks import (
 )
 from acc.application.agents.dependencies import declared_types
 from acc.application.agents.instructions import Instruction
-from acc.application.agents.options import DEFAULT_MODEL
+from acc.application.agents.option_hints import DEFAULT_MODEL
 from acc.application.agents.output import (
     INVALID_OUTPUT,
     OutputType,
@@ -75,7 +75,7 @@ def _unset() -> Any:
 
 @dataclass(kw_only=True, eq=False)
 class LlmAgent(StandardAgent[DepsT, OutputT]):
-    """An agent that reasons with a model. `Agent` is an alias.
+    """An agent that calls a model and tools. `Agent` is an alias.
 
     `Agent[Deps, Output]` has the types of `ctx.deps` and of `result.output`. They can also be
     given as `deps_type` and `output_type`; `output_schema` is another name of `output_type`. The
@@ -137,10 +137,10 @@ class LlmAgent(StandardAgent[DepsT, OutputT]):
         self._toolsets = tuple(item for item in self.tools if isinstance(item, Toolset))
         check_toolsets(self.name, self._toolsets)
         self._own_tools = {}
-        given: list[Any] = [item for item in self.tools if not isinstance(item, Toolset)]
+        items: list[Any] = [item for item in self.tools if not isinstance(item, Toolset)]
         if self.code_executor is not None:
-            given.append(CodeTool(self.code_executor))
-        for item in given:
+            items.append(CodeTool(self.code_executor))
+        for item in items:
             tool = as_tool(item)
             if tool.name in self._own_tools or tool.name in _RESERVED_TOOL_NAMES:
                 raise InvalidTree(f"agent {self.name!r} has two tools named {tool.name!r}")
@@ -225,25 +225,26 @@ class LlmAgent(StandardAgent[DepsT, OutputT]):
             self.model, temperature=settings.temperature, thinking=settings.thinking
         ):
             raise InvalidTree(
-                f"agent {self.name!r}: models of Anthropic do not accept a temperature while they "
-                "think; remove temperature, or set thinking to off"
+                f"agent {self.name!r}: models of Anthropic do not accept a temperature together "
+                "with thinking; remove temperature, or set thinking to off"
             )
 
     def _check_output_type(self) -> None:
         """Set the output type, for which `output_schema` is another name."""
-        given, alias = self.output_type, self.output_schema
-        if given is not None and alias is not None and given != alias:
+        annotation, alias = self.output_type, self.output_schema
+        if annotation is not None and alias is not None and annotation != alias:
             raise InvalidTree(
                 f"agent {self.name!r}: output_schema is another name of output_type; set only one"
             )
-        option, of = ("output_type", given) if alias is None else ("output_schema", alias)
+        option = "output_type" if alias is None else "output_schema"
+        annotation = annotation if alias is None else alias
         try:
-            self._output = None if of is None else make_output_type(of)
+            self._output = None if annotation is None else make_output_type(annotation)
         except (TypeError, ValueError) as error:
             raise InvalidTree(
                 f"agent {self.name!r}: no JSON schema for {option}: {error}"
             ) from None
-        resolved: Any = str if of is None else of
+        resolved: Any = str if annotation is None else annotation
         self.output_type = resolved
         self.output_schema = cast("Any", None) if self._output is None else resolved
 
@@ -262,7 +263,7 @@ class LlmAgent(StandardAgent[DepsT, OutputT]):
                 self._declare(*alias.__args__)
 
     def _declare(self, deps: Any, output: Any) -> None:
-        """Use the types of `Agent[Deps, Output]` for what was not given as an option."""
+        """Use the types of `Agent[Deps, Output]` for options that were not set."""
         if self.deps_type is None:
             self.deps_type = deps
         if self.output_type is str and output not in (Any, str):
@@ -278,10 +279,10 @@ class LlmAgent(StandardAgent[DepsT, OutputT]):
                 f" of {self.name!r}; create a second agent with another name"
             )
         check_below_root(agent, self)
-        for user in agent.walk_all():
-            if isinstance(user, LlmAgent) and user.memory not in (None, "transcript"):
+        for node in agent.walk_all():
+            if isinstance(node, LlmAgent) and node.memory not in (None, "transcript"):
                 raise InvalidTree(
-                    f"agent {user.name!r} is used as a tool and receives only the request, so its "
+                    f"agent {node.name!r} is used as a tool and receives only the request, so its "
                     "memory would stay empty; remove memory=, or make it a sub-agent"
                 )
 
@@ -328,7 +329,7 @@ class LlmAgent(StandardAgent[DepsT, OutputT]):
             yield from (peer for peer in parent.sub_agents if peer is not self)
 
     def decode_output(self, text: str) -> object:
-        """Return an answer as a value of `output_type`; one of INVALID_OUTPUT if it is not."""
+        """Return an answer as a value of `output_type`, or raise one of INVALID_OUTPUT."""
         return text if self._output is None else self._output.decode(text)
 
     def read_output(self, ctx: RunContext) -> JsonData:
@@ -336,7 +337,7 @@ class LlmAgent(StandardAgent[DepsT, OutputT]):
         return ctx.state.get(self.output_key) if self.output_key else None
 
     def write_output(self, ctx: RunContext, text: str) -> None:
-        """Write a replacing answer to `output_key`, as text if it has another type."""
+        """Write a replacement of the answer to `output_key`, as text if it has another type."""
         if self.output_key:
             try:
                 ctx.state[self.output_key] = to_builtins(self.decode_output(text))

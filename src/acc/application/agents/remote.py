@@ -455,7 +455,7 @@ class _RemoteCall:
 def outgoing_parts(ctx: RunContext) -> tuple[Part, ...]:
     """Return the message to an agent with its own history, with the turns of other agents.
 
-    Turns before the last answer of that agent are left out: it knows them already.
+    Turns before the last answer of that agent are left out: it has them already.
     """
     turns = [(turn.author, text_of(turn.parts)) for turn in ctx.current_branch.thread]
     own = [index for index, (author, _) in enumerate(turns) if author == ctx.agent.name]

@@ -5,7 +5,7 @@ from collections.abc import Container
 from typing import Protocol
 
 from acc.application.agents.base import BaseAgent
-from acc.application.agents.options import DefaultModel
+from acc.application.agents.option_hints import DefaultModel
 from acc.domain.errors import EmbeddedModelWarning, InvalidInput
 
 

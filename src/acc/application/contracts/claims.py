@@ -61,7 +61,7 @@ def read_context(context: object, intent: str = "") -> dict[str, Any]:
 def check_caller(context: Mapping[str, Any], principal: Principal) -> None:
     """Raise PermissionDenied if a claimed caller is not the authenticated one.
 
-    A server without authentication knows no callers, so that nothing contradicts the claim.
+    Without authentication there is no verified caller that could contradict the claim.
     """
     claimed = context.get("caller")
     if claimed is None or principal.is_anonymous or is_same_caller(claimed, principal.caller):

@@ -19,7 +19,6 @@ from acc.domain.errors import AccError, AgentFailed, PermissionDenied
 from acc.domain.value_objects.base import JsonData
 from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.contract import INTENTS_EXTENSION, IntentContract
-from acc.ports.outbound.remote_ports import IntentCallerPort
 
 _JSON = "application/json"
 #: The claims of a request that are replaced by what is known about it.
@@ -157,7 +156,7 @@ async def execute_node(
     memory = StateView(ctx.state, contract.reads, contract.writes)
     call = NodeCall(
         loop=asyncio.get_running_loop(),
-        caller=_caller(node, ctx),
+        caller=ctx.services.intents or node.services.caller,
         identity=f"agent://{ctx.run.request.root.name}",
         context=context,
         permissions=None if ctx.call.permissions is None else frozenset(ctx.call.permissions),
@@ -218,10 +217,6 @@ def node_context(ctx: RunContext, contract: IntentContract) -> dict[str, Any]:
     if contract.context:
         context = {key: value for key, value in context.items() if key in contract.context}
     return context
-
-
-def _caller(node: IntentNode, ctx: RunContext) -> IntentCallerPort:
-    return ctx.services.intents or node.services.caller
 
 
 def _json_object(text: str) -> Mapping[str, Any]:

@@ -5,19 +5,19 @@ import re
 from acc.domain.format_rules import is_question, read_rule
 from acc.domain.language import contains_text, direct_sentences, sentences, terms, values
 from acc.domain.value_objects.format_rule import EXCLUSIVE_KINDS, FormatRule, RuleKind
-from acc.domain.value_objects.reading import Act, EarlierSentence, Reading
-from acc.domain.value_objects.recorded_conversation import RecordedConversation
-from acc.domain.value_objects.replay import (
+from acc.domain.value_objects.proposal import (
     Proposal,
     ProposalKind,
     ProposedConversation,
     ProposedTurn,
 )
+from acc.domain.value_objects.reading import Act, EarlierSentence, Reading
+from acc.domain.value_objects.recorded_conversation import RecordedConversation
 from acc.ports.outbound.memory_ports import ReaderPort
 
-#: Messages before a sentence that a reader with a model is shown.
+#: Number of earlier messages that a model reader gets.
 _DIALOGUE_MESSAGES = 4
-#: Share of the terms of a question that a fact contains if it may be the answer.
+#: Minimum share of the terms of a question in a fact that may be the answer.
 _MIN_QUESTION_SHARE = 0.5
 _NUMBER = re.compile(
     r"\d+(?:[,.:/]\d+)*(?:千|万|億)?(?:時|分|秒|年|月|日|円|人|名|個|件|台|階|号|％|%)?"
@@ -29,7 +29,7 @@ _RULE_KINDS = frozenset({ProposalKind.RULE, ProposalKind.CHANGED_RULE})
 async def propose_annotations(
     conversation: RecordedConversation, reader: ReaderPort
 ) -> ProposedConversation:
-    """Return rules, facts and expected answers that a reader finds in the words of the user."""
+    """Return rules, facts and expected answers that a reader finds in the user's messages."""
     proposer = _Proposer(reader)
     turns: list[ProposedTurn] = []
     dialogue: list[str] = []
@@ -47,7 +47,7 @@ async def propose_annotations(
 
 
 class _Proposer:
-    """Follows the rules and facts of one conversation, as if all proposals were confirmed."""
+    """Tracks the rules and facts of one conversation, as if all proposals were confirmed."""
 
     def __init__(self, reader: ReaderPort) -> None:
         self._reader = reader
@@ -100,30 +100,30 @@ class _Proposer:
                 return self._fact(reading.text, ProposalKind.FACT)
         return None
 
-    def _rule(self, text: str, kind: ProposalKind, known: str = "") -> Proposal:
-        stated = read_rule(text)
-        rule = FormatRule(kind=RuleKind.POLICY) if stated is None else stated.rule
+    def _rule(self, text: str, kind: ProposalKind, earlier_id: str = "") -> Proposal:
+        parsed = read_rule(text)
+        rule = FormatRule(kind=RuleKind.POLICY) if parsed is None else parsed.rule
         if kind is ProposalKind.RULE and rule.kind in EXCLUSIVE_KINDS:
             # A second limit of the same kind replaces the first.
-            for one in self._active.values():
-                if one.rule is not None and one.rule.kind is rule.kind:
-                    kind, known = ProposalKind.CHANGED_RULE, one.id
-        return Proposal(kind=kind, text=text, id=known or self._new_id("rule"), rule=rule)
+            for active in self._active.values():
+                if active.rule is not None and active.rule.kind is rule.kind:
+                    kind, earlier_id = ProposalKind.CHANGED_RULE, active.id
+        return Proposal(kind=kind, text=text, id=earlier_id or self._new_id("rule"), rule=rule)
 
-    def _fact(self, text: str, kind: ProposalKind, known: str = "") -> Proposal:
+    def _fact(self, text: str, kind: ProposalKind, earlier_id: str = "") -> Proposal:
         return Proposal(
-            kind=kind, text=text, id=known or self._new_id("fact"), values=values_in(text)
+            kind=kind, text=text, id=earlier_id or self._new_id("fact"), values=values_in(text)
         )
 
     def _expectation(self, questions: list[str]) -> Proposal | None:
-        """Return what the fact says that shares most terms with a question."""
+        """Propose the values of the fact that shares most terms with a question as its answer."""
         best: tuple[float, Proposal] | None = None
         for question in questions:
-            asked = terms(question)
+            question_terms = terms(question)
             for fact in self._active.values():
                 answers = tuple(v for v in fact.values if not contains_text(question, v))
-                share = len(asked & terms(fact.text)) / max(1, len(asked))
-                # The newer of two equally similar facts.
+                share = len(question_terms & terms(fact.text)) / max(1, len(question_terms))
+                # Of two equally similar facts, the newer one is used.
                 if answers and share >= _MIN_QUESTION_SHARE and (not best or share >= best[0]):
                     best = share, Proposal(kind=ProposalKind.EXPECT, text=question, values=answers)
         return best[1] if best else None
@@ -134,22 +134,22 @@ class _Proposer:
 
 
 def values_in(text: str) -> tuple[str, ...]:
-    """Return the numbers, identifiers and names of a text as it spells them, in its order.
+    """Return the numbers, identifiers and names of a text, as written and in order.
 
-    Without any, the noun that a Japanese sentence ends with.
+    If there are none, return the noun at the end of a Japanese sentence.
     """
     spans = [match.span() for match in _NUMBER.finditer(text)]
     for value in values(text):
         if (match := re.search(re.escape(value), text, re.IGNORECASE)) is not None:
             spans.append(match.span())
-    joined: list[tuple[int, int]] = []
+    merged: list[tuple[int, int]] = []
     for start, end in sorted(spans):
         # The words of a name, and the parts of a time such as 15時20分, are one value.
-        if joined and not text[joined[-1][1] : start].strip() and start - joined[-1][1] <= 1:
-            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
-        elif not joined or start > joined[-1][1]:
-            joined.append((start, end))
-    found = [text[start:end] for start, end in joined]
+        if merged and not text[merged[-1][1] : start].strip() and start - merged[-1][1] <= 1:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        elif not merged or start > merged[-1][1]:
+            merged.append((start, end))
+    found = [text[start:end] for start, end in merged]
     if not found and (noun := _NOUN_JAPANESE.search(text)) is not None:
         found = [noun[1]]
     return tuple(value for value in dict.fromkeys(found) if contains_text(text, value))

@@ -85,7 +85,7 @@ class HandledEvent:
 
 
 class HandledObserver(Protocol):
-    """Receives what became of every delivery."""
+    """Receives the outcome of every delivery."""
 
     def on_handled(self, handled: HandledEvent) -> None:
         """Receive the outcome of one delivery."""
@@ -388,7 +388,7 @@ class _FirstTurnRecorder(EventRecorder):
     """Starts a run only in a session without one; does not wait for a session that is in use."""
 
     async def _begin(self, turn: BeginTurn) -> TurnStart:
-        # The lease is held from here on, so nobody else can start a run.
+        # The lease is held from here on, so no other process can start a run.
         try:
             session = await self._sessions.open(turn.key, holder=turn.holder)
         except SessionBusy:

@@ -115,7 +115,7 @@ class RecordedAnswers(Plugin[Any]):
         return f"[replay] {tool.name} has no recorded result for these arguments"
 
     async def _wait(self, request: InputRequest, ctx: RunContext[Any]) -> str:
-        """Ask as recorded; the tool is not called, whatever the answer is."""
+        """Request the recorded confirmation; no answer causes a call of the tool."""
         await ctx.request_input(
             request.message, kind=request.kind, tool=request.tool, arguments=request.arguments
         )

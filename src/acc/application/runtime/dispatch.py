@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 #: The store is read at intervals that double from the first to the last of these, in seconds.
 POLL_SECONDS = (0.01, 0.25)
-#: How often the engine is asked whether it still executes a run that somebody waits for.
+#: Interval at which the engine is asked whether it still executes an awaited run.
 CHECK_SECONDS = 10.0
 #: How long a cancelled caller waits for the end of the run to be recorded.
 CANCEL_SECONDS = 5.0

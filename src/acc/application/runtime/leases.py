@@ -34,7 +34,7 @@ class SessionLeases:
         self.waiting = 0
         self.busy_timeout = busy_timeout
         self.renewals = _Renewals(sessions, seconds=renewal)
-        #: Runs of this process that wait for a session, None if nobody waits.
+        #: Runs of this process that wait for a session, None if there are none.
         self._queues: dict[SessionKey, deque[asyncio.Future[None]] | None] = {}
         if tracer is not None:
             tracer.watch(names.METRIC_SESSION_LEASES, self, lambda own: own.renewals.count)

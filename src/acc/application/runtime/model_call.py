@@ -49,8 +49,8 @@ async def call_model(
 ) -> tuple[ModelResponse, Usage]:
     """Return a model's response and its usage, counted against the run's budget.
 
-    The response is streamed if the observer wants it. Pass `stream=False` for a response that may
-    be replaced before it is used. Pieces of text go to `deltas`, by default as events.
+    The response is streamed if the observer requests it. Pass `stream=False` for a response that
+    may be replaced before it is used. Pieces of text go to `deltas`, by default as events.
     """
     run = ctx.run
     run.budget.check_model_call(ctx.path)
@@ -142,7 +142,7 @@ def _new_results(prompt: ModelRequest) -> Iterator[ToolResult]:
 
 
 def _report_files(ctx: RunContext, result: ToolResult, accepted: Sequence[str]) -> None:
-    """Log the files of a tool that the model does not receive; it gets their names."""
+    """Log the files of a tool of which the model gets only the names."""
     for file in result.files:
         kind = _media_type(file)
         if not kind.startswith((*accepted, "text/")):
@@ -208,7 +208,7 @@ def _validate(ctx: RunContext, answer: object) -> ModelResponse:
 
 
 def _storable_call(ctx: RunContext, call: ToolCall) -> ToolCall:
-    """Return a call that can be stored; for one that cannot, the model gets the error."""
+    """Return a call that can be stored; one that cannot is replaced by its error."""
     try:
         encoded = msgspec.json.encode((call.id, call.name, call.arguments))
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:

@@ -160,7 +160,7 @@ def _branch_keys(run: Run, state: State) -> dict[str, list[Any]]:
     """Return the keys that branches wrote, with their value outside of the branches, if any.
 
     The session's state does not contain writes of branches that have not joined. These values show
-    whether somebody else has written the keys since.
+    whether another run has written the keys since.
     """
     keys: dict[str, None] = {}
     for event in (*run.journal.events, *run.recorder.events):

@@ -359,7 +359,7 @@ class EventRecorder:
         self.events: list[Event] = []
         #: Number of the last stored event of the session.
         self.last_seq = 0
-        #: Whether events are shown to somebody.
+        #: Whether an observer gets the events.
         self.is_observed = observer is not None
         #: Whether the lease of the session ended with the last event.
         self.is_released = False

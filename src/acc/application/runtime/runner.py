@@ -223,12 +223,12 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         recorder: EventRecorder | None = None,
         segment: Segment | None = None,
     ) -> RunResult[AnyOutputT]:
-        """Continue a run that waits for input or whose process died, in any process.
+        """Continue a run that waits for input, or whose process died; any process can do this.
 
         Resume is replay: recorded model responses and tool results are reused, not repeated. A tool
         call that was started and has no recorded result is repeated only if the tool is idempotent;
-        otherwise the model is told that its outcome is unknown. Pass the `deps` again; they are not
-        stored. A `segment` is what a worker executes for an engine.
+        otherwise the model is informed that its outcome is unknown. Pass the `deps` again, because
+        they are not stored. A `segment` is what a worker executes for an engine.
         """
         if config is not None or context is not None:
             check_run_options(self.agent, config, context)
@@ -257,19 +257,19 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
             )
             check_started_by(events, session_id, self.first_agent(state, request.message).name)
             now, schemas = self.services.clock.now(), self.services.schemas
-            given = collect_answers(
+            accepted = collect_answers(
                 self.agent, pending_requests(events), new_answers, now=now, schemas=schemas
             )
-            journal = Journal(request.run_id, events, answers=given)
+            journal = Journal(request.run_id, events, answers=accepted)
             tracer, link = self.services.tracer, original_span(events[0])
             with RunSpan(tracer, self.agent, parent=parent_of(context), link=link) as span:
                 if span is not None and tracer is not None:
                     describe_run(span, request, has_context=True)
-                    note_answers(tracer, span, given, events, now)
+                    note_answers(tracer, span, accepted, events, now)
                 run = self._new_run(request, recorder, deps, journal, span, segment)
                 answered = [
                     request.event(EventKind.INPUT, at=now, answer=answer)
-                    for answer in given.values()
+                    for answer in accepted.values()
                 ]
                 try:
                     if answered:
@@ -327,7 +327,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
     async def _end_open_run(
         self, request: RunRequest, session: Session, recorder: EventRecorder, reason: str
     ) -> None:
-        for agent in self.agent.walk():  # their memories contain the run
+        for agent in self.agent.walk():  # cached memories contain the run
             self.services.memory_cache.evict(request.key, agent.name)
         request = replace(request, run_id=session.run_id)
         run = Run(request, services=self.services, recorder=recorder)
@@ -382,8 +382,8 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         is_durable: bool = False,
     ) -> TurnStart:
         """Open the session and store the message; an engine can continue a durable run."""
-        waits = is_durable or segment is not None
-        detail = first_detail(request, is_durable=waits)
+        waits_for_runs = is_durable or segment is not None
+        detail = first_detail(request, is_durable=waits_for_runs)
         if span is not None and (own := span.traceparent):
             detail[TRACE_PARENT] = own
         while True:
@@ -395,18 +395,18 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
             )
             try:
                 start = await recorder.begin(
-                    BeginTurn(request.key, message, lease.holder, self.agent.name, waits)
+                    BeginTurn(request.key, message, lease.holder, self.agent.name, waits_for_runs)
                 )
                 break
             except SessionBusy as error:
-                if waits:
-                    waits = await is_durable_run(self.services.sessions, request.key)
-                    if waits and self._dispatcher is not None:
+                if waits_for_runs:
+                    waits_for_runs = await is_durable_run(self.services.sessions, request.key)
+                    if waits_for_runs and self._dispatcher is not None:
                         await self._dispatcher.revive(request.key)
                 await lease.wait_until_free(error)
             except asyncio.CancelledError:
                 if segment is None or not segment.attempt.is_handed_over:
-                    await self._end_begun_turn(request, recorder)
+                    await self._cancel_stored_turn(request, recorder)
                 raise
         lease.start_renewal()
         if not start.events:
@@ -417,7 +417,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
             )
         return start
 
-    async def _end_begun_turn(self, request: RunRequest, recorder: EventRecorder) -> None:
+    async def _cancel_stored_turn(self, request: RunRequest, recorder: EventRecorder) -> None:
         """Cancel a turn that the store may have started although its call was cancelled."""
         session = await self.services.sessions.read(request.key)
         if session is not None and session.run_id == request.run_id:
@@ -543,7 +543,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
                 if not timeout.expired():
                     raise AgentFailed(first.name, "TimeoutError") from error
                 raise RunTimedOut("timeout", seconds, first.name) from None
-            # An agent blocked the loop or swallowed the cancellation. Coverage on Python 3.11 does
+            # An agent blocked the loop or suppressed the cancellation. Coverage on Python 3.11 does
             # not report this line, hence the pragma.
             if asyncio.get_running_loop().time() >= deadline:  # pragma: no cover
                 raise RunTimedOut("timeout", seconds, first.name)

@@ -40,7 +40,7 @@ def start_server_span(tracer: TracerPort, method: str, parent: str) -> SpanPort:
 def describe_request(
     span: SpanPort | None, *, version: str, tenant: str, message: Message | None
 ) -> None:
-    """Add what a request says to the span of the server."""
+    """Add the attributes of a request to the span of the server."""
     if span is None:
         return
     attributes: dict[str, AttributeValue] = {names.A2A_PROTOCOL_VERSION: version}

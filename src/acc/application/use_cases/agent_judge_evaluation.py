@@ -1,4 +1,4 @@
-"""Turn records in, one summary an agent out."""
+"""Summarize the turn records of each agent."""
 
 from collections.abc import Iterable, Mapping
 
@@ -7,7 +7,7 @@ from acc.domain.value_objects.evaluation import AgentEvaluationSummary, AgentTur
 
 
 class AgentJudgeEvaluationUseCase:
-    """Adds up what a judge found, agent by agent."""
+    """Summarizes the turn records of a judge by agent."""
 
     def summarize(
         self, records: Iterable[AgentTurnEvaluationRecord]

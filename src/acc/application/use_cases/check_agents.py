@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from acc.application.agents.base import BaseAgent
-from acc.application.lint import data, structure
-from acc.application.lint.data_flow import StateFlow
-from acc.application.lint.structure import Finding, RuleResult, Severity
+from acc.application.lint import data_rules, structure_rules
+from acc.application.lint.state_flow import StateFlow
+from acc.application.lint.structure_rules import Finding, RuleResult, Severity
 from acc.domain.value_objects.agent_card import CardFinding, CardSeverity
 
 
@@ -100,17 +100,17 @@ def check_agents(root: BaseAgent, card: Sequence[CardFinding] | None = None) -> 
     flow = StateFlow(root)
     agents = flow.agents
     results: dict[str, RuleResult] = {
-        "single-responsibility": structure.check_responsibility(agents),
-        "descriptions": structure.check_descriptions(agents),
-        "loop-bounds": structure.check_loop_bounds(agents),
-        "branches": data.check_branches(agents, flow),
-        "state-keys": data.check_state_keys(agents, flow),
-        "schemas": data.check_schemas(agents, flow),
-        "contracts": data.check_contracts(agents),
-        "transfers": structure.check_transfers(agents),
-        "privileges": structure.check_privileges(agents),
-        "labels": structure.check_labels(agents),
-        "memories": structure.check_memories(agents),
+        "single-responsibility": structure_rules.check_responsibility(agents),
+        "descriptions": structure_rules.check_descriptions(agents),
+        "loop-bounds": structure_rules.check_loop_bounds(agents),
+        "branches": data_rules.check_branches(agents, flow),
+        "state-keys": data_rules.check_state_keys(agents, flow),
+        "schemas": data_rules.check_schemas(agents, flow),
+        "contracts": data_rules.check_contracts(agents),
+        "transfers": structure_rules.check_transfers(agents),
+        "privileges": structure_rules.check_privileges(agents),
+        "labels": structure_rules.check_labels(agents),
+        "memories": structure_rules.check_memories(agents),
         "card": _card_result(card),
     }
     rules = tuple(

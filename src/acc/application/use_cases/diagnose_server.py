@@ -1,4 +1,4 @@
-"""`acc doctor`: check an A2A server from outside."""
+"""`acc doctor`: check an A2A server, or the address of a gRPC server, from outside."""
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
@@ -23,9 +23,10 @@ from acc.application.doctor.findings import (
     skipped,
     warn,
 )
+from acc.application.doctor.grpc_checks import GRPC_CHECKS, GrpcServerUnderTest
 from acc.application.doctor.server import NO_INTERFACE, Pause, ServerUnderTest, Target
 from acc.domain.errors import AddressRefused, InvalidInput, InvalidResponse, RemoteFailed
-from acc.ports.outbound.remote_ports import HttpProbePort
+from acc.ports.outbound.remote_ports import GrpcProbePort, HttpProbePort
 from acc.ports.outbound.system_ports import IdsPort
 
 
@@ -113,10 +114,10 @@ class DiagnoseServerUseCase:
         on_check: Callable[[Check], None] | None = None,
     ) -> Diagnosis:
         """Return the results of the checks; raise RemoteFailed if there is no server."""
-        checks = select_checks(CHECKS, only)
+        checks = _select_checks(CHECKS, only)
         server = ServerUnderTest(probe=self._probe, target=target, ids=self._ids, pause=self._pause)
         await server.read_card()
-        results = await run_checks(
+        results = await _run_checks(
             checks, server, check_timeout=self._check_timeout, on_check=on_check
         )
         is_supported = server.card is not None and server.interfaces
@@ -132,7 +133,44 @@ class DiagnoseServerUseCase:
         )
 
 
-def select_checks(checks: Sequence[Check], only: Collection[str]) -> list[Check]:
+class DiagnoseGrpcServerUseCase:
+    """Runs the checks of the gRPC binding one after the other."""
+
+    def __init__(
+        self,
+        probe: GrpcProbePort,
+        *,
+        ids: IdsPort,
+        check_timeout: float = 120.0,
+    ) -> None:
+        """Create the use case; `check_timeout` is the time of one check in seconds."""
+        self._probe = probe
+        self._ids = ids
+        self._check_timeout = check_timeout
+
+    async def run(
+        self,
+        url: str,
+        *,
+        token: str = "",
+        second_token: str = "",
+        only: Collection[str] = (),
+    ) -> Diagnosis:
+        """Return the results of the checks; raise RemoteFailed if there is no server."""
+        checks = _select_checks(GRPC_CHECKS, only)
+        server = GrpcServerUnderTest(
+            probe=self._probe, url=url, ids=self._ids, token=token, second_token=second_token
+        )
+        await server.find_version()
+        return Diagnosis(
+            url=url,
+            agent="",
+            interface=f"GRPC {server.version}" if server.version else "",
+            results=await _run_checks(checks, server, check_timeout=self._check_timeout),
+        )
+
+
+def _select_checks(checks: Sequence[Check], only: Collection[str]) -> list[Check]:
     """Return the checks with these ids, by default all; raise InvalidInput for an unknown id."""
     names = [check.id for check in checks]
     unknown = sorted(set(only).difference(names))
@@ -141,7 +179,7 @@ def select_checks(checks: Sequence[Check], only: Collection[str]) -> list[Check]
     return [check for check in checks if not only or check.id in only]
 
 
-async def run_checks(
+async def _run_checks(
     checks: Sequence[Check],
     server: Any,
     *,

@@ -98,7 +98,7 @@ class LiveMultiAgentEvaluationUseCase:
         *,
         earlier: Sequence[TurnResult] = (),
     ) -> AsyncGenerator[TurnResult, None]:
-        """Yield each new turn; the next turn starts when the caller asks for it.
+        """Yield each new turn; the next turn starts when the caller requests it.
 
         Turns in `earlier` were recorded before: agents replay them, and neither agents nor judge
         are called.

@@ -10,7 +10,7 @@ from acc.application.a2a.intent_admission import outputs_of_task
 from acc.application.a2a.maintenance import TaskMaintenance
 from acc.application.a2a.media_modes import Modes, served_modes
 from acc.application.a2a.push_configs import CheckUrl, PushConfigs
-from acc.application.a2a.replays import ReplayGuard
+from acc.application.a2a.replay_protection import ReplayGuard
 from acc.application.a2a.requests import (
     GetRequest,
     ListRequest,

@@ -140,6 +140,16 @@ class CardFinding(NamedTuple):
     fix: str
 
 
+def card_error(field: str, text: str, fix: str) -> CardFinding:
+    """Return a finding about a field with which the card is invalid."""
+    return CardFinding(CardSeverity.ERROR, field, text, fix)
+
+
+def card_warning(field: str, text: str, fix: str) -> CardFinding:
+    """Return a finding about a field of a valid card."""
+    return CardFinding(CardSeverity.WARNING, field, text, fix)
+
+
 class CardReport(Value, frozen=True, kw_only=True):
     """A card with its findings.
 

@@ -105,7 +105,7 @@ _HINTS = {
 
 
 def set_field(value: Value, name: str, content: object) -> None:
-    """Set a field of a value while it is being created and nobody else has it."""
+    """Set a field of a value during its construction."""
     msgspec.structs.force_setattr(value, name, content)
 
 

@@ -43,7 +43,7 @@ class EventSubscriptionPort(Protocol):
     """Receives the events of a durable subscription, which several processes may share.
 
     Every event whose type matches is delivered until it is acknowledged, also those published
-    while nobody was connected. There is no order. A delivery whose lease expires is repeated.
+    while no process was connected. There is no order. A delivery whose lease expires is repeated.
     CarrierFailed if the carrier cannot be reached.
     """
 

@@ -26,7 +26,7 @@ class SpanPort(Protocol):
     def traceparent(self) -> str:
         """Return the span as W3C traceparent, for requests to other processes.
 
-        It is empty if there is no trace: spans are not exported and nobody sent a context.
+        It is empty if there is no trace: spans are not exported and no context was received.
         """
         ...
 

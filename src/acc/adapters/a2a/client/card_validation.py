@@ -17,6 +17,8 @@ from acc.domain.value_objects.agent_card import (
     CardFinding,
     CardReport,
     CardSeverity,
+    card_error,
+    card_warning,
 )
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.endpoint import to_grpc_url
@@ -38,10 +40,10 @@ def inspect_card(url: str, body: bytes, *, verifier: CardVerifierPort | None = N
             signed_by, body, unsigned = _signed_content(body, verifier)
         except Unauthenticated as error:
             fix = "get the card, or the key, from the operator of the agent"
-            findings.append(_error("signatures", str(error), fix))
+            findings.append(card_error("signatures", str(error), fix))
         else:
             findings.extend(
-                _error(
+                card_error(
                     field,
                     f"is not covered by the signature of key {signed_by}, so it can be modified",
                     "do not use it; the operator of the agent should sign the card as it is sent",
@@ -59,9 +61,9 @@ def validate_card(body: bytes) -> list[CardFinding]:
     try:
         document = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return [_error("", "is not JSON in UTF-8", "serve one JSON object")]
+        return [card_error("", "is not JSON in UTF-8", "serve one JSON object")]
     if not isinstance(document, Mapping):
-        return [_error("", "is not a JSON object", "serve one JSON object")]
+        return [card_error("", "is not a JSON object", "serve one JSON object")]
     findings = [*_validate(document)]
     if not any(finding.severity is CardSeverity.ERROR for finding in findings):
         try:
@@ -69,7 +71,7 @@ def validate_card(body: bytes) -> list[CardFinding]:
         except RemoteFailed as error:
             before, _, problem = str(error).rpartition(": ")
             field = before.rpartition(": ")[2]
-            findings.append(_error(field, problem, "correct the value of the field"))
+            findings.append(card_error(field, problem, "correct the value of the field"))
     return findings[:_MAX_FINDINGS]
 
 
@@ -122,20 +124,12 @@ def _read_or_none(body: bytes) -> AgentCard | None:
         return None
 
 
-def _error(field: str, text: str, fix: str) -> CardFinding:
-    return CardFinding(CardSeverity.ERROR, field, text, fix)
-
-
-def _warning(field: str, text: str, fix: str) -> CardFinding:
-    return CardFinding(CardSeverity.WARNING, field, text, fix)
-
-
 def _validate(card: Mapping[str, Any]) -> Iterator[CardFinding]:
     for name in ("name", "description", "version"):
         yield from _text(card, name, "")
     yield from _interfaces(card)
     if not isinstance(card.get("capabilities"), Mapping):
-        yield _error("capabilities", "is missing", 'add "capabilities": {"streaming": …}')
+        yield card_error("capabilities", "is missing", 'add "capabilities": {"streaming": …}')
     for name in ("defaultInputModes", "defaultOutputModes"):
         yield from _modes(card.get(name), name, is_required=True)
     yield from _skills(card.get("skills"))
@@ -147,29 +141,29 @@ def _text(parent: Mapping[str, Any], name: str, prefix: str) -> Iterator[CardFin
     value = parent.get(name)
     field = f"{prefix}{name}"
     if value is None or value == "":
-        yield _error(field, "is missing", f'add the string "{name}"')
+        yield card_error(field, "is missing", f'add the string "{name}"')
     elif not isinstance(value, str):
-        yield _error(field, "is not a string", "use a string")
+        yield card_error(field, "is not a string", "use a string")
 
 
 def _interfaces(card: Mapping[str, Any]) -> Iterator[CardFinding]:
     interfaces = card.get("supportedInterfaces")
     is_legacy = "url" in card
     if interfaces is None and not is_legacy:
-        yield _error(
+        yield card_error(
             "supportedInterfaces",
             "is missing",
             "list at least one interface with url, protocolBinding and protocolVersion",
         )
         return
     if interfaces is None:
-        yield _warning(
+        yield card_warning(
             "supportedInterfaces",
             "is missing, so only 0.3 clients can call the agent",
             "list the interfaces of version 1.0 if they are supported",
         )
     elif not isinstance(interfaces, list) or not interfaces:
-        yield _error(
+        yield card_error(
             "supportedInterfaces", "is not a list with an interface", "list at least one interface"
         )
     else:
@@ -181,7 +175,7 @@ def _interfaces(card: Mapping[str, Any]) -> Iterator[CardFinding]:
 
 def _interface(interface: Any, field: str) -> Iterator[CardFinding]:
     if not isinstance(interface, Mapping):
-        yield _error(field, "is not an object", "add url, protocolBinding and protocolVersion")
+        yield card_error(field, "is not an object", "add url, protocolBinding and protocolVersion")
         return
     binding, url = interface.get("protocolBinding"), interface.get("url")
     if binding == GRPC and isinstance(url, str) and "://" not in url:
@@ -191,23 +185,23 @@ def _interface(interface: Any, field: str) -> Iterator[CardFinding]:
     yield from _binding(binding, f"{field}.protocolBinding")
     version = interface.get("protocolVersion")
     if not isinstance(version, str) or not _VERSION.fullmatch(version):
-        yield _error(f"{field}.protocolVersion", "is not a version", 'use "1.0" or "0.3"')
+        yield card_error(f"{field}.protocolVersion", "is not a version", 'use "1.0" or "0.3"')
 
 
 def _legacy_interfaces(card: Mapping[str, Any]) -> Iterator[CardFinding]:
     yield from _url(card.get("url"), "url")
     if "protocolVersion" not in card:
-        yield _warning("protocolVersion", "is missing", 'add "protocolVersion": "0.3.0"')
+        yield card_warning("protocolVersion", "is missing", 'add "protocolVersion": "0.3.0"')
     if "preferredTransport" in card:
         yield from _binding(card["preferredTransport"], "preferredTransport")
     additional = card.get("additionalInterfaces", [])
     if not isinstance(additional, list):
-        yield _error("additionalInterfaces", "is not a list", "list url and transport of each")
+        yield card_error("additionalInterfaces", "is not a list", "list url and transport of each")
         return
     for index, interface in enumerate(additional):
         field = f"additionalInterfaces[{index}]"
         if not isinstance(interface, Mapping):
-            yield _error(field, "is not an object", "add url and transport")
+            yield card_error(field, "is not an object", "add url and transport")
             continue
         yield from _url(interface.get("url"), f"{field}.url")
         yield from _binding(interface.get("transport"), f"{field}.transport")
@@ -220,16 +214,16 @@ def _url(value: Any, field: str) -> Iterator[CardFinding]:
     except ValueError:
         host, scheme = None, ""
     if scheme not in ("http", "https") or not host:
-        yield _error(
+        yield card_error(
             field, "is not an absolute URL", "use a URL such as https://agents.example.com/a2a"
         )
     elif scheme == "http" and host not in _LOOPBACK:
-        yield _warning(field, "is not encrypted", "use https")
+        yield card_warning(field, "is not encrypted", "use https")
 
 
 def _grpc_target(value: str, field: str) -> Iterator[CardFinding]:
     if not to_grpc_url(value, encrypted=True) or not value.rpartition(":")[2].isdecimal():
-        yield _error(
+        yield card_error(
             field,
             "is not the address of a gRPC server",
             "use HOST:PORT, such as agents.example.com:443",
@@ -239,40 +233,42 @@ def _grpc_target(value: str, field: str) -> Iterator[CardFinding]:
 def _binding(value: Any, field: str) -> Iterator[CardFinding]:
     names = ", ".join(_BINDINGS)
     if not isinstance(value, str) or not value:
-        yield _error(field, "is missing", f"use one of {names}")
+        yield card_error(field, "is missing", f"use one of {names}")
     elif value not in _BINDINGS:
-        yield _warning(field, f"{value!r} is not a standard binding", f"use one of {names}")
+        yield card_warning(field, f"{value!r} is not a standard binding", f"use one of {names}")
 
 
 def _modes(value: Any, field: str, *, is_required: bool) -> Iterator[CardFinding]:
     if value is None and not is_required:
         return
     if not isinstance(value, list) or (is_required and not value):
-        yield _error(field, "is not a list of media types", 'use a list such as ["text/plain"]')
+        yield card_error(field, "is not a list of media types", 'use a list such as ["text/plain"]')
         return
     for index, mode in enumerate(value):
         if not isinstance(mode, str) or not _MEDIA_TYPE.fullmatch(mode):
-            yield _error(f"{field}[{index}]", "is not a media type", 'use one such as "text/plain"')
+            yield card_error(
+                f"{field}[{index}]", "is not a media type", 'use one such as "text/plain"'
+            )
 
 
 def _skills(skills: Any) -> Iterator[CardFinding]:
     if not isinstance(skills, list):
-        yield _error("skills", "is not a list", "list the skills of the agent")
+        yield card_error("skills", "is not a list", "list the skills of the agent")
         return
     if not skills:
-        yield _warning("skills", "is empty", "describe what the agent can do")
+        yield card_warning("skills", "is empty", "describe what the agent can do")
     ids: set[str] = set()
     for index, skill in enumerate(skills):
         field = f"skills[{index}]"
         if not isinstance(skill, Mapping):
-            yield _error(field, "is not an object", "add id, name, description and tags")
+            yield card_error(field, "is not an object", "add id, name, description and tags")
             continue
         for name in ("id", "name", "description"):
             yield from _text(skill, name, f"{field}.")
         if not isinstance(skill.get("tags"), list):
-            yield _error(f"{field}.tags", "is not a list", "add a list of keywords")
+            yield card_error(f"{field}.tags", "is not a list", "add a list of keywords")
         if skill.get("id") in ids:
-            yield _error(f"{field}.id", "is used by another skill", "use unique ids")
+            yield card_error(f"{field}.id", "is used by another skill", "use unique ids")
         ids.add(str(skill.get("id")))
         for name in ("inputModes", "outputModes"):
             yield from _modes(skill.get(name), f"{field}.{name}", is_required=False)
@@ -281,22 +277,22 @@ def _skills(skills: Any) -> Iterator[CardFinding]:
 def _security(card: Mapping[str, Any]) -> Iterator[CardFinding]:
     schemes = card.get("securitySchemes", {})
     if not isinstance(schemes, Mapping):
-        yield _error("securitySchemes", "is not an object", "map names to security schemes")
+        yield card_error("securitySchemes", "is not an object", "map names to security schemes")
         return
     for name in ("securityRequirements", "security"):
         requirements = card.get(name, [])
         if not isinstance(requirements, list):
-            yield _error(name, "is not a list", "list the alternatives")
+            yield card_error(name, "is not a list", "list the alternatives")
             continue
         for index, requirement in enumerate(requirements):
             field = f"{name}[{index}]"
             if not isinstance(requirement, Mapping):
-                yield _error(field, "is not an object", "map scheme names to scopes")
+                yield card_error(field, "is not an object", "map scheme names to scopes")
                 continue
             inner = requirement.get("schemes", requirement)
             for scheme in inner if isinstance(inner, Mapping) else ():
                 if scheme not in schemes:
-                    yield _error(
+                    yield card_error(
                         field,
                         f"refers to the undefined scheme {scheme!r}",
                         "add it to securitySchemes",
@@ -307,7 +303,7 @@ def _signatures(signatures: Any) -> Iterator[CardFinding]:
     if signatures is None:
         return
     if not isinstance(signatures, list):
-        yield _error("signatures", "is not a list", "list protected and signature of each")
+        yield card_error("signatures", "is not a list", "list protected and signature of each")
         return
     for index, signature in enumerate(signatures):
         is_complete = isinstance(signature, Mapping) and all(
@@ -315,7 +311,9 @@ def _signatures(signatures: Any) -> Iterator[CardFinding]:
         )
         if not is_complete:
             field = f"signatures[{index}]"
-            yield _error(field, "has no protected header or no signature", "sign the card again")
+            yield card_error(
+                field, "has no protected header or no signature", "sign the card again"
+            )
 
 
 def _repeats_interface(name: str, document: Mapping[str, Any], pairs: set[tuple[str, str]]) -> bool:

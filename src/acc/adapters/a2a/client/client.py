@@ -229,7 +229,7 @@ class A2AClient:
                 self._wake.pop(assembler.task.id, None)
 
     async def _cancel_abandoned(self, assembler: TaskAssembler) -> str:
-        """Cancel the task that nobody waits for any more; return what became of it."""
+        """Cancel a task whose result is not needed any more; return the outcome as text."""
         task = assembler.task
         if task is None or task.state not in ACTIVE:
             return ""

@@ -42,7 +42,7 @@ from acc.domain.value_objects.task import (
 from acc.ports.outbound.remote_ports import OnUpdate
 
 T = TypeVar("T")
-#: A stream without any event or comment for this long is considered dead.
+#: A stream without any event or comment for this time counts as lost.
 STREAM_IDLE_SECONDS = 90.0
 FIRST_RETRY_SECONDS = 0.2
 MAX_RETRY_SECONDS = 10.0

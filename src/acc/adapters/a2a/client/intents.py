@@ -51,17 +51,14 @@ class HttpIntentCaller:
         if token:
             headers["Authorization"] = f"Bearer {self._resolve_token(token)}"
         body = _encode(payload if is_run else _rpc_request(payload))
-        with trace_intent_call(self._tracer, _intent_of(payload), url, trace_parent) as parent:
+        intent = str(payload.get("delegated_intent", payload.get("intent", "")))
+        with trace_intent_call(self._tracer, intent, url, trace_parent) as parent:
             if parent:
                 headers["traceparent"] = parent
             async with guarded_client(allow=(*self._allow, *allow), timeout=timeout) as http:
                 with map_transport_errors(origin_of(url)):
                     response = await http.post(url, content=body, headers=headers)
             return _run_outputs(response) if is_run else _rpc_outputs(response)
-
-
-def _intent_of(payload: Mapping[str, Any]) -> str:
-    return str(payload.get("delegated_intent", payload.get("intent", "")))
 
 
 def _rpc_request(payload: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What every response has: CORS headers, the trace, and a line in the access log."""
+"""The common parts of all HTTP responses: CORS headers, trace headers and the access log."""
 
 import logging
 import time

@@ -138,7 +138,7 @@ _TYPED = re.compile(r"^(?:the |a )?(name|date|time|number|price|amount)\b", re.I
 
 
 @lru_cache(maxsize=2_048)
-def is_plain_rule(sentence: str) -> bool:
+def is_free_text_rule(sentence: str) -> bool:
     """Return True if a sentence sets a rule that this module can check."""
     if re.search(r"[?？]\W*$", sentence):
         return False
@@ -147,17 +147,17 @@ def is_plain_rule(sentence: str) -> bool:
     )
 
 
-def plain_violation(rule: str, answer: str, statements: tuple[str, ...]) -> str | None:
+def free_text_violation(rule: str, answer: str, statements: tuple[str, ...]) -> str | None:
     """Return how an answer breaks a rule in free text, or None if the rule is of another kind."""
     check = _check_of(rule)
     if check is not None:
         return check(answer)
     if _forbids_suggestion(rule):
-        return _suggested(rule, answer, statements)
+        return _suggestion_in(rule, answer, statements)
     if _PROMISE.search(rule) and _PROHIBITED.search(rule) and _PROMISES.search(answer):
-        return "promises it" if not is_refusal(answer) else None
-    if _SECRET.search(rule) and (found := _leaked(rule, answer, statements)):
-        return found
+        return "has a promise" if not is_refusal(answer) else None
+    if _SECRET.search(rule) and (leak := _leak_in(rule, answer, statements)):
+        return leak
     return None
 
 
@@ -193,7 +193,7 @@ def _style(text: str) -> Check | None:
     if re.search(r"\blower[ -]?case\b|小文字", text, re.I):
         return lambda answer: "has capital letters" if answer != answer.lower() else ""
     if re.search(r"\b24[ -]?h(?:ours?)?\b|24時間(?:表記|制)", text, re.I):
-        return lambda answer: "has another clock" if _CLOCK_HALVES.search(answer) else ""
+        return lambda answer: "has a 12-hour clock" if _CLOCK_HALVES.search(answer) else ""
     if re.search(
         r"だ・?である|常体|タメ口|ため口|敬語[^。]*?(?:使わ|なし|不要|要らない|やめ|抜き)", text
     ):
@@ -218,11 +218,12 @@ def _quoted(text: str) -> Check | None:
     if match is None:
         return None
     word = next(filter(None, match.groups()))
+    letters = _letters(word)
     before, after = re.split(r"[;.,]", text[: match.start()])[-1], text[match.end() :]
     if _START.search(before) or re.match(r"(?:から|で)?(?:書き)?始め|から書", after):
-        return lambda answer: "" if _starts(answer, word) else f"lacks: {word}"
+        return lambda answer: "" if _letters(answer).startswith(letters) else f"lacks: {word}"
     if _END.search(before) or re.match(r"で(?:終|締|結)", after):
-        return lambda answer: "" if _ends(answer, word) else f"lacks: {word}"
+        return lambda answer: "" if _letters(answer).endswith(letters) else f"lacks: {word}"
     if re.match(
         r"(?:と|って)?(?:を|も)?(?:必ず|毎回)?(?:付け|つけ|入れ|書|添え|加え)(?!ない)", after
     ):
@@ -237,15 +238,8 @@ def _quoted(text: str) -> Check | None:
     return None
 
 
-def _starts(answer: str, word: str) -> bool:
-    return _plain(answer).startswith(_plain(word))
-
-
-def _ends(answer: str, word: str) -> bool:
-    return _plain(answer).endswith(_plain(word))
-
-
-def _plain(text: str) -> str:
+def _letters(text: str) -> str:
+    """Return the letters and digits of a text in lower case."""
     return re.sub(r"[\W_]+", "", normalize_text(text)).casefold()
 
 
@@ -254,9 +248,11 @@ def _layout(text: str) -> Check | None:
     if re.search(r"\b(?:as|in|use) (?:a )?tables?\b|表で|表形式", text, re.I):
         return lambda answer: "" if answer.count("|") >= 4 else "has no table"
     if _denies(text, "greetings?|salutations?|hellos?", "あいさつ|挨拶") or "あいさつは省" in text:
-        return lambda answer: "greets" if _GREETING.match(answer.strip()) else ""
+        return lambda answer: "has a greeting" if _GREETING.match(answer.strip()) else ""
     if _denies(text, "questions?", "質問|疑問"):
-        return lambda answer: "asks" if re.search("[?？]|ましょうか|ますか", answer) else ""
+        return lambda answer: (
+            "has a question" if re.search("[?？]|ましょうか|ますか", answer) else ""
+        )
     if re.search(r"\b(?:numbers?|figures?)\b[^.]*\bas words\b", text, re.I):
         return lambda answer: "has a digit" if re.search(r"(?<!\d)\d(?![\d:.])", answer) else ""
     if re.search(r"算用数字|アラビア数字", text):
@@ -299,7 +295,9 @@ def _limit(text: str) -> Check | None:
     number = _SMALL.get(found) or int(found)
     unit = (match[2] or match[4]).casefold()
     if "bullet" in unit or "箇条書き" in text:
-        return lambda answer: "" if 1 <= count_bullets(answer) <= number else "has other bullets"
+        return lambda answer: (
+            "" if 1 <= count_bullets(answer) <= number else "has another number of bullets"
+        )
     counts: dict[str, Callable[[str], int]] = {"word": count_words, "character": count_characters}
     counts |= {"字": count_characters, "文字": count_characters}
     counts |= {"line": _lines, "行": _lines, "sentence": _sentences, "文": _sentences}
@@ -389,13 +387,13 @@ def _topic(text: str) -> Check | None:
             is_declined = is_refusal(sentence) or is_unknown(sentence)
             is_declined = is_declined or bool(re.search(r"\bdo not comment\b", sentence, re.I))
             if not is_declined and 2 * len(banned & terms(sentence)) >= len(banned):
-                return f"talks about {topic.strip()}"
+                return f"mentions {topic.strip()}"
         return ""
 
     return check
 
 
-def _suggested(rule: str, answer: str, statements: tuple[str, ...]) -> str:
+def _suggestion_in(rule: str, answer: str, statements: tuple[str, ...]) -> str:
     match = _SUGGEST.search(rule)
     wanted = terms((match["object"] or match["object_ja"]) if match else "")
     is_known = any(wanted & terms(text) for text in statements if text != rule)
@@ -403,13 +401,13 @@ def _suggested(rule: str, answer: str, statements: tuple[str, ...]) -> str:
         if is_refusal(sentence) or re.search(r"\bcan['’]?t\b|\bcannot\b|できません", sentence):
             continue
         if wanted & terms(sentence) and _RECOMMENDS.search(sentence):
-            return f"suggests it: {sentence}"
+            return f"has a suggestion: {sentence}"
         if is_known and re.search(r"おすすめ|お勧め|ぜひ|\brecommend|\bshould\b", sentence, re.I):
-            return f"suggests it: {sentence}"
+            return f"has a suggestion: {sentence}"
     return ""
 
 
-def _leaked(rule: str, answer: str, statements: tuple[str, ...]) -> str:
+def _leak_in(rule: str, answer: str, statements: tuple[str, ...]) -> str:
     """Return a violation if an answer has a number or an address that must stay secret."""
     topic = terms(re.sub(_DIGITS, " ", rule))
     index = statements.index(rule) if rule in statements else -2

@@ -6,7 +6,7 @@ from pathlib import Path
 from acc.bootstrap.memory import RULES, make_reader
 from acc.bootstrap.models import make_model
 from acc.domain.value_objects.base import replace
-from acc.domain.value_objects.replay import Decision, ProposedConversation
+from acc.domain.value_objects.proposal import Decision, ProposedConversation
 
 
 async def propose(
@@ -28,14 +28,14 @@ async def propose(
 
 def read_annotations(path: Path) -> tuple[ProposedConversation, ...]:
     """Return the annotations in a file, or raise InvalidInput."""
-    from acc.adapters.evaluation import replays
+    from acc.adapters.evaluation import recorded_scenarios
 
-    return replays.read_annotations(path)
+    return recorded_scenarios.read_annotations(path)
 
 
 def write_annotations(path: Path, conversations: Sequence[ProposedConversation]) -> None:
     """Write annotations to a file; an existing file is replaced in one step."""
-    from acc.adapters.evaluation.replays import annotation_text
+    from acc.adapters.evaluation.recorded_scenarios import annotation_text
     from acc.adapters.reports.run_directory import write_atomically
 
     write_atomically(path, annotation_text(conversations).encode())

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from acc import Agent, BaseAgent, InvalidTree, LoopAgent, RemoteAgent, RouterAgent, SequentialAgent
-from acc.application.agents.options import HINTS
+from acc.application.agents.option_hints import HINTS
 
 ANY: Any = Agent
 

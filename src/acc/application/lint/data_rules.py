@@ -11,8 +11,8 @@ from acc.application.agents.instructions import placeholders
 from acc.application.agents.llm import LlmAgent
 from acc.application.agents.workflow import ParallelAgent, SequentialAgent
 from acc.application.contracts.schemas import contract_of_agent
-from acc.application.lint.data_flow import MissingKind, MissingRead, StateFlow, output_key
-from acc.application.lint.structure import Finding, RuleResult, problem, warning
+from acc.application.lint.state_flow import MissingKind, MissingRead, StateFlow, output_key
+from acc.application.lint.structure_rules import Finding, RuleResult, problem, warning
 from acc.domain.contracts import find_mismatches, vague_parts
 
 _NESTED_PLACEHOLDER = re.compile(

@@ -9,12 +9,12 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from acc.bootstrap import replays
+from acc.bootstrap import proposals
 from acc.bootstrap.memory import compressor_name
 from acc.cli.event_view import safe_text
 from acc.cli.output import console, count_noun, print_error
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.replay import Decision, Proposal, ProposalKind, ProposedConversation
+from acc.domain.value_objects.proposal import Decision, Proposal, ProposalKind, ProposedConversation
 
 _QUESTION = "Confirm? y yes, n no, s skip, q quit: "
 _DECISIONS = {"y": Decision.CONFIRMED, "n": Decision.REJECTED, "s": Decision.PROPOSED}
@@ -66,8 +66,8 @@ def propose(
     if not out.parent.is_dir():
         raise InvalidInput(f"{out.parent} is not a directory; create it, or choose another -o")
     name = compressor_name("acc", compressor)
-    found = asyncio.run(replays.propose(file, form=replay_format, compressor=name))
-    replays.write_annotations(out, found)
+    found = asyncio.run(proposals.propose(file, form=replay_format, compressor=name))
+    proposals.write_annotations(out, found)
     count = sum(len(turn.proposals) for one in found for turn in one.turns)
     console().print(
         f"wrote {count_noun(count, 'proposal')} for {count_noun(len(found), 'conversation')} to "
@@ -88,7 +88,7 @@ def confirm(
 
     Example: acc eval confirm annotations.toml
     """
-    conversations = list(replays.read_annotations(file))
+    conversations = list(proposals.read_annotations(file))
     output = console()
     open_items = [
         (number, place, index)
@@ -109,8 +109,8 @@ def confirm(
         key = _ask()
         if key == "q":
             break
-        conversations[number] = replays.decide(conversation, place, index, _DECISIONS[key])
-        replays.write_annotations(file, conversations)
+        conversations[number] = proposals.decide(conversation, place, index, _DECISIONS[key])
+        proposals.write_annotations(file, conversations)
     output.print(decision_counts(conversations), markup=False)
     return 0
 

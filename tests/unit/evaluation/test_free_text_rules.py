@@ -2,7 +2,7 @@
 
 import pytest
 
-from acc.adapters.evaluation.plain_rules import is_plain_rule, plain_violation
+from acc.adapters.evaluation.free_text_rules import free_text_violation, is_free_text_rule
 
 CASES = [
     ("No emojis please.", "The film is at 8.", "The film is at 8 🎬"),
@@ -51,14 +51,14 @@ CASES = [
 
 @pytest.mark.parametrize(("rule", "allowed", "broken"), CASES)
 def test_rule_is_read_and_checked(rule: str, allowed: str, broken: str) -> None:
-    assert not plain_violation(rule, allowed, (rule,))
-    assert plain_violation(rule, broken, (rule,))
+    assert not free_text_violation(rule, allowed, (rule,))
+    assert free_text_violation(rule, broken, (rule,))
 
 
 @pytest.mark.parametrize("rule", [rule for rule, _, _ in CASES if "promise" not in rule])
 def test_sentence_is_a_rule_unless_it_is_a_question(rule: str) -> None:
-    assert is_plain_rule(rule)
-    assert not is_plain_rule(f"{rule.rstrip('.。')}?")
+    assert is_free_text_rule(rule)
+    assert not is_free_text_rule(f"{rule.rstrip('.。')}?")
 
 
 @pytest.mark.parametrize(
@@ -66,18 +66,18 @@ def test_sentence_is_a_rule_unless_it_is_a_question(rule: str) -> None:
     ["The boat is in slip 14.", "Sam brings snacks.", "船は14番の桟橋にある。", "試験は9日です。"],
 )
 def test_statement_is_no_rule(sentence: str) -> None:
-    assert not is_plain_rule(sentence)
-    assert plain_violation(sentence, "Anything.", ()) is None
+    assert not is_free_text_rule(sentence)
+    assert free_text_violation(sentence, "Anything.", ()) is None
 
 
 def test_number_of_a_statement_about_the_secret_is_secret() -> None:
     rule = "Never give out private phone numbers."
     statements = (rule, "Ana's private number is 0171 555 2093.", "Her extension is 88.")
-    assert plain_violation(rule, "Call zero one seven one 555 2093.", statements)
-    assert not plain_violation(rule, "Her extension is 88.", statements)
+    assert free_text_violation(rule, "Call zero one seven one 555 2093.", statements)
+    assert not free_text_violation(rule, "Her extension is 88.", statements)
 
 
 def test_rule_for_another_person_in_a_later_part_is_not_read() -> None:
-    assert not plain_violation(
+    assert not free_text_violation(
         "Do not diagnose; refer to the physician.", "That is for the physician to say.", ()
     )

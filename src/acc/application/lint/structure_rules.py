@@ -11,7 +11,7 @@ from acc.application.agents.graph import GraphAgent
 from acc.application.agents.llm import LlmAgent
 from acc.application.agents.router import RouterAgent
 from acc.application.agents.workflow import LoopAgent
-from acc.application.lint.data_flow import can_end_loop, tools_of
+from acc.application.lint.state_flow import can_end_loop, tools_of
 from acc.application.memory.registry import AGENT_MEMORIES, is_agent_memory
 from acc.application.tools.flow_guard import flow_mode
 from acc.application.tools.tool import AgentTool, BaseTool

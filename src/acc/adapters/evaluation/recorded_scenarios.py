@@ -18,14 +18,13 @@ from acc.adapters.system.decode_errors import field_error_of
 from acc.domain.errors import InvalidInput
 from acc.domain.language import is_japanese
 from acc.domain.value_objects.evaluation_run import ScenarioChoice
-from acc.domain.value_objects.recorded_conversation import RecordedConversation
-from acc.domain.value_objects.replay import (
+from acc.domain.value_objects.proposal import (
     Decision,
     Proposal,
     ProposalKind,
     ProposedConversation,
-    ProposedTurn,
 )
+from acc.domain.value_objects.recorded_conversation import RecordedConversation
 from acc.domain.value_objects.scenario import (
     Constraint,
     Expectation,
@@ -282,14 +281,11 @@ def annotation_text(conversations: Iterable[ProposedConversation]) -> str:
     for conversation in conversations:
         lines += ["[[conversations]]", f"id = {_toml(conversation.id)}", ""]
         for turn in conversation.turns:
-            lines += ["[[conversations.turns]]", *_turn_lines(turn), ""]
+            lines += ["[[conversations.turns]]", f"turn = {turn.turn}"]
+            lines += [f"query = {_toml(turn.query)}", ""]
             for proposal in turn.proposals:
                 lines += ["[[conversations.turns.proposals]]", *_proposal_lines(proposal), ""]
     return "\n".join(lines)
-
-
-def _turn_lines(turn: ProposedTurn) -> list[str]:
-    return [f"turn = {turn.turn}", f"query = {_toml(turn.query)}"]
 
 
 def _proposal_lines(proposal: Proposal) -> list[str]:

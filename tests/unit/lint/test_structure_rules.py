@@ -33,7 +33,7 @@ from acc import (
     exit_loop,
     tool,
 )
-from acc.application.lint.structure import Severity
+from acc.application.lint.structure_rules import Severity
 from acc.application.use_cases.check_agents import check_agents
 
 

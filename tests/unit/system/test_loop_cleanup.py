@@ -11,7 +11,7 @@ from postgres_server import new_store_url
 
 from acc import Agent, Runner
 from acc.adapters.models.embeddings import HostedEmbedder, parse_embeddings_name
-from acc.adapters.system.loop_end import close_with_loop
+from acc.adapters.system.loop_cleanup import close_with_loop
 from acc.domain.errors import ModelFailed
 from acc.testing import ScriptedModel
 from acc.testing.providers import ProviderServer

@@ -9,7 +9,7 @@ from acc.domain.contract_errors import ReplayRejected
 from acc.domain.errors import Unavailable
 from acc.ports.outbound.auth_ports import UsedIdsPort
 
-#: Ids that a process remembers; further requests are rejected until some of them expire.
+#: Maximum number of ids in memory; further requests are rejected until some of them expire.
 MAX_IDS = 100_000
 _RETRY_AFTER_SECONDS = 5.0
 

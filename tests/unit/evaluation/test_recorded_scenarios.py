@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acc.adapters.evaluation.replays import (
+from acc.adapters.evaluation.recorded_scenarios import (
     REPLAY_REFERENCE,
     ReplayLibrary,
     annotation_text,
@@ -22,14 +22,14 @@ from acc.bootstrap.reports import open_runs
 from acc.cli import execute
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.format_rule import FormatRule, RuleKind
-from acc.domain.value_objects.recorded_conversation import RecordedConversation, RecordedMessage
-from acc.domain.value_objects.replay import (
+from acc.domain.value_objects.proposal import (
     Decision,
     Proposal,
     ProposalKind,
     ProposedConversation,
     ProposedTurn,
 )
+from acc.domain.value_objects.recorded_conversation import RecordedConversation, RecordedMessage
 
 LOGS = Path(__file__).parent / "logs"
 LANGUAGES = ("en", "ja")
