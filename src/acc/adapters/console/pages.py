@@ -1,7 +1,7 @@
 """The pages about sessions: list, conversation, events, state, files, memory and timeline."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote
@@ -22,7 +22,7 @@ from acc.adapters.console.event_views import (
     summary,
     view_event,
 )
-from acc.adapters.console.renderer import Renderer
+from acc.adapters.console.renderer import Renderer, request_language, session_url
 from acc.adapters.console.stream import Controls, Position
 from acc.adapters.console.waterfall import draw_waterfall
 from acc.application.agents.base import BaseAgent
@@ -32,9 +32,10 @@ from acc.application.console.evaluations import EvaluationFolder
 from acc.application.console.live_runs import LiveRuns
 from acc.application.console.memory_history import MemoryTurn, Terms, describe_turn, explain
 from acc.application.console.partners import Partners
-from acc.application.console.timeline import build_timeline
+from acc.application.console.timeline import Span, SpanKind, build_timeline
 from acc.application.runtime.runner import SessionRunner
 from acc.domain.errors import InvalidInput, NotFound
+from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import NO_USAGE, Usage
 from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.run import RunStatus
@@ -49,6 +50,7 @@ SESSIONS_PER_PAGE = 25
 MESSAGES_PER_PAGE = 30
 EVENTS_PER_PAGE = 50
 TASKS_PER_PAGE = 50
+SPANS_PER_PAGE = 60
 #: Turns of a memory that are listed and searched.
 MEMORY_TURNS = 40
 _MAX_SOURCES = 400
@@ -335,7 +337,33 @@ class SessionPages:
         run_id = request.query_params.get("run", "") or values["session"].run_id
         events = await store.events(key, run_id=run_id)
         spans = build_timeline(events)
-        values |= {"runs": runs, "run_id": run_id, "spans": spans, "svg": draw_waterfall(spans)}
+        page = number(request, "page", 0)
+        shown = spans[page * SPANS_PER_PAGE : (page + 1) * SPANS_PER_PAGE]
+        chosen = number(request, "span", 0)
+        selected = next(
+            (s for s in shown if s.seq == chosen and s.kind is not SpanKind.AGENT), None
+        )
+
+        def url_of(span: Span) -> str:
+            if span.kind is SpanKind.AGENT:
+                return session_url("/session/event", key, seq=span.seq)
+            names = {"run": run_id, "page": page, "span": span.seq}
+            return session_url("/session/timeline", key, **names) + "#span"
+
+        values |= {
+            "runs": runs,
+            "run_id": run_id,
+            "spans": shown,
+            "total": len(spans),
+            "first_number": page * SPANS_PER_PAGE + 1,
+            "page_number": page,
+            "has_later": len(spans) > (page + 1) * SPANS_PER_PAGE,
+            "svg": draw_waterfall(shown, language=request_language(request), url_of=url_of),
+            "url_of": url_of,
+            "selected": selected,
+            "parts": () if selected is None else _span_parts(selected, events),
+            "side": "",
+        }
         return self._renderer.page(request, "timeline.html", values)
 
     async def _session_values(
@@ -358,6 +386,24 @@ class SessionPages:
         if total.cost is None:
             return total, ""
         return total, f"${total.cost:.4f}" + ("" if total.is_priced else " +")
+
+
+def _span_parts(span: Span, events: Sequence[Event]) -> list[tuple[str, EventView]]:
+    """Return what a step received and returned, with labels."""
+    by_seq = {event.seq: event for event in events if event.seq in (span.seq, span.asked)}
+    ended, asked = by_seq[span.seq], by_seq.get(span.asked)
+    before, after = {
+        SpanKind.TOOL: ("Arguments", "Result"),
+        SpanKind.WAIT: ("Request", "Answer"),
+        SpanKind.MEMORY: ("", "Memory"),
+    }.get(span.kind, ("Request", "Response"))
+    if asked is not None and ended.result is not None:
+        call_id = ended.result.call_id
+        own = tuple(p for p in asked.parts if p.call is not None and p.call.id == call_id)
+        asked = replace(asked, parts=own)
+    parts = [(before, view_event(asked))] if asked is not None else []
+    # A model call that failed has no response.
+    return parts if span.asked == span.seq else [*parts, (after, view_event(ended))]
 
 
 def _content(data: bytes, media_type: str, name: str) -> Response:

@@ -121,8 +121,17 @@ JAPANESE: Mapping[str, str] = {
     "Duration": "所要時間",
     "Start": "開始",
     "No run.": "実行はありません。",
-    "The waterfall shows each step of the run against time.": (
-        "各ステップを時間軸に沿って示します。"
+    "Select a step to see what it received and returned.": (
+        "ステップを選ぶと、受け取った内容と返した内容を表示します。"
+    ),
+    "Steps": "ステップ",
+    "Earlier steps": "前のステップ",
+    "Later steps": "次のステップ",
+    "Request": "要求",
+    "Response": "応答",
+    "Result": "結果",
+    "The request was not recorded; start the console with --record-prompts.": (
+        "要求は記録されていません。記録するには --record-prompts を付けて起動してください。"
     ),
     "agent": "エージェント",
     "model": "モデル",
