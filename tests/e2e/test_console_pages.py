@@ -55,18 +55,18 @@ def test_chat_streams_text_and_equals_the_reloaded_page(visitor: Visitor) -> Non
 def test_graph_shows_the_active_step_live(visitor: Visitor) -> None:
     graph = visitor.open_page()
     graph.goto(f"{visitor.process.url}/agents")
-    expect(graph.locator("#active-graph rect")).to_have_count(0)
+    expect(graph.locator("#active-graph-0 rect")).to_have_count(0)
     page = visitor.send("active", "count slowly")
-    expect(graph.locator("#active-graph g.working text")).to_have_text("active")
+    expect(graph.locator("#active-graph-0 g.working text")).to_have_text("active")
     expect(graph.locator("#active-steps")).to_contain_text("desk")
     expect(page.locator("#controls .badge")).to_have_text("completed")
     expect(graph.locator("#active-steps")).to_contain_text("No agent is running.")
-    expect(graph.locator("#active-graph rect")).to_have_count(0)
+    expect(graph.locator("#active-graph-0 rect")).to_have_count(0)
     visitor.send("asking", "please refund")
-    expect(graph.locator("#active-graph g.waiting text")).to_have_text("refund")
+    expect(graph.locator("#active-graph-0 g.waiting text")).to_have_text("refund")
     expect(graph.get_by_role("link", name="asking")).to_be_visible()
     page.get_by_role("button", name="Approve").click()
-    expect(graph.locator("#active-graph rect")).to_have_count(0)
+    expect(graph.locator("#active-graph-0 rect")).to_have_count(0)
 
 
 def test_stop_cancels_the_run(visitor: Visitor) -> None:

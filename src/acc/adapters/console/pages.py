@@ -25,7 +25,6 @@ from acc.adapters.console.event_views import (
 from acc.adapters.console.renderer import Renderer, request_language, session_url
 from acc.adapters.console.stream import Controls, Position
 from acc.adapters.console.waterfall import draw_waterfall
-from acc.application.agents.base import BaseAgent
 from acc.application.console.active_steps import AgentDrawing
 from acc.application.console.approvals import inbox, pending_in
 from acc.application.console.evaluations import EvaluationFolder
@@ -66,8 +65,7 @@ class ConsoleServices:
     runs: LiveRuns
     partners: Partners
     terms: Terms
-    agent: BaseAgent | None
-    drawing: AgentDrawing | None
+    drawings: Sequence[AgentDrawing]
     memory_budget: int
     evaluations: EvaluationFolder | None
     new_id: "NewId"

@@ -116,6 +116,7 @@ _PATTERNS: Mapping[str, str] = {
     ),
     r"there is no such evaluation run": "その評価はありません",
     r"there is no such file": "そのファイルはありません",
+    r"there is no such agent": "そのエージェントはありません",
     r"the run has no turn (.*) of the episode (.*)": (
         r"この評価のエピソード \2 にターン \1 はありません"
     ),

@@ -145,7 +145,6 @@ JAPANESE: Mapping[str, str] = {
     "active": "実行中",
     "waiting": "回答待ち",
     "Active steps": "実行中のステップ",
-    "All agents": "すべてのエージェント",
     "No agent is running.": "実行中のエージェントはありません。",
     "Evaluation runs": "評価の一覧",
     "Report": "レポート",
