@@ -29,7 +29,7 @@ from acc.application.console.active_steps import AgentDrawing
 from acc.application.console.approvals import inbox, pending_in
 from acc.application.console.evaluations import EvaluationFolder
 from acc.application.console.live_runs import LiveRuns
-from acc.application.console.memory_history import MemoryTurn, Terms, describe_turn, explain
+from acc.application.console.memory_history import Terms, describe_turns, explain
 from acc.application.console.partners import Partners
 from acc.application.console.timeline import Span, SpanKind, build_timeline
 from acc.application.runtime.runner import SessionRunner
@@ -295,7 +295,7 @@ class SessionPages:
         messages = await store.events(
             key, kinds=(EventKind.MESSAGE,), newest_first=True, limit=_MAX_SOURCES
         )
-        turns = self._memory_turns(newest, messages)
+        turns = describe_turns(newest, messages, limit=MEMORY_TURNS)
         seq = number(request, "at", turns[0].seq if turns else 0)
         selected = next((turn for turn in turns if turn.seq == seq), None)
         if turns and selected is None:
@@ -310,19 +310,6 @@ class SessionPages:
             "findings": [finding for finding in findings if finding.kind != "unchanged"],
         }
         return self._renderer.page(request, "memory.html", values)
-
-    def _memory_turns(
-        self, newest: tuple[Event, ...], messages: tuple[Event, ...]
-    ) -> list[MemoryTurn]:
-        """Return the newest turns of the memories of a session, newest first."""
-        numbers = {m.run_id: int(m.detail["turn"]) for m in messages if "turn" in m.detail}
-        turns = []
-        for position, event in enumerate(newest[:MEMORY_TURNS]):
-            earlier = (one for one in newest[position + 1 :] if one.author == event.author)
-            sources = [message for message in messages if message.seq < event.seq]
-            turn = numbers.get(event.run_id, 0)
-            turns.append(describe_turn(event, next(earlier, None), sources, turn))
-        return turns
 
     async def timeline(self, request: Request) -> Response:
         """Return the steps of a run against time."""
