@@ -287,6 +287,12 @@ JAPANESE: Mapping[str, str] = {
     "Difference": "差",
     "Interval": "区間",
     "clear": "明確",
+    "The columns of the runs are means of all their turns. Difference and interval are of the "
+    "turns that both runs have.": (
+        "各評価の列は、その評価の全ターンの平均です。差と区間は、両方の評価にあるターンで計算します。"
+    ),
+    "scenarios": "シナリオ",
+    "no turns in common": "共通のターンなし",
     "Other differences of the runs": "評価のその他の違い",
     "scored": "採点済み",
     "unscored": "未採点",
