@@ -417,6 +417,12 @@ def test_edited_arguments_are_validated(process: ConsoleProcess, client: httpx2.
     for invalid in ('{"order": "A-17"}', '{"order": "A-17", "amount": "x"}', "[1]", "{"):
         answer = client.post("/session/answer", data={**fields, "arguments": invalid})
         assert answer.status_code == 422, invalid
+    inbox = {**fields, "arguments": "{", "from": "approvals"}
+    refused = client.post("/session/answer", data=inbox, headers={"accept-language": "ja"}).text
+    assert '<a href="/approvals" aria-current="page">' in refused
+    assert '<input type="hidden" name="next" value="/approvals">' in refused
+    assert "refund を呼び出してもよいですか？" in refused
+    assert "<bdi>desk</bdi> · ユーザー <bdi>local</bdi>" in refused
     before = len(process.refunds)
     valid = {**fields, "arguments": '{"order": "B-1", "amount": 7}'}
     assert client.post("/session/answer", data=valid).status_code == 303

@@ -73,6 +73,7 @@ def test_values_are_part_of_the_translation() -> None:
         "1,024 bytes, image/png",
         "change (0.95)",
         "tool turn 2",
+        "May refund be called?",
         "semantic_gist. describes this turn",
         "t3.0. duplicate: the view already contains it",
     ],

@@ -138,7 +138,13 @@ class SessionPages:
     ) -> Response:
         """Return the requests that all sessions wait for."""
         pending = await inbox(self._services.store, self._services.catalog)
-        values = {"pending": pending, "problem": problem, "as_json": as_json}
+        values = {
+            "pending": pending,
+            "problem": problem,
+            "as_json": as_json,
+            "partner_of": self._services.partners.name_of,
+            "path": "/approvals",
+        }
         return self._renderer.page(request, "approvals.html", values, status=status)
 
     # One session
@@ -204,6 +210,13 @@ class SessionPages:
         state = (values["status"], session and session.run_id, is_live, [p.digest for p in pending])
         digest = hashlib.sha256(msgspec.json.encode(state)).hexdigest()[:12] if session else ""
         return Controls(digest, self._renderer.fragment(request, "_controls.html", values))
+
+    async def facts(self, request: Request, key: SessionKey) -> str:
+        """Return the turns, the usage and the cost of a session."""
+        session = await self._services.store.read(key) or Session(key=key)
+        usage, cost = await self._usage(key)
+        values = {"key": key, "session": session, "usage": usage, "cost": cost}
+        return self._renderer.fragment(request, "_facts.html", values)
 
     async def events(self, request: Request) -> Response:
         """Return one page of the events of a session, newest first."""

@@ -116,6 +116,12 @@ _PATTERNS: Mapping[str, str] = {
     r"the answer is empty; enter a value": "回答が空です。値を入力してください",
     r"the arguments are not valid JSON: (.*)": r"引数は正しい JSON ではありません：\1",
     r"the arguments must be a JSON object": "引数は JSON オブジェクトにしてください",
+    r"May (.*) be called\?": r"\1 を呼び出してもよいですか？",
+    r"the edited arguments for (.*) are invalid: (.*); pass all arguments of the tool\. "
+    r"Request .* is still pending": (
+        r"\1 の編集した引数が正しくありません：\2。"
+        r"すべての引数を指定してください。要求はまだ回答待ちです"
+    ),
     # Tasks and servers
     r"there is no such task; it may have been deleted": (
         "タスクが見つかりません。削除された可能性があります"
