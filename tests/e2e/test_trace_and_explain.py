@@ -144,6 +144,7 @@ def test_explain_shows_how_a_rule_was_replaced(
     text = read(capsys, *arguments, "--turn", "4")
     assert "in the view at turn 4: no" in text
     assert "in the view at turn 4: yes" in text
+    assert "in the view at turn 1: not said yet" in read(capsys, *arguments, "--turn", "1")
 
 
 def test_explain_finds_japanese_statements(store: str, capsys: pytest.CaptureFixture[str]) -> None:

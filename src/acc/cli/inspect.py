@@ -255,6 +255,8 @@ def _print_history(out: Console, history: StatementHistory, turn: int | None) ->
     if turn is not None:
         seen = history.in_view.get(turn)
         answer = "no memory was used" if seen is None else "yes" if seen else "no"
+        if history.entries and turn < history.entries[0].turn:
+            answer = "not said yet"
         out.print(safe_text(f"  in the view at turn {turn}: {answer}"))
 
 
