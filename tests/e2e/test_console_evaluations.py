@@ -159,6 +159,8 @@ def test_pages_in_a_browser(process: ConsoleProcess, folder: Path) -> None:
         target.write_bytes(b"".join(lines))
         expect(page.locator("#progress")).to_contain_text("4 / 4")
         expect(page.locator("#progress .badge")).to_have_text("complete")
+        page.get_by_role("link", name="Show the results").click()
+        expect(page.get_by_role("heading", name="Results")).to_be_visible()
         for path in (
             "/evaluations",
             "/evaluations/run?run=second",

@@ -270,6 +270,7 @@ JAPANESE: Mapping[str, str] = {
     "Compare": "比較",
     "Earlier run": "以前の評価",
     "Progress": "進捗",
+    "Show the results": "結果を表示",
     "Injected text": "埋め込まれた文",
     "Claims": "主張",
     "supported": "裏付けあり",
