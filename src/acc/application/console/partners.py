@@ -120,8 +120,8 @@ class Partners:
     def _new_runner(self, app_name: str) -> SessionRunner:
         if is_address(app_name):
             check_agent_url(app_name)
-            agent = self._factory.remote_agent(app_name, self._tokens.get(app_name, ""))
-            return self._factory.runner(agent, app_name, "")
+            remote = self._factory.remote_agent(app_name, self._tokens.get(app_name, ""))
+            return self._factory.runner(remote, app_name, "")
         agent = self.agent_of(app_name)
         assert agent is not None  # noqa: S101 - checked by runner
         return self._factory.runner(agent, app_name, self._split(app_name)[1])
