@@ -7,16 +7,16 @@ from acc.application.console.approvals import pending_in
 from acc.testing import ScriptedModel, call
 
 
-@tool
-def look_up(number: int) -> str:
-    """Return a fact."""
-    return f"fact {number}"
-
-
 @tool(confirm=True)
 def pay(amount: int) -> str:
     """Pay."""
     return f"paid {amount}"
+
+
+@tool
+def look_up(number: int) -> str:
+    """Return a fact."""
+    return f"fact {number}"
 
 
 class CountingSessions:
