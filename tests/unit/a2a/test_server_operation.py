@@ -114,7 +114,7 @@ async def test_access_log_names_method_task_caller_status_duration_and_trace(
     stream_task = json.loads(streamed.text.split("data: ")[1].split("\n")[0])["result"]["task"]
     lines = [record.__dict__ for record in caplog.records if record.name == "acc.access"]
     assert [
-        (line["method"], line["task"], line["caller"], line["status"], line["trace_id"])
+        (line["method"], line["task_id"], line["caller"], line["status"], line["trace_id"])
         for line in lines
     ] == [
         ("SendMessage", task, "alice", 200, TRACE),
