@@ -13,7 +13,6 @@ from acc.application.a2a.projection import ProjectionOptions, input_required
 from acc.application.a2a.push_configs import PushConfigs
 from acc.application.a2a.requests import SendRequest, ServerLimits, own_task
 from acc.application.a2a.subscriptions import TaskBroker
-from acc.application.agents.base import BaseAgent
 from acc.application.agents.llm import has_memory
 from acc.application.contracts.idempotency import RequestKey
 from acc.application.runtime.inputs import validate_answers
@@ -23,7 +22,6 @@ from acc.domain.errors import (
     InvalidInput,
     InvalidTransition,
     LimitExceeded,
-    PermissionDenied,
     Unavailable,
     UnsupportedOperation,
 )
@@ -118,14 +116,13 @@ class MessageIntake:
             text = _STOPPING if self._executor.was_opened else _NOT_STARTED
             raise Unavailable(text, retry_after=_RETRY_AFTER_SECONDS)
         is_active = INTENTS_EXTENSION in (*request.extensions, *request.message.extensions)
-        message, contract = self.admission.admit(sender, request.message, is_active=is_active)
-        message = _with_trace(message, request.trace_parent)
-        intent = message.metadata.get("intent") if contract is None else contract.name
-        check_call(self._runner.agent, intent, sender)
-        if isinstance(intent, str) and intent in self._skills:
-            _check_scopes(self._skills[intent], sender)
-        if self._limiter is not None and isinstance(intent, str) and intent:
-            await self._limiter.count_request(sender.account.user_id, intent)
+        admitted = self.admission.admit(sender, request.message, is_active=is_active)
+        contract, intents = admitted.contract, admitted.intents
+        message = _with_trace(admitted.message, request.trace_parent)
+        self.admission.authorize(sender, intents)
+        for intent in intents:
+            if intent in self._skills:
+                _check_scopes(self._skills[intent], sender)
         modes = self._modes.inputs if contract is None else (*self._modes.inputs, JSON)
         validate_message(message, self._limits, modes)
         modes = self._modes.outputs if contract is None else (JSON, *self._modes.outputs)
@@ -133,6 +130,8 @@ class MessageIntake:
         push = None if request.push is None else await self._push_configs.validate(request.push)
         if self._limiter is not None:
             await self._limiter.check_quota(sender.account.user_id)
+            for intent in intents:
+                await self._limiter.count_request(sender.account.user_id, intent)
         options = ProjectionOptions(
             deltas=streaming,
             as_data=as_data,
@@ -369,16 +368,6 @@ def _not_accepting(task_id: str, state: str) -> str:
     if state in ACTIVE:
         return f"task {task_id!r} is {state}; it accepts messages only while it requires input"
     return f"task {task_id!r} is {state} and accepts no more messages; omit message.taskId"
-
-
-def check_call(agent: BaseAgent, intent: object, caller: Principal) -> None:
-    """Raise PermissionDenied if the agent does not authorize an intent for a caller.
-
-    A message without an intent addresses the agent itself, whose name is then the intent.
-    """
-    name = intent if isinstance(intent, str) and intent else agent.name
-    if not agent.authorize_call(name, caller.caller):
-        raise PermissionDenied(f"{caller.caller!r} may not call the intent {name!r}")
 
 
 def _with_trace(message: Message, trace_parent: str) -> Message:

@@ -1,6 +1,6 @@
 """Admission of messages that call an intent, before a task is stored."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from acc.application.contracts.claims import check_caller, check_debug, effective_permissions
@@ -25,10 +25,14 @@ _ENTRY = f"metadata.{INTENTS_EXTENSION}"
 
 
 class AdmittedMessage(NamedTuple):
-    """A message that may be stored, and the contract of its intent, if it calls one."""
+    """A message that may be stored, the contract of its intent, and the intents it may execute.
+
+    The contract is None if the message has no validated inputs.
+    """
 
     message: Message
     contract: IntentContract | None
+    intents: tuple[str, ...]
 
 
 class IntentAdmission:
@@ -36,6 +40,7 @@ class IntentAdmission:
 
     def __init__(self, runner: SessionRunner) -> None:
         self.intents = Intents(runner.agent)
+        self._root = runner.agent
         self._schemas = runner.services.schemas
 
     def admit(self, sender: Principal, message: Message, *, is_active: bool) -> AdmittedMessage:
@@ -63,17 +68,40 @@ class IntentAdmission:
             raise InvalidInputs(skill, [violation], place=_ENTRY)
         if skill:
             contract = self._contract(skill)
-            _check_permissions(contract, entry.context, sender)
-            fallback = entry.delegation and entry.delegation.fallback
-            if fallback and fallback in self.intents:
-                _check_permissions(self.intents.contract(fallback), entry.context, sender)
+            fallback = entry.delegation.fallback if entry.delegation else ""
+            names = [skill, fallback] if fallback in self.intents else [skill]
+        else:
+            names = self.addressed(message.metadata.get("intent"))
+        for name in names:
+            if name in self.intents:
+                _check_permissions(self.intents.contract(name), entry.context, sender)
+        if skill:
             parts = self.intents.admit(parts, _named(entry, skill), self._schemas)
+        intents = tuple(names)
         if not has_entry and parts is message.parts:
-            return AdmittedMessage(message, contract)
+            return AdmittedMessage(message, contract, intents)
         metadata = {k: v for k, v in message.metadata.items() if k != INTENTS_EXTENSION}
         if entry.context:
             metadata[INTENTS_EXTENSION] = {"context": dict(entry.context)}
-        return AdmittedMessage(replace(message, parts=parts, metadata=metadata), contract)
+        return AdmittedMessage(replace(message, parts=parts, metadata=metadata), contract, intents)
+
+    def addressed(self, named: object = None) -> Sequence[str]:
+        """Return the intents of a message without inputs: that of the agent, and a named one."""
+        named = named if isinstance(named, str) else ""
+        return [name for name in dict.fromkeys((self.intents.own, named)) if name]
+
+    def authorize(self, sender: Principal, intents: Sequence[str]) -> None:
+        """Raise PermissionDenied if an agent does not authorize an intent for a caller.
+
+        Root and owner of an intent decide. A message without an intent addresses the root agent,
+        whose name is then the intent.
+        """
+        for name in intents or [self._root.name]:
+            agents = [self._root]
+            if name in self.intents and self.intents.agent(name) is not self._root:
+                agents.append(self.intents.agent(name))
+            if not all(agent.authorize_call(name, sender.caller) for agent in agents):
+                raise PermissionDenied(f"{sender.caller!r} may not call the intent {name!r}")
 
     def message(self, payload: IntentPayload, message_id: str) -> Message:
         """Return a payload as the message of a client that activated the extension."""

@@ -146,12 +146,15 @@ class Intents:
         return self._find(name)[1]
 
     def default(self, parts: Sequence[Part]) -> str:
-        """Return the intent of a message with data that names none: that of the root, if any.
+        """Return the intent of a message that names none but has data, or an empty string."""
+        return self.own if any(isinstance(part.data, Mapping) for part in parts) else ""
+
+    @property
+    def own(self) -> str:
+        """Return the intent of a message that names none: that of the root, if it has one.
 
         An agent with a single intent has this one.
         """
-        if not any(isinstance(part.data, Mapping) for part in parts):
-            return ""
         if isinstance(self._root, IntentAgent) and len(self.names) == 1:
             return self.names[0]
         own = contract_of_agent(self._root)
