@@ -12,7 +12,7 @@ import msgspec
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.output import strip_code_fence
 from acc.application.contracts.claims import read_context
-from acc.application.contracts.node_agents import TreeNode, check_permissions
+from acc.application.contracts.node_agents import NodeAgent, TreeNode, check_permissions
 from acc.application.contracts.packets import (
     REPORT_FIELDS,
     Condition,
@@ -25,7 +25,9 @@ from acc.application.contracts.packets import (
 from acc.application.contracts.schemas import (
     TEXT_OUTPUT,
     check_fields,
+    check_type,
     contract_of_agent,
+    type_of_inputs,
     with_defaults,
 )
 from acc.application.runtime.context import RunContext
@@ -187,7 +189,7 @@ class Intents:
                 raise InvalidInputs(contract.name, [violation])
             else:
                 others.append(part)
-        violations = check_fields(schemas, contract.input_schema, inputs)
+        violations = self._check(entry.skill, inputs, schemas)
         if violations:
             raise InvalidInputs(contract.name, violations)
         check_memory(entry.memory, contract)
@@ -203,6 +205,16 @@ class Intents:
         """Return the checks that delegation packets may name."""
         declared = getattr(self._root, "conditions", None)
         return declared if isinstance(declared, Mapping) else {}
+
+    def _check(
+        self, name: str, inputs: Mapping[str, Any], schemas: SchemaValidatorPort
+    ) -> tuple[FieldViolation, ...]:
+        contract, agent = self._find(name)
+        if isinstance(agent, NodeAgent):
+            declared = agent.node.input_type
+        else:
+            declared = type_of_inputs(agent.input_schema)
+        return check_fields(schemas, contract.input_schema, inputs) or check_type(declared, inputs)
 
     def _check_delegation(
         self,
@@ -223,7 +235,7 @@ class Intents:
         fallback = self._agents[name][0]
         report = dict.fromkeys(REPORT_FIELDS, "") | {"unmet_conditions": [""]}
         given = fallback_inputs(fallback, inputs, report)
-        violations = check_fields(schemas, fallback.input_schema, given)
+        violations = self._check(name, given, schemas)
         if violations:
             raise InvalidInputs(name, violations, place=f"inputs of the fallback {name!r}")
 

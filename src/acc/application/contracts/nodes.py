@@ -17,11 +17,14 @@ import msgspec
 from acc.application.contracts.schemas import (
     ToolSchema,
     check_fields,
+    check_type,
     contract_of_function,
     convert_inputs,
     description_of,
     has_result_field,
     object_schema,
+    type_of_inputs,
+    type_of_parameters,
     with_defaults,
 )
 from acc.application.runtime.background_loop import run_in_background
@@ -97,6 +100,8 @@ class IntentNode:
 
     schema_class: ClassVar[type[ToolSchema]] = ToolSchema
     services: ClassVar[NodeServices]
+    #: The type of the inputs, if they are not declared by a JSON schema.
+    input_type: ClassVar[Any] = None
     _contract: IntentContract
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -109,6 +114,7 @@ class IntentNode:
             fields = {"name": name, "description": text}
             cls.schema_class = type(f"{cls.__name__}Schema", (base,), fields)
         cls._contract = cls.schema_class.contract()
+        cls.input_type = type_of_inputs(cls.schema_class.inputs)
         if "run" in vars(cls):
             cls.run = _validated(cls.run)  # type: ignore[method-assign] # wraps it
 
@@ -137,6 +143,7 @@ class IntentNode:
         """Return valid inputs with their defaults, or raise InvalidInputs."""
         contract = self.contract
         violations = check_fields(self.services.schemas, contract.input_schema, inputs)
+        violations = violations or check_type(self.input_type, cast(Mapping[str, Any], inputs))
         if violations:
             raise InvalidInputs(contract.name, violations)
         return _Inputs(contract.name, with_defaults(contract, cast(Mapping[str, Any], inputs)))
@@ -246,6 +253,8 @@ def function_node(
         )
     else:
         contract = contract_of_function(function, name=name, description=description)
+    parameters_type = None if is_node_function else type_of_parameters(function)
+    input_type = parameters_type if inputs is None else type_of_inputs(inputs)
     contract = replace(
         contract,
         input_schema=contract.input_schema if inputs is None else object_schema(inputs),
@@ -262,7 +271,7 @@ def function_node(
     def run(self: IntentNode, inputs: dict[str, Any], memory: Any, context: dict[str, Any]) -> Any:
         if is_node_function:
             return function(*(inputs, memory, context)[: len(parameters)])
-        result = function(**convert_inputs(inputs, function))
+        result = function(**convert_inputs(inputs, parameters_type))
         if not is_wrapped:
             return result
         if inspect.isawaitable(result):
@@ -273,6 +282,7 @@ def function_node(
     fields = {"schema_class": schema, "run": run, "__doc__": function.__doc__}
     node_class: type[NodeT] = type(function.__name__, (base,), fields)
     node_class._contract = contract
+    node_class.input_type = input_type
     return node_class()
 
 
