@@ -31,6 +31,7 @@ from acc.contracts import (
     ToolSchema,
     intent,
     run_agent,
+    run_agent_async,
 )
 from acc.domain.errors import AgentFailed, InvalidInput, RemoteFailed
 from acc.testing import ScriptedModel, call
@@ -390,3 +391,13 @@ def test_typed_dict_declares_the_input_fields_of_a_node_function() -> None:
     agent = IntentAgent(name="a", intents=[fetch])
     with pytest.raises(InvalidInputs, match="'invoice_id'"):
         run_agent(agent, {"intent": "fetch", "inputs": {}})
+
+
+async def test_node_may_return_its_memory() -> None:
+    @intent
+    def look(inputs: dict[str, Any], memory: Any) -> Any:
+        """Return the memory."""
+        return memory
+
+    payload = {"intent": "look", "inputs": {}, "memory": {"summary.day": "ok"}}
+    assert await run_agent_async(look, payload) == {"summary.day": "ok"}

@@ -579,7 +579,9 @@ def _stub(ctx: RunContext) -> Any:
 
 
 async def _emit_snapshot(ctx: RunContext, when: str) -> None:
-    detail = {"when": when, "path": ctx.path, "state": ctx.current_branch.state.copy()}
+    state = ctx.current_branch.state.copy()
+    granted = {key: value for key, value in state.items() if key in ctx.state}
+    detail = {"when": when, "path": ctx.path, "state": granted}
     await ctx.emit(EventKind.SNAPSHOT, detail=detail)
 
 

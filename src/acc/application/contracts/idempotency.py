@@ -20,11 +20,17 @@ _REJECTIONS = (InvalidInput, NotFound, PermissionDenied)
 
 
 class IntentOutputs(dict[str, Any]):
-    """The outputs of an intent; `repeated` is True if they were recorded for an earlier request."""
+    """The outputs of an intent; `repeated` is True if they were recorded for an earlier request.
 
-    def __init__(self, outputs: Mapping[str, Any], *, repeated: bool = False) -> None:
+    `task_id` is the task of the call, if it was executed by a server.
+    """
+
+    def __init__(
+        self, outputs: Mapping[str, Any], *, repeated: bool = False, task_id: str = ""
+    ) -> None:
         super().__init__(outputs)
         self.repeated = repeated
+        self.task_id = task_id
 
 
 class RequestKey(NamedTuple):

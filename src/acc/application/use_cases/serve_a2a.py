@@ -278,7 +278,7 @@ class ServeA2AUseCase:
         if task.state is TaskState.COMPLETED:
             answered = contract if payload.delegation is None else DELEGATED
             outputs = outputs_of_task(task, answered)
-            return IntentOutputs(outputs, repeated=not submitted.is_new)
+            return IntentOutputs(outputs, repeated=not submitted.is_new, task_id=task.id)
         text = "" if task.status.message is None else text_of(task.status.message.parts)
         reason = f": {text}" if text else ""
         raise IntentNotCompleted(
