@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from acc.application.agents.remote import RemoteAgent as A2ARemoteAgent
 from acc.application.contracts.claims import outgoing_context
+from acc.application.contracts.idempotency import IntentOutputs
 from acc.application.contracts.remote_intents import call_remote_intent, contracts_on_card
 from acc.application.runtime.context import RunContext
 from acc.bootstrap.circuits import shared_circuits
@@ -181,25 +182,26 @@ class RemoteAgent(A2ARemoteAgent):
         *,
         context: Mapping[str, JsonData] | None = None,
         ctx: RunContext | None = None,
-    ) -> dict[str, JsonData]:
-        """Call an intent and return its outputs.
+    ) -> IntentOutputs:
+        """Call an intent and return its outputs, which say whether they were repeated.
 
         Inputs that violate the contract on the card raise InvalidInputs, and nothing is sent.
         `context` are claims such as `user_id`. Inside a run, pass its context as `ctx`, so that the
         ids of the run and its permissions are sent.
         """
         claims = dict(context or {})
+        message_id = new_id()
         if ctx is not None:
-            claims = {
-                **outgoing_context(ctx, has_credentials=bool(self.token or self.auth)),
-                **claims,
-            }
+            run = outgoing_context(ctx, has_credentials=bool(self.token or self.auth))
+            if "request_id" not in claims:  # the id of the run, which may make several calls
+                run["idempotency_key"] = message_id
+            claims = {**run, **claims}
         return await call_remote_intent(
             make_remote(self.endpoint) if ctx is None else self.port(ctx),
             intent,
             inputs,
             schemas=LazySchemaValidator(),
-            message_id=new_id(),
+            message_id=message_id,
             context=claims,
         )
 

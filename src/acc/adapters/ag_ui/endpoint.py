@@ -51,7 +51,7 @@ class AgUiEndpoint:
         """
         principal.require(INVOKE_SCOPE)
         request = read_request(body)
-        self._admission.authorize(principal, self._admission.addressed())
+        self._admission.authorize(principal, self._admission.addressed({}))
         user = principal.owner.user_id
         account = principal.account
         if self._limiter is not None:

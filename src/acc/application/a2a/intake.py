@@ -7,10 +7,11 @@ from fnmatch import fnmatchcase
 
 from acc.application.a2a.approvals import read_answers
 from acc.application.a2a.executor import TRACE_FIELDS, TRACE_PARENT, TaskExecutor
-from acc.application.a2a.intent_admission import IntentAdmission
+from acc.application.a2a.intent_admission import IntentAdmission, digest_of
 from acc.application.a2a.media_modes import JSON, Modes, accepts, media_type
 from acc.application.a2a.projection import ProjectionOptions, input_required
 from acc.application.a2a.push_configs import PushConfigs
+from acc.application.a2a.replays import ReplayGuard
 from acc.application.a2a.requests import SendRequest, ServerLimits, own_task
 from acc.application.a2a.subscriptions import TaskBroker
 from acc.application.agents.llm import has_memory
@@ -83,6 +84,7 @@ class MessageIntake:
         modes: Modes,
         skills: Sequence[Skill] = (),
         limiter: RateLimiterPort | None = None,
+        replays: ReplayGuard,
     ) -> None:
         self._runner = runner
         self._tasks = tasks
@@ -91,6 +93,7 @@ class MessageIntake:
         self._push_configs = push_configs
         self._limits = limits
         self._deduplicate = deduplicate
+        self._replays = replays
         self._limiter = limiter
         self.admission = IntentAdmission(runner)
         self._modes = modes
@@ -106,11 +109,12 @@ class MessageIntake:
         request: SendRequest,
         *,
         streaming: bool,
-        key: RequestKey | None = None,
+        is_repeatable: bool = True,
     ) -> SubmitResult:
         """Store a message and start its run; `streaming` requests the answer in chunks.
 
-        A message with the `key` of an earlier request returns the task of that request.
+        A message with the request id of an earlier one returns the task of that request. A message
+        is `repeatable` if its id is that of a client, which sends it again with the same id.
         """
         if not self._executor.is_open:
             text = _STOPPING if self._executor.was_opened else _NOT_STARTED
@@ -128,6 +132,13 @@ class MessageIntake:
         modes = self._modes.outputs if contract is None else (JSON, *self._modes.outputs)
         as_data = wants_json_answer(request.accepted_output_modes, modes)
         push = None if request.push is None else await self._push_configs.validate(request.push)
+        if admitted.claims is not None and not message.task_id:
+            await self._replays.check(
+                sender.owner.user_id,
+                admitted.claims,
+                self._runner.services.clock.now(),
+                is_repeatable=is_repeatable and self._deduplicate,
+            )
         if self._limiter is not None:
             await self._limiter.check_quota(sender.account.user_id)
             for intent in intents:
@@ -141,7 +152,7 @@ class MessageIntake:
         if message.task_id:
             continuation = self._continue(sender, message, push, options)
             return await self._executor.run_shielded(continuation)
-        return await self._create(sender, message, push, options, key)
+        return await self._create(sender, message, push, options, admitted.key)
 
     async def _create(
         self,
@@ -222,7 +233,7 @@ class MessageIntake:
         task = await self._tasks.read(key.id, owner=owner)
         if task is None:
             return None
-        key.check(task.history[0].message_id)
+        key.check(digest_of(task))
         return SubmitResult(task, False)
 
     async def _start(

@@ -1,9 +1,11 @@
 """Admission of messages that call an intent, before a task is stored."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from acc.application.contracts.claims import check_caller, check_debug, effective_permissions
+from acc.application.contracts.idempotency import RequestKey, request_key
 from acc.application.contracts.intents import (
     IntentEntry,
     Intents,
@@ -27,12 +29,15 @@ _ENTRY = f"metadata.{INTENTS_EXTENSION}"
 class AdmittedMessage(NamedTuple):
     """A message that may be stored, the contract of its intent, and the intents it may execute.
 
-    The contract is None if the message has no validated inputs.
+    The contract is None if the message has no validated inputs. `key` identifies the request, if it
+    has an id. `claims` are those of a message that names its intent, and else None.
     """
 
     message: Message
     contract: IntentContract | None
     intents: tuple[str, ...]
+    key: RequestKey | None = None
+    claims: Mapping[str, Any] | None = None
 
 
 class IntentAdmission:
@@ -41,6 +46,7 @@ class IntentAdmission:
     def __init__(self, runner: SessionRunner) -> None:
         self.intents = Intents(runner.agent)
         self._root = runner.agent
+        self._app_name = runner.app_name
         self._schemas = runner.services.schemas
 
     def admit(self, sender: Principal, message: Message, *, is_active: bool) -> AdmittedMessage:
@@ -59,36 +65,44 @@ class IntentAdmission:
         if entry.context:
             check_caller(entry.context, sender)
             check_debug(entry.context, sender)
-        skill = entry.skill
-        contract = None
-        if not message.task_id:
-            skill = skill or self.intents.default(parts)
-        elif skill:
-            violation = FieldViolation("skill", "unexpected", "must be absent: a task continues")
-            raise InvalidInputs(skill, [violation], place=_ENTRY)
-        if skill:
-            contract = self._contract(skill)
-            fallback = entry.delegation.fallback if entry.delegation else ""
-            names = [skill, fallback] if fallback in self.intents else [skill]
-        else:
-            names = self.addressed(message.metadata.get("intent"))
+        skill = self._skill(message, entry, parts)
+        contract = self._contract(skill) if skill else None
+        names = self._named(skill, entry) if skill else self.addressed(message.metadata)
         for name in names:
             if name in self.intents:
                 _check_permissions(self.intents.contract(name), entry.context, sender)
         if skill:
-            parts = self.intents.admit(parts, _named(entry, skill), self._schemas)
-        intents = tuple(names)
-        if not has_entry and parts is message.parts:
-            return AdmittedMessage(message, contract, intents)
-        metadata = {k: v for k, v in message.metadata.items() if k != INTENTS_EXTENSION}
-        if entry.context:
-            metadata[INTENTS_EXTENSION] = {"context": dict(entry.context)}
-        return AdmittedMessage(replace(message, parts=parts, metadata=metadata), contract, intents)
+            parts = self.intents.admit(
+                parts, dataclasses.replace(entry, skill=skill), self._schemas
+            )
+        key = None
+        if entry.skill:
+            key = request_key(entry, parts, self._app_name, sender.owner.user_id)
+        if has_entry or parts is not message.parts:
+            message = _with_claims(message, parts, entry, key)
+        return AdmittedMessage(
+            message, contract, names, key, entry.context if entry.skill else None
+        )
 
-    def addressed(self, named: object = None) -> Sequence[str]:
+    def _skill(self, message: Message, entry: IntentEntry, parts: Sequence[Part]) -> str:
+        """Return the intent whose inputs a message has, or an empty string."""
+        if not message.task_id:
+            return entry.skill or self.intents.default(parts)
+        if entry.skill:
+            violation = FieldViolation("skill", "unexpected", "must be absent: a task continues")
+            raise InvalidInputs(entry.skill, [violation], place=_ENTRY)
+        return ""
+
+    def _named(self, skill: str, entry: IntentEntry) -> tuple[str, ...]:
+        """Return the intents that a call may execute."""
+        fallback = "" if entry.delegation is None else entry.delegation.fallback
+        return (skill, fallback) if fallback in self.intents else (skill,)
+
+    def addressed(self, metadata: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the intents of a message without inputs: that of the agent, and a named one."""
-        named = named if isinstance(named, str) else ""
-        return [name for name in dict.fromkeys((self.intents.own, named)) if name]
+        named = metadata.get("intent")
+        names = (self.intents.own, named if isinstance(named, str) else "")
+        return tuple(name for name in dict.fromkeys(names) if name)
 
     def authorize(self, sender: Principal, intents: Sequence[str]) -> None:
         """Raise PermissionDenied if an agent does not authorize an intent for a caller.
@@ -128,6 +142,12 @@ class IntentAdmission:
         return self.intents.contract(skill)
 
 
+def digest_of(task: Task) -> str:
+    """Return the digest of the request that created a task; empty if it had no id."""
+    entry = task.history[0].metadata.get(INTENTS_EXTENSION) if task.history else None
+    return str(entry.get("digest", "")) if isinstance(entry, Mapping) else ""
+
+
 def outputs_of_task(task: Task, contract: IntentContract) -> Mapping[str, Any]:
     """Return the outputs in the answer of a completed task."""
     for artifact in task.artifacts:
@@ -139,10 +159,17 @@ def outputs_of_task(task: Task, contract: IntentContract) -> Mapping[str, Any]:
     return {}
 
 
-def _named(entry: IntentEntry, skill: str) -> IntentEntry:
-    return IntentEntry(
-        skill=skill, memory=entry.memory, context=entry.context, delegation=entry.delegation
-    )
+def _with_claims(
+    message: Message, parts: tuple[Part, ...], entry: IntentEntry, key: RequestKey | None
+) -> Message:
+    """Return a message whose metadata has the claims and the digest of its request."""
+    stored: dict[str, Any] = {"context": dict(entry.context)} if entry.context else {}
+    if key is not None:
+        stored["digest"] = key.digest
+    metadata = {k: v for k, v in message.metadata.items() if k != INTENTS_EXTENSION}
+    if stored:
+        metadata[INTENTS_EXTENSION] = stored
+    return replace(message, parts=parts, metadata=metadata)
 
 
 def _check_permissions(

@@ -192,6 +192,8 @@ class RemoteAgent(StandardAgent[object, str]):
         if parent := outgoing_parent(ctx):
             metadata[TRACE_PARENT] = parent
         context = outgoing_context(ctx, has_credentials=bool(self.token or self.auth))
+        # The request id is that of the run, which may send several messages.
+        context["idempotency_key"] = message_id
         metadata[INTENTS_EXTENSION] = {"context": context}
         flow = ctx.run.flow
         if flow is not None and flow.is_tainted and parts != ctx.run.request.message:

@@ -1,12 +1,14 @@
 """Calls of intents of remote agents over A2A, validated with the contracts on their card."""
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from acc.application.agents.remote_content import answer_artifact, answer_text, message_text
 from acc.application.contracts.claims import read_context
+from acc.application.contracts.idempotency import IntentOutputs
 from acc.domain.contract_errors import FieldViolation, InvalidInputs, InvalidOutputs, UnknownIntent
 from acc.domain.errors import InvalidInput, InvalidResponse, RemoteFailed, RemoteRejected
 from acc.domain.value_objects.agent_card import AgentCard
@@ -58,7 +60,7 @@ async def call_remote_intent(
     schemas: SchemaValidatorPort,
     message_id: str,
     context: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
+) -> IntentOutputs:
     """Call an intent and return its outputs.
 
     InvalidInputs and UnknownIntent are raised before anything is sent. An agent that does not offer
@@ -73,10 +75,9 @@ async def call_remote_intent(
         violations = _violations(schemas, contract.input_schema, inputs)
         if violations:
             raise InvalidInputs(intent, violations)
-    entry: dict[str, Any] = {"skill": intent}
-    claims = read_context(context, intent)
-    if claims:
-        entry["context"] = claims
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    claims = {"timestamp": now, **read_context(context, intent)}
+    entry: dict[str, Any] = {"skill": intent, "context": claims}
     is_offered = contract is not None
     result = await remote.send(
         Message(
@@ -92,7 +93,11 @@ async def call_remote_intent(
         violations = _violations(schemas, contract.output_schema, outputs)
         if violations:
             raise InvalidOutputs(card.name, intent, violations)
-    return outputs
+    if isinstance(result, Message):
+        return IntentOutputs(outputs)
+    mark = result.metadata.get(INTENTS_EXTENSION)
+    is_repeated = isinstance(mark, Mapping) and mark.get("repeated") is True
+    return IntentOutputs(outputs, repeated=is_repeated, task_id=result.id)
 
 
 def _outputs(result: Task | Message, agent: str) -> dict[str, Any]:
