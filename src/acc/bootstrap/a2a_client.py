@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acc.application.agents.remote import RemoteAgent as A2ARemoteAgent
+from acc.application.agents.remote import provenance_marks
 from acc.application.contracts.claims import outgoing_context
 from acc.application.contracts.idempotency import IntentOutputs
 from acc.application.contracts.remote_intents import call_remote_intent, contracts_on_card
 from acc.application.runtime.context import RunContext
+from acc.application.runtime.json_types import encode_json
 from acc.bootstrap.circuits import shared_circuits
 from acc.bootstrap.schemas import LazySchemaValidator
 from acc.bootstrap.settings import (
@@ -190,12 +192,13 @@ class RemoteAgent(A2ARemoteAgent):
         ids of the run and its permissions are sent.
         """
         claims = dict(context or {})
-        message_id = new_id()
+        message_id, marks = new_id(), {}
         if ctx is not None:
             run = outgoing_context(ctx, has_credentials=bool(self.token or self.auth))
             if "request_id" not in claims:  # the id of the run, which may make several calls
                 run["idempotency_key"] = message_id
             claims = {**run, **claims}
+            marks = provenance_marks(ctx, encode_json(inputs))
         return await call_remote_intent(
             make_remote(self.endpoint) if ctx is None else self.port(ctx),
             intent,
@@ -203,6 +206,7 @@ class RemoteAgent(A2ARemoteAgent):
             schemas=LazySchemaValidator(),
             message_id=message_id,
             context=claims,
+            marks=marks,
         )
 
     async def contracts(self) -> tuple[IntentContract, ...]:

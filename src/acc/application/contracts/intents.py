@@ -45,6 +45,7 @@ from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.contract import INTENTS_EXTENSION, IntentContract
 from acc.domain.value_objects.event import EventKind
+from acc.domain.value_objects.flow import TRUSTED_METADATA, UNTRUSTED_METADATA
 from acc.ports.outbound.system_ports import SchemaValidatorPort
 
 log = logging.getLogger("acc.run")
@@ -53,6 +54,8 @@ _JSON = "application/json"
 #: State keys with a meaning for the runtime, or of other sessions; callers cannot set them.
 _RESERVED_KEYS = ("user:", "app:", "temp:", "_", "remote.")
 MAX_MEMORY_KEYS = 100
+#: What the caller says about the provenance of inputs.
+_MARKS = (UNTRUSTED_METADATA, TRUSTED_METADATA)
 _ENTRY_FIELDS = ("skill", "memory", "context", "delegation")
 
 
@@ -178,12 +181,16 @@ class Intents:
         """
         contract = self.contract(entry.skill)
         inputs: dict[str, Any] = {}
+        marks: dict[str, Any] = {}
+        if entry.context.get(UNTRUSTED_METADATA):
+            marks[UNTRUSTED_METADATA] = True
         if entry.delegation is not None:  # its context has inputs that are also claims
             inputs |= {k: v for k, v in entry.context.items() if k in contract.input_fields}
         others: list[Part] = []
         for part in parts:
             if isinstance(part.data, Mapping):
                 inputs |= part.data
+                marks |= {key: part.metadata[key] for key in _MARKS if key in part.metadata}
             elif part.data is not None or part.is_null:
                 violation = FieldViolation("", "type", "must be an object")
                 raise InvalidInputs(contract.name, [violation])
@@ -195,10 +202,8 @@ class Intents:
         check_memory(entry.memory, contract)
         if entry.delegation is not None:
             self._check_delegation(entry.delegation, contract, inputs, schemas)
-        return (
-            inputs_part(with_defaults(contract, inputs), entry),
-            *others,
-        )
+        admitted = inputs_part(with_defaults(contract, inputs), entry)
+        return (replace(admitted, metadata={**admitted.metadata, **marks}), *others)
 
     @property
     def conditions(self) -> Mapping[str, Condition]:

@@ -19,6 +19,7 @@ from acc.domain.errors import AccError, AgentFailed, PermissionDenied
 from acc.domain.value_objects.base import JsonData
 from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.contract import INTENTS_EXTENSION, IntentContract
+from acc.domain.value_objects.flow import ToolLabels
 from acc.ports.outbound.remote_ports import IntentCallerPort
 
 _JSON = "application/json"
@@ -73,7 +74,12 @@ class NodeTool(BaseTool):
     """A node as a tool of a model."""
 
     def __init__(
-        self, node: IntentNode, *, confirm: Confirm = False, timeout: float | None = None
+        self,
+        node: IntentNode,
+        *,
+        confirm: Confirm = False,
+        timeout: float | None = None,
+        labels: ToolLabels | None = None,
     ) -> None:
         contract = node.contract
         super().__init__(
@@ -83,6 +89,7 @@ class NodeTool(BaseTool):
             confirm=confirm,
             timeout=timeout,
             idempotent=contract.idempotent,
+            labels=labels,
         )
         self._node = node
 
@@ -107,9 +114,15 @@ class TreeNode(IntentNode):
             output_key=output_key,
         )
 
-    def as_tool(self, *, confirm: Confirm = False, timeout: float | None = None) -> NodeTool:
-        """Return the node as a tool of a model."""
-        return NodeTool(self, confirm=confirm, timeout=timeout)
+    def as_tool(
+        self,
+        *,
+        confirm: Confirm = False,
+        timeout: float | None = None,
+        labels: ToolLabels | None = None,
+    ) -> NodeTool:
+        """Return the node as a tool of a model; `labels` are for the information-flow policy."""
+        return NodeTool(self, confirm=confirm, timeout=timeout, labels=labels)
 
 
 def gather_inputs(ctx: RunContext, contract: IntentContract) -> dict[str, Any]:
@@ -162,6 +175,7 @@ async def execute_node(
         context=context,
         permissions=None if ctx.call.permissions is None else frozenset(ctx.call.permissions),
         trace_parent=outgoing_parent(ctx),
+        flow=ctx.run.flow,
     )
     token = current_call.set(call)
     try:

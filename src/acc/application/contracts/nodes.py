@@ -31,7 +31,9 @@ from acc.application.runtime.background_loop import run_in_background
 from acc.application.runtime.json_types import to_builtins
 from acc.domain.contract_errors import InvalidInputs, InvalidOutputs, MissingInput
 from acc.domain.errors import InvalidInput, InvalidTree
+from acc.domain.flow import FlowLedger
 from acc.domain.value_objects.contract import IntentContract
+from acc.domain.value_objects.flow import UNTRUSTED_METADATA
 from acc.ports.outbound.remote_ports import IntentCallerPort
 from acc.ports.outbound.system_ports import SchemaValidatorPort
 
@@ -55,7 +57,7 @@ class NodeCall:
 
     `identity` is the name of the calling agent on the next hop, `context` the received context as
     far as the contract names it. Calls of other agents have at most `permissions`; None is all.
-    They belong to the trace of `trace_parent`, if there is one.
+    They belong to the trace of `trace_parent`, if there is one. `flow` is what the run has read.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -64,6 +66,7 @@ class NodeCall:
     context: Mapping[str, Any]
     permissions: frozenset[str] | None = None
     trace_parent: str = ""
+    flow: FlowLedger | None = None
 
 
 #: The run that executes a node in this thread or task; None if a node is called directly.
@@ -351,6 +354,8 @@ def _outgoing_context(
     if call.permissions is not None:
         wanted = context.get("permissions", call.permissions)
         context["permissions"] = sorted(call.permissions.intersection(wanted))
+    if call.flow is not None and call.flow.is_tainted:
+        context[UNTRUSTED_METADATA] = True
     if context.get("request_id") == call.context.get("request_id"):
         # The id is that of the received request, which may lead to several calls of one intent.
         context.setdefault("idempotency_key", uuid4().hex)

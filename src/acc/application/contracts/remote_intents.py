@@ -60,11 +60,13 @@ async def call_remote_intent(
     schemas: SchemaValidatorPort,
     message_id: str,
     context: Mapping[str, Any] | None = None,
+    marks: Mapping[str, Any] | None = None,
 ) -> IntentOutputs:
     """Call an intent and return its outputs.
 
     InvalidInputs and UnknownIntent are raised before anything is sent. An agent that does not offer
-    the extension receives the inputs as data; its answer is returned as it is.
+    the extension receives the inputs as data; its answer is returned as it is. `marks` are metadata
+    of the inputs.
     """
     card = await remote.card()
     contracts = contracts_on_card(card)
@@ -83,7 +85,7 @@ async def call_remote_intent(
         Message(
             message_id=message_id,
             role=Role.USER,
-            parts=(Part(data=dict(inputs), media_type="application/json"),),
+            parts=(Part(data=dict(inputs), media_type="application/json", metadata=marks or {}),),
             extensions=(INTENTS_EXTENSION,) if is_offered else (),
             metadata={INTENTS_EXTENSION: entry} if is_offered else {},
         )
