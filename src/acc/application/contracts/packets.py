@@ -213,6 +213,8 @@ def _timestamp(value: object) -> float | None:
         moment = datetime.fromisoformat(value) if isinstance(value, str) else None
         if moment is None:
             return None
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        datetime.fromtimestamp(seconds, UTC)  # the offset may lead to a year that does not exist
+        return seconds
     except (ValueError, OverflowError):
         return None
