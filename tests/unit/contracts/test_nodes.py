@@ -393,6 +393,17 @@ def test_typed_dict_declares_the_input_fields_of_a_node_function() -> None:
         run_agent(agent, {"intent": "fetch", "inputs": {}})
 
 
+def test_docstring_of_a_node_describes_its_intent() -> None:
+    assert seed_nodes.PublishLogNode().contract.description == "冪等性を保証するノード"
+    assert seed_nodes.SummaryRouterNode().contract.description == ""
+    assert seed_nodes.ReportSummaryNode().contract.description == ""
+
+    class AuditNode(seed_nodes.PublishLogNode):
+        """Publish an audit."""
+
+    assert AuditNode().contract.description == "Publish an audit."
+
+
 async def test_node_may_return_its_memory() -> None:
     @intent
     def look(inputs: dict[str, Any], memory: Any) -> Any:

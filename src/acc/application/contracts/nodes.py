@@ -98,7 +98,8 @@ class IntentNode:
     `run` validates its inputs before it executes, and its outputs afterwards, wherever it is
     called. `memory` is a dict, or the session state in a run. `context` has the keys of the request
     context: caller, timestamp, request_id, trace_id, user_id, permissions. A node can be an entry
-    of `sub_agents`, of `tools` and of `intents`.
+    of `sub_agents`, of `tools` and of `intents`. Without a description in the schema, the docstring
+    of the class, or of `run`, describes the intent.
     """
 
     schema_class: ClassVar[type[ToolSchema]] = ToolSchema
@@ -112,7 +113,10 @@ class IntentNode:
         declared = cls.schema_class
         if not declared.name or issubclass(declared, _DerivedSchema):
             name = _WORD.sub("_", cls.__name__.removesuffix("Node") or cls.__name__).lower()
-            text = description_of(cls) if cls.__doc__ else declared.description
+            text = declared.description
+            if cls.run is not IntentNode.run:  # other docstrings explain the base class
+                described = cls if cls.__doc__ else vars(cls).get("run")
+                text = description_of(described) or text
             base = _DerivedSchema if issubclass(_DerivedSchema, declared) else declared
             fields = {"name": name, "description": text}
             cls.schema_class = type(f"{cls.__name__}Schema", (base,), fields)

@@ -213,8 +213,7 @@ def _timestamp(value: object) -> float | None:
         moment = datetime.fromisoformat(value) if isinstance(value, str) else None
         if moment is None:
             return None
-        seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-        datetime.fromtimestamp(seconds, UTC)  # the offset may lead to a year that does not exist
-        return seconds
+        # The offset may lead to a year that does not exist.
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).timestamp()
     except (ValueError, OverflowError):
         return None
