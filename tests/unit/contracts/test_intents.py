@@ -412,3 +412,10 @@ async def test_intent_that_pauses_is_resumed() -> None:
     paused = await runner.run(**WHO, message=intent_message("order", {"item": "tea"}))
     done = await runner.resume(**WHO, answers=approve(paused.requests[0].id, value="2"))
     assert done.text == "2 x tea"
+
+
+async def test_context_that_is_no_json_is_rejected() -> None:
+    with pytest.raises(InvalidInputs, match="JSON"):
+        await run_agent_async(
+            SummarizeTextNode(), {"inputs": {"text": "a"}, "context": {"o": object()}}
+        )

@@ -38,7 +38,12 @@ def read_context(context: object, intent: str = "") -> dict[str, Any]:
     if not isinstance(context, Mapping):
         violations.append(FieldViolation("", "type", "must be an object"))
         raise InvalidInputs(intent, violations, place="context")
-    if len(msgspec.json.encode(context)) > MAX_CONTEXT_BYTES:
+    try:
+        size = len(msgspec.json.encode(context))
+    except (TypeError, ValueError, RecursionError):
+        violations.append(FieldViolation("", "type", "must be JSON data"))
+        raise InvalidInputs(intent, violations, place="context") from None
+    if size > MAX_CONTEXT_BYTES:
         limit = f"must have at most {MAX_CONTEXT_BYTES} bytes"
         raise InvalidInputs(intent, [FieldViolation("", "maxLength", limit)], place="context")
     for name in _TEXT_CLAIMS:
