@@ -1,12 +1,14 @@
 """Construction of A2A clients, notification receivers, downloads and card inspection."""
 
+import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from acc.application.agents.remote import RemoteAgent as A2ARemoteAgent
 from acc.application.agents.remote import provenance_marks
@@ -177,6 +179,10 @@ class RemoteAgent(A2ARemoteAgent):
     notifications to `receiver`. The default is what the card offers.
     """
 
+    _clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = field(
+        default_factory=WeakKeyDictionary, init=False, repr=False
+    )
+
     async def call(
         self,
         intent: str,
@@ -200,7 +206,7 @@ class RemoteAgent(A2ARemoteAgent):
             claims = {**run, **claims}
             marks = provenance_marks(ctx, encode_json(inputs))
         return await call_remote_intent(
-            make_remote(self.endpoint) if ctx is None else self.port(ctx),
+            self._client() if ctx is None else self.port(ctx),
             intent,
             inputs,
             schemas=LazySchemaValidator(),
@@ -211,7 +217,18 @@ class RemoteAgent(A2ARemoteAgent):
 
     async def contracts(self) -> tuple[IntentContract, ...]:
         """Return the contracts on the card of the agent."""
-        return tuple(contracts_on_card(await make_remote(self.endpoint).card()).values())
+        return tuple(contracts_on_card(await self._client().card()).values())
+
+    def _client(self) -> "A2AClient":
+        """Return the client of calls outside of runs: its token, card and circuit are kept.
+
+        Each event loop has one of its own.
+        """
+        loop, endpoint = asyncio.get_running_loop(), self.endpoint
+        known: tuple[RemoteEndpoint, A2AClient] | None = self._clients.get(loop)
+        if known is None or known[0] != endpoint:
+            known = self._clients[loop] = (endpoint, make_remote(endpoint))
+        return known[1]
 
 
 def make_intent_caller(*, allow: Sequence[str] = ()) -> IntentCallerPort:
@@ -219,7 +236,10 @@ def make_intent_caller(*, allow: Sequence[str] = ()) -> IntentCallerPort:
     from acc.adapters.a2a.client.intents import HttpIntentCaller
 
     return HttpIntentCaller(
-        allow=(*allow, *allowed_hosts()), resolve_token=resolve_token, tracer=current_tracer()
+        allow=(*allow, *allowed_hosts()),
+        resolve_token=resolve_token,
+        tracer=current_tracer(),
+        circuits=shared_circuits(),
     )
 
 
