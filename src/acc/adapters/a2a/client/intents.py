@@ -73,8 +73,9 @@ class HttpIntentCaller:
             if parent:
                 headers["traceparent"] = parent
             origin = origin_of(url)
+            circuit = _circuit(origin, self._tracer)  # type: ignore[arg-type] # a tracer is hashable
             async with (
-                circuit_call(_circuit(origin, self._tracer), (CallFailed,), self._circuits),
+                circuit_call(circuit, (CallFailed,), self._circuits),
                 guarded_client(allow=(*self._allow, *allow), timeout=timeout) as http,
             ):
                 with map_transport_errors(origin):
