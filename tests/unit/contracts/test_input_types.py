@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from acc import BaseAgent, InvalidInput, RunContext
 from acc.a2a import create_app
+from acc.application.contracts.remote_intents import parse_inputs
 from acc.contracts import Field, IntentAgent, InvalidInputs, ToolNode, ToolSchema, intent
 
 
@@ -164,3 +165,15 @@ def test_name_of_a_typed_intent_may_have_dots() -> None:
 
     assert order.contract.name == "shop.order"
     assert order.run({"item": "tea"}, {}, {}) == {"result": "tea"}
+
+
+def test_text_of_a_command_is_taken_literally_for_a_string_that_may_be_none() -> None:
+    @intent(inputs={"note": Field(type=str, default=None), "limit": Field(type=int, default=None)})
+    def search(inputs: dict[str, Any]) -> dict[str, Any]:
+        """Search."""
+        return {}
+
+    pairs = ["note=12", "limit=12"]
+    assert parse_inputs(pairs, search.contract) == {"note": "12", "limit": 12}
+    nothing = ["note=null", "limit=null"]
+    assert parse_inputs(nothing, search.contract) == {"note": None, "limit": None}

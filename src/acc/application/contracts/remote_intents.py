@@ -132,8 +132,10 @@ def _violations(
 
 
 def _parse_value(text: str, schema: Mapping[str, Any]) -> Any:
-    if schema.get("type") == "string":
-        return text
+    options = schema.get("anyOf", [schema])
+    types = {one.get("type") for one in options if isinstance(one, Mapping)}
+    if "string" in types and types <= {"string", "null"}:
+        return None if text == "null" and "null" in types else text
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
