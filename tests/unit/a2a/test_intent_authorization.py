@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from acc import BaseAgent, RunContext
+from acc import BaseAgent, InvalidTree, RunContext
 from acc.a2a import RateLimiter, StaticTokens, TokenEntry, create_app, token_hash
 from acc.contracts import INTENTS_EXTENSION, FunctionNode, IntentAgent, intent
 
@@ -147,6 +147,15 @@ async def test_text_needs_the_permissions_of_the_contract(is_root: bool) -> None
         assert response.status_code == 403
         assert "'pay'" in response.json()["error"]["message"]
         assert await count_tasks(client) == 0
+
+
+def test_async_authorization_is_an_error_of_the_agent() -> None:
+    class Careless(IntentAgent):
+        async def authorize_call(self, intent: str, caller: str) -> bool:  # type: ignore[override]
+            return False
+
+    with pytest.raises(InvalidTree, match="authorize_call"):
+        create_app(Careless(name="payment", intents=[Payments().query]))
 
 
 @dataclass(kw_only=True, eq=False)

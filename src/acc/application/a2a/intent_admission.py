@@ -1,6 +1,7 @@
 """Admission of messages that call an intent, before a task is stored."""
 
 import dataclasses
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from acc.application.contracts.intents import (
 from acc.application.contracts.payloads import IntentPayload
 from acc.application.runtime.runner import SessionRunner
 from acc.domain.contract_errors import FieldViolation, InvalidInputs
-from acc.domain.errors import PermissionDenied
+from acc.domain.errors import InvalidTree, PermissionDenied
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import Part, text_of
 from acc.domain.value_objects.contract import INTENTS_EXTENSION, IntentContract
@@ -48,6 +49,11 @@ class IntentAdmission:
         self._root = runner.agent
         self._app_name = runner.app_name
         self._schemas = runner.services.schemas
+        for agent in self._root.walk():
+            if inspect.iscoroutinefunction(agent.authorize_call):  # its result would be true
+                raise InvalidTree(
+                    f"agent {agent.name!r}: authorize_call must not be async; define it with `def`"
+                )
 
     def admit(self, sender: Principal, message: Message, *, is_active: bool) -> AdmittedMessage:
         """Return the message to store, or raise an error that explains the rejection.
