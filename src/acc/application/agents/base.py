@@ -19,7 +19,7 @@ from acc.application.agents.callbacks import (
 )
 from acc.application.agents.conversation import OwnRunner, accept_messages
 from acc.application.agents.instructions import Instruction
-from acc.application.agents.options import ATTRIBUTE_HINTS, check_agent_call
+from acc.application.agents.options import ATTRIBUTE_HINTS, apply_class_options, check_agent_call
 from acc.application.runtime.context import RunContext
 from acc.application.runtime.inputs import Message
 from acc.application.runtime.interrupts import (
@@ -110,6 +110,7 @@ class BaseAgent(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
     runs_in_debug: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        apply_class_options(self)
         check_name(self.name, "an agent")
         if isinstance(self.sub_agents, BaseAgent) or not isinstance(self.sub_agents, Iterable):
             raise InvalidTree(f"agent {self.name!r}: sub_agents must be a list of agents")
