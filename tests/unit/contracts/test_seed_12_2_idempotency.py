@@ -2,6 +2,8 @@
 
 import asyncio
 import dataclasses
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -238,6 +240,17 @@ async def test_nonce_is_accepted_once_by_two_servers_with_one_store(tmp_path: Pa
     assert shop.orders == ["tea"]
 
 
+@asynccontextmanager
+async def served(shop: Shop, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
+    app = create_app(shop.agent, public_url="http://shop", **options)
+    transport = httpx.ASGITransport(app)
+    async with (
+        app.lifespan(),
+        httpx.AsyncClient(transport=transport, base_url="http://shop") as client,
+    ):
+        yield client
+
+
 async def send(client: httpx.AsyncClient, message_id: str, item: str, **context: Any) -> Any:
     """Call `order` with the A2A extension and return the response."""
     message = {
@@ -252,12 +265,7 @@ async def send(client: httpx.AsyncClient, message_id: str, item: str, **context:
 
 async def test_request_id_in_the_a2a_extension_is_executed_once() -> None:
     shop = Shop()
-    app = create_app(shop.agent, public_url="http://shop")
-    transport = httpx.ASGITransport(app)
-    async with (
-        app.lifespan(),
-        httpx.AsyncClient(transport=transport, base_url="http://shop") as client,
-    ):
+    async with served(shop) as client:
         first = (await send(client, "m1", "tea", request_id="r-1")).json()["task"]
         again = (await send(client, "m2", "tea", request_id="r-1")).json()["task"]
         run = await client.post("/run", json=payload())
@@ -275,13 +283,7 @@ async def test_request_id_in_the_a2a_extension_is_executed_once() -> None:
 
 async def test_concurrent_messages_with_one_request_id_execute_once() -> None:
     shop = Shop()
-    app = create_app(shop.agent, public_url="http://shop")
-    transport = httpx.ASGITransport(app)
-    async with (
-        app.lifespan(),
-        httpx.AsyncClient(transport=transport, base_url="http://shop") as client,
-        asyncio.TaskGroup() as group,
-    ):
+    async with served(shop) as client, asyncio.TaskGroup() as group:
         calls = [
             group.create_task(send(client, f"m{number}", "tea", request_id="r-1"))
             for number in range(10)
@@ -292,14 +294,8 @@ async def test_concurrent_messages_with_one_request_id_execute_once() -> None:
 
 async def test_old_call_in_the_a2a_extension_is_rejected() -> None:
     shop = Shop()
-    limits = ServerLimits(replay_window=60)
-    app = create_app(shop.agent, public_url="http://shop", limits=limits)
-    transport = httpx.ASGITransport(app)
     now = datetime.now(UTC)
-    async with (
-        app.lifespan(),
-        httpx.AsyncClient(transport=transport, base_url="http://shop") as client,
-    ):
+    async with served(shop, limits=ServerLimits(replay_window=60)) as client:
         old = (now - timedelta(seconds=90)).isoformat()
         assert (await send(client, "m1", "tea", timestamp=old)).status_code == 400
         assert (await send(client, "m1", "tea")).status_code == 400
