@@ -419,7 +419,7 @@ def _message(value: Json) -> tuple[str, str] | None:
 
 
 def _is_tool_result(content: Any) -> bool:
-    """Return True for results of tools, which the API of Anthropic sends in messages of the user."""
+    """Return True for results of tools, which Anthropic sends in messages of the user."""
     parts = content if isinstance(content, list) else ()
     return bool(parts) and all(
         isinstance(part, Mapping) and part.get("type") == "tool_result" for part in parts
