@@ -11,7 +11,7 @@ from acc.application.a2a.intent_admission import IntentAdmission, digest_of
 from acc.application.a2a.media_modes import JSON, Modes, accepts, media_type
 from acc.application.a2a.projection import ProjectionOptions, input_required
 from acc.application.a2a.push_configs import PushConfigs
-from acc.application.a2a.replays import ReplayGuard
+from acc.application.a2a.replay_protection import ReplayGuard
 from acc.application.a2a.requests import SendRequest, ServerLimits, own_task
 from acc.application.a2a.subscriptions import TaskBroker
 from acc.application.agents.llm import has_memory
