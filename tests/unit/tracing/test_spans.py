@@ -227,6 +227,9 @@ async def test_memory_operations_have_sizes(telemetry: Telemetry) -> None:
     assert int(str(attributes["acc.memory.tokens.after"])) > 0
     assert "acc.memory.tokens.before" in attributes
     assert parent_name(spans, "upsert_memory helper") == "invoke_agent helper"
+    upserted = dict(spans["upsert_memory helper"].attributes or {})
+    for name in ("acc.memory.tokens.before", "acc.memory.tokens.after"):
+        assert upserted[name] == attributes[name]
 
 
 async def test_size_before_is_that_of_the_turn_before_also_in_another_process(

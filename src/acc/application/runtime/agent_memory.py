@@ -11,7 +11,12 @@ from acc.application.runtime.context import RunContext
 from acc.application.runtime.conversation import TURN_EVENTS, conversation_turn
 from acc.application.runtime.run import MemoryScope, Run, memory_scope
 from acc.application.tracing.conventions import SEARCH_MEMORY, UPSERT_MEMORY
-from acc.application.tracing.spans import describe_view, note_compaction, trace_memory
+from acc.application.tracing.spans import (
+    describe_size,
+    describe_view,
+    note_compaction,
+    trace_memory,
+)
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.event import Event, EventKind
@@ -140,12 +145,13 @@ class TurnMemory:
     updates it in a long run.
     """
 
-    __slots__ = ("_cached", "_context", "_signal", "_view")
+    __slots__ = ("_cached", "_context", "_signal", "_tokens_before", "_view")
 
     def __init__(self, cached: CachedMemory) -> None:
         self._context: RunContext
         self._signal: TurnSignal
         self._cached = cached
+        self._tokens_before = cached.tokens
         self._view: MemoryView | None = None
 
     def enter(self, context: RunContext) -> None:
@@ -235,8 +241,10 @@ class TurnMemory:
         if span is not None:
             context.span = span  # that of the agent has ended
         memory = self._cached.memory
-        with trace_memory(context, memory, UPSERT_MEMORY):
+        with trace_memory(context, memory, UPSERT_MEMORY) as memory_span:
             await memory.record(conversation_turn(events))
+            if memory_span is not None:
+                describe_size(memory_span, before=self._tokens_before, after=self._cached.tokens)
         self._cached.last_seq = self._context.run.recorder.last_seq
 
 

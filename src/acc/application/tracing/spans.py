@@ -432,6 +432,13 @@ def describe_view(
         tracer.observe(names.METRIC_MEMORY_TOKENS, after, labels)
 
 
+def describe_size(span: "SpanPort", *, before: int, after: int) -> None:
+    """Add the size of the view before a turn and with it to the span of a memory operation."""
+    span.set_attributes(
+        {names.ACC_MEMORY_TOKENS_BEFORE: before, names.ACC_MEMORY_TOKENS_AFTER: after}
+    )
+
+
 def note_compaction(ctx: "RunContext", *, before: int, after: int) -> None:
     """Note on the span of an agent that its conversation was shortened."""
     if ctx.span is not None:
