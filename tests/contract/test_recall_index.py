@@ -72,6 +72,14 @@ def ids(matches: tuple[Match, ...]) -> list[str]:
     return [match.passage.id for match in matches]
 
 
+async def test_search_finds_messages_by_the_name_of_their_speaker(index: RecallIndexPort) -> None:
+    olaf = Passage(id="t1.0", turn_id=1, text="I sold the boat last week.", author="Olaf", order=1)
+    mara = Passage(id="t2.0", turn_id=2, text="I sold the car last week.", author="Mara", order=2)
+    await index.add([olaf, mara, *passages(*FILLER, first=3)])
+    assert ids(await index.search("What did Mara do?", limit=5))[0] == "t2.0"
+    assert ids(await index.search("What did Olaf do?", limit=5))[0] == "t1.0"
+
+
 async def test_empty_index_finds_nothing(index: RecallIndexPort) -> None:
     assert await index.search("anything", limit=5) == ()
     assert await index.get(["t1.0"]) == ()

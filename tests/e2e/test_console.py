@@ -18,7 +18,7 @@ from console_process import TOKEN, ConsoleProcess, form_fields, ids, send, wait_
 from acc import Agent, Runner
 from acc.adapters.storage.sqlite_sessions import SqliteSessionStore
 from acc.adapters.system.clock import SystemClock
-from acc.domain.value_objects.content import text_part
+from acc.domain.value_objects.content import Part, ToolCall, ToolResult, Usage, text_part
 from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.run import RunStatus
 from acc.domain.value_objects.session import SessionKey
@@ -282,6 +282,69 @@ def test_first_page_of_10000_events_is_small_and_fast(tmp_path: Path) -> None:
         assert "answer 2499" not in client.get(older[1].replace("&amp;", "&")).text
 
 
+def test_timeline_of_one_run_with_10000_events_is_small(tmp_path: Path) -> None:
+    store = tmp_path / "long.db"
+    asyncio.run(_store_long_run(store, 5_000))
+    with ConsoleProcess(store=store) as process, process.client() as client:
+        page = client.get("/session/timeline", params=ids("long"))
+        assert page.status_code == 200
+        assert len(page.content) < 100_000
+        assert "1–60 / 5002" in page.text
+        later = client.get("/session/timeline", params={**ids("long"), "page": 83}).text
+        assert "step 4999" not in page.text and "look_up" in later
+        span = re.search(r'href="([^"]*page=83&amp;span=\d+)#span"', later)
+        assert span is not None
+        opened = client.get(span[1].replace("&amp;", "&")).text
+        assert "Arguments" in opened and "Result" in opened
+        assert len(opened.encode()) < 100_000
+
+
+async def _store_long_run(path: Path, steps: int) -> None:
+    store = SqliteSessionStore(path, clock=SystemClock())
+    key = SessionKey(app_name="app", user_id="local", session_id="long")
+    await store.open(key, holder="setup")
+    run: dict[str, Any] = {"run_id": "r", "author": "desk", "at": 1_700_000_000.0}
+    events = [Event(kind=EventKind.MESSAGE, parts=text_part("go"), **{**run, "author": "user"})]
+    for number in range(steps):
+        asked = Part(
+            call=ToolCall(id=f"c{number}", name="look_up", arguments={"n": f"step {number}"})
+        )
+        found = Part(result=ToolResult(call_id=f"c{number}", name="look_up", content="x" * 200))
+        events += [
+            Event(kind=EventKind.TOOL_CALLS, step=f"/desk#{number}", parts=(asked,), **run),
+            Event(
+                kind=EventKind.TOOL_RESULT, step=f"/desk/look_up#{number}", parts=(found,), **run
+            ),
+        ]
+    answer = text_part("done")
+    events.append(Event(kind=EventKind.MESSAGE, step="/desk#z", parts=answer, usage=Usage(), **run))
+    await store.append(key, events, holder="setup", release=True)
+    await store.aclose()
+
+
+def test_timeline_shows_request_response_arguments_and_result(tmp_path: Path) -> None:
+    with (
+        ConsoleProcess("--record-prompts", store=tmp_path / "acc.db") as process,
+        process.client() as client,
+    ):
+        send(client, "steps", "write a note")
+        wait_for(client, "steps", "completed")
+        page = client.get("/session/timeline", params=ids("steps")).text
+        spans = {
+            kind: f"/session/timeline?{query}".replace("&amp;", "&")
+            for kind, query in re.findall(
+                r'<tr><td>(\w+)</td><td><a href="/session/timeline\?([^"#]*)#span"', page
+            )
+        }
+        assert page.count("<tr><td>model</td>") == 2
+        tool = client.get(spans["tool"]).text
+        assert "<h3>Arguments</h3>" in tool and "&#34;remember&#34;" in tool
+        assert "<h3>Result</h3>" in tool and "saved" in tool
+        model = client.get(spans["model"]).text
+        assert "<h3>Request</h3>" in model and "Help with orders." in model
+        assert "<h3>Response</h3>" in model and "Done: saved" in model
+
+
 async def _store_events(path: Path, count: int) -> None:
     store = SqliteSessionStore(path, clock=SystemClock())
     key = SessionKey(app_name="app", user_id="local", session_id="large")
@@ -354,6 +417,12 @@ def test_edited_arguments_are_validated(process: ConsoleProcess, client: httpx2.
     for invalid in ('{"order": "A-17"}', '{"order": "A-17", "amount": "x"}', "[1]", "{"):
         answer = client.post("/session/answer", data={**fields, "arguments": invalid})
         assert answer.status_code == 422, invalid
+    inbox = {**fields, "arguments": "{", "from": "approvals"}
+    refused = client.post("/session/answer", data=inbox, headers={"accept-language": "ja"}).text
+    assert '<a href="/approvals" aria-current="page">' in refused
+    assert '<input type="hidden" name="next" value="/approvals">' in refused
+    assert "refund を呼び出してもよいですか？" in refused
+    assert "ユーザー <bdi>local</bdi> · " in refused
     before = len(process.refunds)
     valid = {**fields, "arguments": '{"order": "B-1", "amount": 7}'}
     assert client.post("/session/answer", data=valid).status_code == 303

@@ -68,6 +68,16 @@ def test_every_page_is_accessible_in_both_themes_and_widths(
     visitor.check()
 
 
+@pytest.mark.parametrize("path", ["/sessions", "/session/events", "/session/memory"])
+def test_tables_fit_on_a_phone(process: ConsoleProcess, browser: Browser, path: str) -> None:
+    context = browser.new_context(viewport=NARROW, locale="en-US")
+    page = Visitor(process, context).open(path, "" if path == "/sessions" else "views")
+    table = page.locator(".scroll:has(table)").first
+    assert table.evaluate("e => e.scrollWidth <= e.clientWidth")
+    assert table.get_by_role("row").count() > 1
+    context.close()
+
+
 def check(page: Page, name: str, language: str) -> list[str]:
     """Return the problems of an open page in both themes and widths."""
     problems = [] if page.locator("html").get_attribute("lang") == language else [f"{name}: lang"]

@@ -134,6 +134,18 @@ def test_second_agent_and_memory_have_sessions_of_their_own(client: httpx2.Clien
         assert begin(client, **fields).status_code == 422, fields
 
 
+def test_each_agent_has_a_graph_with_the_steps_of_its_own_sessions(client: httpx2.Client) -> None:
+    client.post("/session/send", data={**ids("asks"), "message": "please refund"})
+    wait_for(client, "asks", "input_required")
+    _, first, second = client.get("/agents").text.split('<div id="active-graph-')
+    assert first.startswith("0") and '<g class="waiting">' in first
+    assert second.startswith("1") and "<g " not in second.partition("</svg>")[0]
+    assert "writer" in second
+    assert "<svg" in client.get("/agents.svg", params={"number": "1"}).text
+    assert client.get("/agents.svg", params={"number": "2"}).status_code == 404
+    client.post("/session/abandon", data=ids("asks"))
+
+
 def test_a2a_address_is_a_partner(client: httpx2.Client) -> None:
     with serve("console_agents:team", cwd=FOLDER) as url:
         key = key_of(begin(client, left="address", address=url))

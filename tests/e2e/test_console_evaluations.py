@@ -1,6 +1,8 @@
 """Evaluations in `acc console`: list, progress, turns, comparison, trend, labels, export."""
 
 import io
+import json
+import re
 import shutil
 import zipfile
 from collections.abc import Iterator
@@ -67,9 +69,32 @@ def test_two_runs_are_compared_and_all_runs_have_a_trend(client: httpx2.Client) 
     page = client.get("/evaluations/compare", params={"first": "first", "second": "second"}).text
     assert "budget: 256 → 512" in page
     assert page.count("memory tokens") == 2
+    assert "the turns that both runs have" in page
+    assert "none: 1 scenarios" in page
     trend = client.get("/evaluations/trend", params={"metric": "memory_tokens"}).text
     assert trend.count("<polyline") == 2 and trend.count("<circle") == 4
     assert client.get("/evaluations/trend", params={"metric": "x"}).status_code == 404
+
+
+def test_only_differences_that_acc_compare_calls_clear_are_clear(tmp_path: Path) -> None:
+    listed = json.loads(acc("scenarios", "list", "--json").stdout)
+    scenarios = ",".join(one["id"] for one in listed if one["language"] == "en")
+    for name, budget in (("small", "64"), ("large", "512")):
+        options = ["--scenario", scenarios, "--turns", "6", "--agents", "acc", "--quiet"]
+        completed = acc("eval", *options, "--budget", budget, "--out", tmp_path / name)
+        assert completed.returncode == 0, completed.stderr
+    rows = json.loads(acc("compare", tmp_path / "small", tmp_path / "large", "--json").stdout)
+    tokens = next(row for row in rows["differences"] if row["metric"] == "memory_tokens")
+    assert tokens["low"] > 0 and not tokens["clear"]  # not a declared metric
+    with (
+        ConsoleProcess("--runs", tmp_path, store=tmp_path / "acc.db") as process,
+        process.client() as client,
+    ):
+        compared = {"first": "small", "second": "large"}
+        page = client.get("/evaluations/compare", params=compared).text
+    row = next(line for line in page.splitlines() if "<td>memory tokens</td>" in line)
+    assert "clear" not in row
+    assert re.search(r'<td class="number">\+\d+</td><td class="number">\+\d+ – \+\d+</td>', row)
 
 
 def test_report_is_written_and_exported(client: httpx2.Client, folder: Path) -> None:
@@ -134,6 +159,8 @@ def test_pages_in_a_browser(process: ConsoleProcess, folder: Path) -> None:
         target.write_bytes(b"".join(lines))
         expect(page.locator("#progress")).to_contain_text("4 / 4")
         expect(page.locator("#progress .badge")).to_have_text("complete")
+        page.get_by_role("link", name="Show the results").click()
+        expect(page.get_by_role("heading", name="Results")).to_be_visible()
         for path in (
             "/evaluations",
             "/evaluations/run?run=second",

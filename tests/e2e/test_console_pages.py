@@ -44,9 +44,11 @@ def test_chat_streams_text_and_equals_the_reloaded_page(visitor: Visitor) -> Non
     expect(page.locator("#draft")).to_be_empty()
     expect(page.locator("#controls .badge")).to_have_text("completed")
     assert page.get_by_label("Message", exact=True).input_value() == ""
-    shown = page.locator("#conversation").inner_html()
+    expect(page.locator("#facts")).to_contain_text("Turns 1 · Events 4")
+    shown, facts = page.locator("#conversation").inner_html(), page.locator("#facts").inner_text()
     page.reload()
     assert page.locator("#conversation").inner_html() == shown
+    assert page.locator("#facts").inner_text() == facts
     page.get_by_label("Message", exact=True).fill("second")
     page.get_by_role("button", name="Send").click()
     expect(page.locator("#conversation .agent")).to_have_count(2)
@@ -55,18 +57,18 @@ def test_chat_streams_text_and_equals_the_reloaded_page(visitor: Visitor) -> Non
 def test_graph_shows_the_active_step_live(visitor: Visitor) -> None:
     graph = visitor.open_page()
     graph.goto(f"{visitor.process.url}/agents")
-    expect(graph.locator("#active-graph rect")).to_have_count(0)
+    expect(graph.locator("#active-graph-0 rect")).to_have_count(0)
     page = visitor.send("active", "count slowly")
-    expect(graph.locator("#active-graph g.working text")).to_have_text("active")
+    expect(graph.locator("#active-graph-0 g.working text")).to_have_text("active")
     expect(graph.locator("#active-steps")).to_contain_text("desk")
     expect(page.locator("#controls .badge")).to_have_text("completed")
     expect(graph.locator("#active-steps")).to_contain_text("No agent is running.")
-    expect(graph.locator("#active-graph rect")).to_have_count(0)
+    expect(graph.locator("#active-graph-0 rect")).to_have_count(0)
     visitor.send("asking", "please refund")
-    expect(graph.locator("#active-graph g.waiting text")).to_have_text("refund")
+    expect(graph.locator("#active-graph-0 g.waiting text")).to_have_text("refund")
     expect(graph.get_by_role("link", name="asking")).to_be_visible()
     page.get_by_role("button", name="Approve").click()
-    expect(graph.locator("#active-graph rect")).to_have_count(0)
+    expect(graph.locator("#active-graph-0 rect")).to_have_count(0)
 
 
 def test_stop_cancels_the_run(visitor: Visitor) -> None:
@@ -115,6 +117,7 @@ def test_hostile_content_stays_text(visitor: Visitor) -> None:
     assert "[U+202E]" in text and "مرحبا" in text and "[U+001B]" in text
     assert "\u202e" not in page.content()
     page.get_by_role("link", name="Show all").last.click()
+    page.wait_for_load_state()  # also of the style sheet
     assert page.locator(".item .text").inner_text().count("long") == 800
     assert has_no_overflow(page)
 

@@ -137,6 +137,7 @@ def test_request_of_a_remote_agent_is_in_the_inbox(
     page = client.get("/approvals").text
     own = page[page.index(f'value="{key["id"]}"') - 400 :]
     assert "refund" in own
+    assert f"<bdi>{server}</bdi> · User" in page
     fields = {**form_fields(own), "decision": "approve"}
     assert fields["app"] == server
     before = len(process.refunds)

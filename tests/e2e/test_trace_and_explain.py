@@ -92,6 +92,30 @@ def test_trace_shows_the_tree_with_retries_and_state_changes(
     assert "recorded request" not in text
 
 
+def test_trace_shows_the_state_before_and_after_each_step(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(tmp_path / "sessions.db")
+
+    async def record() -> None:
+        model = ScriptedModel("first", "second")
+        runner = Runner(Agent(name="ops", model=model, output_key="answer"), store=path)
+        for _ in range(2):
+            await runner.run("hi", session_id="s")
+        await runner.aclose()
+
+    asyncio.run(record())
+    lines = [line.strip() for line in read(capsys, "trace", "s", "--store", path).splitlines()]
+    assert [line for line in lines if line.startswith("state")] == [
+        "state answer = first",
+        "state answer = second  (before: first)",
+    ]
+    runs = json.loads(read(capsys, "trace", "s", "--store", path, "--json"))["runs"]
+    only = json.loads(read(capsys, "trace", runs[1]["run_id"], "--store", path, "--json"))["runs"]
+    (step,) = [step for step in only[0]["nodes"][0]["steps"] if "state" in step]
+    assert (step["state"], step["before"]) == ({"answer": "second"}, {"answer": "first"})
+
+
 def test_trace_of_a_run_prints_the_requests_on_demand(
     store: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -120,6 +144,7 @@ def test_explain_shows_how_a_rule_was_replaced(
     text = read(capsys, *arguments, "--turn", "4")
     assert "in the view at turn 4: no" in text
     assert "in the view at turn 4: yes" in text
+    assert "in the view at turn 1: not said yet" in read(capsys, *arguments, "--turn", "1")
 
 
 def test_explain_finds_japanese_statements(store: str, capsys: pytest.CaptureFixture[str]) -> None:

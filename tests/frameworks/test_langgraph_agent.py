@@ -1,5 +1,8 @@
 """LangGraphAgent: what only graphs have, with real LangGraph and LangChain."""
 
+import os
+import subprocess
+import sys
 from operator import add as append
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
@@ -10,11 +13,50 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain_core.messages import AIMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.func import entrypoint
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
 import acc
 from acc.frameworks import LangGraphAgent
+
+_STRICT_PROGRAM = """
+from typing import Any
+
+from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
+from pydantic import BaseModel
+
+import acc
+from acc.frameworks import LangGraphAgent
+
+
+class Towel(BaseModel):
+    colour: str
+
+
+class State(MessagesState):
+    towel: Towel
+
+
+def show(state: State) -> dict[str, Any]:
+    name = type(state["towel"]).__name__ if "towel" in state else "none"
+    return {"messages": [AIMessage(name)], "towel": Towel(colour="red")}
+
+
+builder = StateGraph(State)
+builder.add_node("show", show)
+builder.add_edge(START, "show")
+runner = acc.Runner(LangGraphAgent(builder.compile(), name="desk"))
+print(runner.run_sync("a").text, runner.run_sync("b").text)
+"""
+
+
+class Basket:
+    """A type that the default serializer does not know."""
+
+    towels = 0
 
 
 class Review(TypedDict):
@@ -230,3 +272,44 @@ def test_memory_works_in_agents_that_run_without_await() -> None:
         agent.invoke({"messages": [("user", f"Order {number} has {number} towels. " * 8)]}, config)
     assert len(model.requests[-1]) < 2 * 30
     assert "Order 29" in str(model.requests[-1][-1].text)
+
+
+async def test_serializer_of_the_memory_saver_is_used() -> None:
+    class State(MessagesState):
+        basket: Basket
+
+    def count(state: State) -> dict[str, Any]:
+        basket = state.get("basket") or Basket()
+        basket.towels += 1
+        return {"basket": basket, "messages": [AIMessage(f"{basket.towels} towels")]}
+
+    builder = StateGraph(State)
+    builder.add_node("count", count)
+    builder.add_edge(START, "count")
+    saver = InMemorySaver(serde=JsonPlusSerializer(pickle_fallback=True))
+    runner = acc.Runner(LangGraphAgent(builder.compile(saver), name="desk"))
+    assert [(await runner.run("more")).text for _ in range(2)] == ["1 towels", "2 towels"]
+
+
+def test_types_of_the_state_are_restored_in_strict_mode(tmp_path: Path) -> None:
+    """The mode is selected when LangGraph is imported."""
+    program = tmp_path / "program.py"
+    program.write_text(_STRICT_PROGRAM)
+    done = subprocess.run(  # noqa: S603 - our own interpreter
+        [sys.executable, str(program)],
+        env={**os.environ, "LANGGRAPH_STRICT_MSGPACK": "true"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout == "none Towel\n", done.stderr
+
+
+def test_functional_api_is_refused() -> None:
+    @entrypoint()
+    def shout(text: str) -> str:
+        return text.upper()
+
+    with pytest.raises(acc.InvalidTree, match="the functional API has no state"):
+        LangGraphAgent(shout)

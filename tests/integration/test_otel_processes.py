@@ -80,6 +80,39 @@ def test_three_processes_produce_one_trace_without_orphans(tmp_path: Path) -> No
     assert server.attributes["a2a.method.name"] == "SendStreamingMessage"
 
 
+def test_three_processes_over_a2a_and_mcp_produce_one_trace(tmp_path: Path) -> None:
+    """A server that exports spans starts the MCP server as a child process."""
+    with OtlpReceiver() as receiver:
+        shared = _environment(receiver)
+        options = ("--allow-embedded", "--allow", "127.0.0.1", "--otel")
+        with Server(tmp_path, *options, agent="traced_agents:asker", **shared) as asker:
+            url = f"http://127.0.0.1:{asker.port}"
+            done = _run("run", "traced_agents:front", "db-1は?", MIDDLE=url, **shared)
+            assert done.returncode == 0, done.stderr
+            receiver.wait_for("invoke_workflow front", "invoke_agent asker", "execute_tool lookup")
+        spans = receiver.spans()
+    assert {span.service for span in spans} == {"front", "asker", "expert"}
+    assert len({span.trace_id for span in spans}) == 1
+    assert orphans(spans) == []
+    by_id = {span.span_id: span for span in spans}
+    (expert,) = [span for span in spans if span.name == "invoke_agent expert"]
+    assert by_id[expert.parent_id].name == "execute_tool expert"
+
+
+def test_evaluation_in_one_process_exports_the_scores(tmp_path: Path) -> None:
+    options = ["--scenario", "it-operations", "--episodes", "1", "--turns", "2", "--quiet"]
+    options += ["--agents", "acc,baseline", "--workers", "1", "--out", str(tmp_path / "run")]
+    with OtlpReceiver() as receiver:
+        done = _run("eval", *options, "--otel", **_environment(receiver))
+        assert done.returncode == 0, done.stderr
+        spans = receiver.spans()
+    assert sorted(span.name for span in spans) == [
+        *["invoke_agent acc"] * 2,
+        *["invoke_agent baseline"] * 2,
+    ]
+    assert all("gen_ai.evaluation.result" in span.events for span in spans)
+
+
 async def test_mcp_server_continues_the_trace_of_its_caller(tmp_path: Path) -> None:
     """The SDK of MCP passes the current span, which is that of the tool, in `_meta`."""
     exporter = InMemorySpanExporter()

@@ -351,6 +351,12 @@ def test_stream_that_breaks_off_fails(client: OpenAI, upstream: ProviderServer) 
             b'{"model": "m", "input": "x", "tools": [{"type": "web_search"}]}',
             "web_search",
         ),
+        (
+            "responses",
+            b'{"model": "m", "input": "x", "tool_choice": {"type": "custom", "name": "x"}, "tools":'
+            b'[{"type": "function", "name": "x"}]}',
+            "tool_choice",
+        ),
         ("responses", b'{"model": "m", "input": "x", "previous_response_id": "no"}', "not stored"),
         (
             "responses",
@@ -366,6 +372,63 @@ def test_invalid_requests_are_rejected(
     assert response.status_code == 400
     assert expected in response.json()["error"]["message"]
     assert not upstream.requests
+
+
+def test_options_with_the_same_meaning_reach_the_server(
+    client: OpenAI, upstream: ProviderServer
+) -> None:
+    same: dict[str, Any] = {
+        "temperature": 0.2,
+        "service_tier": "flex",
+        "safety_identifier": "user-7",
+        "prompt_cache_key": "desk",
+    }
+    client.responses.create(
+        model=_MODEL,
+        input="Hello?",
+        text={"format": {"type": "json_object"}, "verbosity": "low"},
+        tools=[{"type": "function", "strict": False, **_TOOL}],  # type: ignore[list-item]
+        tool_choice={
+            "type": "allowed_tools",
+            "mode": "required",
+            "tools": [{"type": "function", "name": "lookup"}],
+        },
+        **same,
+    )
+    body = upstream.requests[-1].body
+    assert {name: body[name] for name in same} == same
+    assert (body["verbosity"], body["response_format"]) == ("low", {"type": "json_object"})
+    lookup = {"type": "function", "function": {"name": "lookup"}}
+    allowed = {"mode": "required", "tools": [lookup]}
+    assert body["tool_choice"] == {"type": "allowed_tools", "allowed_tools": allowed}
+
+
+def test_greetings_and_notes_of_images_reach_the_server(
+    client: OpenAI, upstream: ProviderServer
+) -> None:
+    greeting = {"role": "assistant", "content": "Hello, which order is it?"}
+    first: list[Any] = [greeting, {"role": "user", "content": "4711"}]
+    client.chat.completions.create(model=_MODEL, messages=first)
+    assert _sent(upstream) == first
+    headers = {"X-Acc-Session": "images"}
+    image = {"type": "image_url", "image_url": {"url": "https://example.com/lamp.png"}}
+    pictures: list[Any] = [{"role": "user", "content": [image]}]
+    question: list[Any] = [{"role": "user", "content": "What was it?"}]
+    for messages in (pictures, question):
+        client.chat.completions.create(model=_MODEL, messages=messages, extra_headers=headers)
+    users = [one["content"] for one in _sent(upstream) if one["role"] == "user"]
+    assert users[-2:] == ["[image_url https://example.com/lamp.png]", "What was it?"]
+
+
+def test_refusals_are_remembered(client: OpenAI, upstream: ProviderServer) -> None:
+    refusal = {"role": "assistant", "content": None, "refusal": "I cannot sell that."}
+    messages: list[Any] = [
+        {"role": "user", "content": "Sell me poison."},
+        refusal,
+        {"role": "user", "content": "Why?"},
+    ]
+    client.chat.completions.create(model=_MODEL, messages=messages)
+    assert "I cannot sell that." in _text(_sent(upstream))
 
 
 def test_unknown_paths_have_the_form_of_the_api(url: str) -> None:

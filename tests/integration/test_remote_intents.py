@@ -17,7 +17,7 @@ from seed_nodes import SummarizeTextNode, SummaryRouterNode
 from server_process import Server
 
 from acc import BaseAgent, Part, RemoteAgent, RunContext, Runner
-from acc.a2a import create_app
+from acc.a2a import ServerLimits, create_app
 from acc.adapters.a2a.server.uvicorn import bind, serving
 from acc.cli import execute as run
 from acc.contracts import InvalidInputs, UnknownIntent, intent, run_agent, run_agent_async
@@ -142,6 +142,33 @@ async def test_remote_agent_calls_an_intent(server: Server) -> None:
     }
     names = [contract.name for contract in await remote.contracts()]
     assert names[0] == "summarize_text"
+
+
+async def test_remote_agent_repeats_a_request_and_calls_once_per_call_of_a_run() -> None:
+    numbers: list[int] = []
+
+    @intent
+    def draw(inputs: dict[str, Any]) -> dict[str, Any]:
+        """Draw a number."""
+        numbers.append(len(numbers))
+        return {"number": numbers[-1]}
+
+    listener = bind("127.0.0.1", 0)
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    app = create_app(draw, public_url=url, limits=ServerLimits(replay_window=60))
+    remote = RemoteAgent(name="desk", url=url, allow=LOOPBACK)
+
+    class Twice(BaseAgent):
+        async def run(self, ctx: RunContext) -> str:
+            return str([(await remote.call("draw", {}, ctx=ctx))["number"] for _ in range(2)])
+
+    async with serving(app, listener), app.lifespan():
+        context = {"request_id": "r-1"}
+        first, again = [await remote.call("draw", {}, context=context) for _ in range(2)]
+        assert (first, first.repeated) == ({"number": 0}, False)
+        assert (again, again.repeated, again.task_id) == (first, True, first.task_id)
+        result = await Runner(Twice(name="twice")).run(user_id="ann", session_id="s", message="go")
+    assert result.text == "[1, 2]"
 
 
 async def test_remote_agent_refuses_bad_inputs_before_sending() -> None:

@@ -46,7 +46,7 @@ def test_served_card_is_that_of_the_file_and_requests_are_logged(tmp_path: Path)
     assert [skill["id"] for skill in document["skills"]] == ["pay"]
     task = reply.json()["task"]["id"]
     access = [line for line in lines if line.get("method") == "SendMessage"]
-    assert [(one["caller"], one["task"], one["status"], one["trace_id"]) for one in access] == [
+    assert [(one["caller"], one["task_id"], one["status"], one["trace_id"]) for one in access] == [
         ("alice", task, "200", TRACE)
     ]
     assert float(access[0]["duration_ms"]) > 0

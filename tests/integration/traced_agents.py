@@ -1,8 +1,9 @@
-"""Agents of three processes that call each other over A2A."""
+"""Agents of three processes that call each other over A2A and MCP."""
 
 import os
+import sys
 
-from acc import Agent, RemoteAgent, SequentialAgent, ToolCall, tool
+from acc import Agent, McpToolset, RemoteAgent, SequentialAgent, ToolCall, tool
 from acc.testing import ScriptedModel
 
 
@@ -30,5 +31,19 @@ front = SequentialAgent(
     description="Asks the middle.",
     sub_agents=[
         RemoteAgent(name="remote_middle", url=os.environ.get("MIDDLE", "http://x.invalid"))
+    ],
+)
+_VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_BSP_SCHEDULE_DELAY", "PYTHONPATH")
+asker = Agent(
+    name="asker",
+    description="Asks the expert over MCP.",
+    model=ScriptedModel(
+        ToolCall(id="c1", name="expert", arguments={"message": "db-1は?"}), "正常です。"
+    ),
+    tools=[
+        McpToolset(
+            command=[sys.executable, "-m", "acc", "mcp", "traced_agents:expert"],
+            env={name: os.environ.get(name, "") for name in _VARIABLES},
+        )
     ],
 )

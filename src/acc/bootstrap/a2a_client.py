@@ -1,17 +1,22 @@
 """Construction of A2A clients, notification receivers, downloads and card inspection."""
 
+import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from acc.application.agents.remote import RemoteAgent as A2ARemoteAgent
+from acc.application.agents.remote import provenance_marks
 from acc.application.contracts.claims import outgoing_context
+from acc.application.contracts.idempotency import IntentOutputs
 from acc.application.contracts.remote_intents import call_remote_intent, contracts_on_card
 from acc.application.runtime.context import RunContext
+from acc.application.runtime.json_types import encode_json
 from acc.bootstrap.circuits import shared_circuits
 from acc.bootstrap.schemas import LazySchemaValidator
 from acc.bootstrap.settings import (
@@ -174,6 +179,10 @@ class RemoteAgent(A2ARemoteAgent):
     notifications to `receiver`. The default is what the card offers.
     """
 
+    _clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = field(
+        default_factory=WeakKeyDictionary, init=False, repr=False
+    )
+
     async def call(
         self,
         intent: str,
@@ -181,31 +190,45 @@ class RemoteAgent(A2ARemoteAgent):
         *,
         context: Mapping[str, JsonData] | None = None,
         ctx: RunContext | None = None,
-    ) -> dict[str, JsonData]:
-        """Call an intent and return its outputs.
+    ) -> IntentOutputs:
+        """Call an intent and return its outputs, which say whether they were repeated.
 
         Inputs that violate the contract on the card raise InvalidInputs, and nothing is sent.
         `context` are claims such as `user_id`. Inside a run, pass its context as `ctx`, so that the
         ids of the run and its permissions are sent.
         """
         claims = dict(context or {})
+        message_id, marks = new_id(), {}
         if ctx is not None:
-            claims = {
-                **outgoing_context(ctx, has_credentials=bool(self.token or self.auth)),
-                **claims,
-            }
+            run = outgoing_context(ctx, has_credentials=bool(self.token or self.auth))
+            if "request_id" not in claims:  # the id of the run, which may make several calls
+                run["idempotency_key"] = message_id
+            claims = {**run, **claims}
+            marks = provenance_marks(ctx, encode_json(inputs))
         return await call_remote_intent(
-            make_remote(self.endpoint) if ctx is None else self.port(ctx),
+            self._client() if ctx is None else self.port(ctx),
             intent,
             inputs,
             schemas=LazySchemaValidator(),
-            message_id=new_id(),
+            message_id=message_id,
             context=claims,
+            marks=marks,
         )
 
     async def contracts(self) -> tuple[IntentContract, ...]:
         """Return the contracts on the card of the agent."""
-        return tuple(contracts_on_card(await make_remote(self.endpoint).card()).values())
+        return tuple(contracts_on_card(await self._client().card()).values())
+
+    def _client(self) -> "A2AClient":
+        """Return the client of calls outside of runs: its token, card and circuit are kept.
+
+        Each event loop has one of its own.
+        """
+        loop, endpoint = asyncio.get_running_loop(), self.endpoint
+        known: tuple[RemoteEndpoint, A2AClient] | None = self._clients.get(loop)
+        if known is None or known[0] != endpoint:
+            known = self._clients[loop] = (endpoint, make_remote(endpoint))
+        return known[1]
 
 
 def make_intent_caller(*, allow: Sequence[str] = ()) -> IntentCallerPort:
@@ -213,7 +236,10 @@ def make_intent_caller(*, allow: Sequence[str] = ()) -> IntentCallerPort:
     from acc.adapters.a2a.client.intents import HttpIntentCaller
 
     return HttpIntentCaller(
-        allow=(*allow, *allowed_hosts()), resolve_token=resolve_token, tracer=current_tracer()
+        allow=(*allow, *allowed_hosts()),
+        resolve_token=resolve_token,
+        tracer=current_tracer(),
+        circuits=shared_circuits(),
     )
 
 

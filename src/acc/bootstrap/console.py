@@ -73,7 +73,7 @@ def make_console(
 ) -> "Console":
     """Return the console of agents and A2A addresses, or of a store only, as an ASGI application.
 
-    The first agent is drawn, and runs the sessions of other applications.
+    The first agent also runs the sessions of other applications.
     """
     try:
         from acc.adapters.console.app import Console
@@ -92,8 +92,7 @@ def make_console(
     def stores(app_name: str) -> tuple[TaskStorePort, UnitOfWork]:
         return make_task_store(options.store, services.sessions, services.clock, app_name)
 
-    remotes = [] if not agents else [a for a in agents[0].walk_all() if isinstance(a, A2ARemote)]
-    first = agents[0] if agents else None
+    remotes = [a for agent in agents for a in agent.walk_all() if isinstance(a, A2ARemote)]
     partners = Partners(
         agents,
         addresses=addresses,
@@ -108,8 +107,7 @@ def make_console(
             runs=LiveRuns(ServedTasks(catalog=catalog, stores=stores)),
             partners=partners,
             terms=search_words,
-            agent=first,
-            drawing=None if first is None else draw_agents(first),
+            drawings=[draw_agents(agent) for agent in agents],
             memory_budget=DEFAULT_BUDGET_TOKENS,
             evaluations=None if options.evaluations is None else open_runs(options.evaluations),
             new_id=services.ids.new,
@@ -121,7 +119,7 @@ def make_console(
             cookie_name=f"acc_console_{options.port}",
             read_only=options.read_only or not partners.listed(),
         ),
-        title=options.app_name if first is None else first.name,
+        title=agents[0].name if agents else options.app_name,
         stores=stores,
         checks=_ServerChecks(),
         addresses=[*addresses, *(remote.url for remote in remotes)],

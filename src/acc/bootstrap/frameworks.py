@@ -5,7 +5,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from acc.application.evaluation.configuration import CHAT_PREFIX, FRAMEWORK_PREFIXES
+from acc.application.evaluation.configuration import (
+    CHAT_PREFIX,
+    FRAMEWORK_PREFIXES,
+    PYTHON_REFERENCE,
+)
 from acc.application.memory.acc import DEFAULT_BUDGET_TOKENS
 from acc.application.memory.history import HistoryMemory
 from acc.bootstrap.memory import RULES
@@ -45,7 +49,7 @@ def convert_agent(target: Any, prefix: str = "", *, reference: str = "") -> Any:
 def load_target(reference: str) -> Any:
     """Return the object of a reference; that of a framework as an agent.
 
-    A reference is MODULE:NAME, FRAMEWORK:MODULE:NAME or openai:URL#MODEL.
+    A reference is MODULE:NAME, python:MODULE:NAME, FRAMEWORK:MODULE:NAME or openai:URL#MODEL.
     """
     from acc.adapters.system.object_loader import load_object
 
@@ -57,6 +61,8 @@ def load_target(reference: str) -> Any:
 
 def split_reference(reference: str) -> tuple[str, str]:
     """Return the framework that a reference names, if any, and the rest of the reference."""
+    if reference.startswith(PYTHON_REFERENCE) and reference.count(":") > 1:
+        return "", reference.removeprefix(PYTHON_REFERENCE)
     prefix, _, rest = reference.partition(":")
     if prefix in FRAMEWORK_PREFIXES or (prefix == CHAT_PREFIX and rest.startswith(_URLS)):
         return prefix, rest

@@ -13,7 +13,7 @@ from acc.cli.call import Allow, TokenEnv
 from acc.cli.event_view import make_console, safe_text
 from acc.cli.output import print_json
 from acc.cli.tls_options import NO_TLS, TlsOptions
-from acc.domain.contracts import ChangeKind, compare_contracts
+from acc.domain.contract_changes import ChangeKind, compare_contracts
 from acc.domain.value_objects.contract import contract_to_json
 
 app = App(

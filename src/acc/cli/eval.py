@@ -369,19 +369,6 @@ def _evaluate(configuration: EvaluationConfig, how: RunOptions) -> int:
         tracker = cost.CostTracker(accounts=reports.recorded_cost(directory), limit=how.max_cost)
         workers = how.workers or min(os.cpu_count() or 1, max(1, len(remaining.jobs) // 2))
         workers = max(1, min(workers, len(remaining.jobs), how.max_connections or workers))
-        run_evaluation = evaluation.make_evaluation(
-            directory,
-            workers=workers,
-            resources=cost.ModelResources(
-                cache=how.cache,
-                prices=prices,
-                allow=how.allow,
-                max_connections=how.max_connections and how.max_connections // workers,
-                outage_wait=how.outage_wait,
-            ),
-            cost=tracker,
-            otel=how.otel,
-        )
         view = ProgressView(
             [agent.name for agent in configuration.agents],
             turns=remaining.turns,
@@ -391,6 +378,19 @@ def _evaluate(configuration: EvaluationConfig, how: RunOptions) -> int:
         )
         tracing = start_tracing(requested=how.otel, service_name="acc-eval")
         try:
+            run_evaluation = evaluation.make_evaluation(
+                directory,
+                workers=workers,
+                resources=cost.ModelResources(
+                    cache=how.cache,
+                    prices=prices,
+                    allow=how.allow,
+                    max_connections=how.max_connections and how.max_connections // workers,
+                    outage_wait=how.outage_wait,
+                ),
+                cost=tracker,
+                otel=how.otel,
+            )
             outcome, interrupted = _run_episodes(run_evaluation, remaining, view)
         finally:
             tracing.shutdown()

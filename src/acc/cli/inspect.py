@@ -60,8 +60,11 @@ def trace(
     Example: acc trace s1 --store shop.db
     """
     events = _read(store, reference, user, app)
-    selected = [event for event in events if reference in (event.run_id, event.request_id)]
-    runs = trace_runs(selected or events, requests=requests)
+    selected = {e.run_id for e in events if reference in (e.run_id, e.request_id)}
+    # All events, because the values before a step may be from an earlier run.
+    runs = trace_runs(events, requests=requests)
+    if selected:
+        runs = tuple(run for run in runs if run.run_id in selected)
     if json:
         print_json(msgspec.json.encode({"runs": runs}))
         return 0
@@ -223,9 +226,11 @@ def _print_step(out: Console, step: TraceStep, indent: str) -> None:
     head = f"{indent}#{step.seq} {step.kind}{mark} +{step.seconds:.3f} s"
     out.print(safe_text(f"{head}  {_clip(step.text)}", "red" if step.is_error else ""))
     for key, value in step.state.items():
-        out.print(safe_text(f"{indent}  state {key} = {_clip(str(value))}", "dim"))
+        was = f"  (before: {_clip(str(step.before[key]))})" if key in step.before else ""
+        out.print(safe_text(f"{indent}  state {key} = {_clip(str(value))}{was}", "dim"))
     for key in step.removed:
-        out.print(safe_text(f"{indent}  state {key} removed", "dim"))
+        was = f"  (before: {_clip(str(step.before[key]))})" if key in step.before else ""
+        out.print(safe_text(f"{indent}  state {key} removed{was}", "dim"))
     if step.request is not None:
         text = msgspec.json.format(msgspec.json.encode(step.request), indent=2).decode()
         for line in text.splitlines():
@@ -250,6 +255,8 @@ def _print_history(out: Console, history: StatementHistory, turn: int | None) ->
     if turn is not None:
         seen = history.in_view.get(turn)
         answer = "no memory was used" if seen is None else "yes" if seen else "no"
+        if history.entries and turn < history.entries[0].turn:
+            answer = "not said yet"
         out.print(safe_text(f"  in the view at turn {turn}: {answer}"))
 
 

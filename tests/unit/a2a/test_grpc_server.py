@@ -299,7 +299,7 @@ async def test_access_log_has_method_task_caller_and_status(
             await rejection(app.send("hello"))
     sent, rejected = (vars(record) for record in caplog.records if record.name == "acc.access")
     assert sent["path"] == "/lf.a2a.v1.A2AService/SendMessage"
-    assert (sent["method"], sent["task"], sent["caller"]) == ("SendMessage", task.id, "ann")
+    assert (sent["method"], sent["task_id"], sent["caller"]) == ("SendMessage", task.id, "ann")
     assert (sent["status"], sent["trace_id"]) == (200, "0af7651916cd43dd8448eb211c80319c")
     assert (rejected["status"], rejected["caller"]) == (401, "")
 

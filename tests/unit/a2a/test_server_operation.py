@@ -114,16 +114,40 @@ async def test_access_log_names_method_task_caller_status_duration_and_trace(
     stream_task = json.loads(streamed.text.split("data: ")[1].split("\n")[0])["result"]["task"]
     lines = [record.__dict__ for record in caplog.records if record.name == "acc.access"]
     assert [
-        (line["method"], line["task"], line["caller"], line["status"], line["trace_id"])
+        (line["method"], line["task_id"], line["caller"], line["status"], line["trace_id"])
         for line in lines
     ] == [
         ("SendMessage", task, "alice", 200, TRACE),
         ("GetTask", task, "alice", 200, ""),
         ("GetTask", "", "", 401, ""),
-        ("SendStreamingMessage", stream_task["id"], "alice", 200, ""),
+        ("SendStreamingMessage", stream_task["id"], "alice", 200, stream_task["id"]),
     ]
     assert all(line["duration_ms"] >= 0 for line in lines)
     assert TOKEN not in caplog.text
+
+
+@pytest.mark.parametrize("path", ["/run", "/"])
+async def test_access_log_names_task_and_trace_of_an_intent(
+    path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    @intent
+    def ping(inputs: dict[str, Any]) -> dict[str, Any]:
+        """Return nothing."""
+        return {}
+
+    def body(**context: str) -> dict[str, Any]:
+        params = {"inputs": {}, "context": context}
+        rpc = {"jsonrpc": "2.0", "id": 1, "method": "ping", "params": params}
+        return {"intent": "ping", **params} if path == "/run" else rpc
+
+    caplog.set_level(logging.INFO, "acc.access")
+    async with served(create_app(IntentAgent(name="desk", intents=[ping]))) as app:
+        await app.http.post(path, json=body(trace_id="trace-3fb2b1"))
+        await app.http.post(path, json=body())
+    first, second = (r.__dict__ for r in caplog.records if r.name == "acc.access")
+    assert first["task"]
+    assert first["trace_id"] == "trace-3fb2b1"
+    assert second["trace_id"] == second["task"]
 
 
 async def answer(app: App, headers: Any, **metadata: Any) -> Any:

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 
 from acc import Agent, BaseAgent, RunContext, ToolCall, ToolContext, tool
 from acc.a2a import RateLimiter, ServerLimits, StaticTokens, TokenEntry, create_app, token_hash
+from acc.contracts import IntentAgent, intent
 from acc.testing import ScriptedModel
 
 EVENTS: TypeAdapter[Any] = TypeAdapter(AgUiEvent)
@@ -310,6 +311,20 @@ async def test_callers_are_authenticated_and_have_threads_of_their_own() -> None
         events = await front.run(body(user("hi"), run="r2"), "acc_bob")
     assert "secret of ann" not in json.dumps(events)
     assert "MESSAGES_SNAPSHOT" not in types(events)
+
+
+async def test_caller_of_the_only_intent_is_authorized() -> None:
+    @intent
+    def pay(memo: str) -> dict[str, str]:
+        """Pay."""
+        raise AssertionError
+
+    class Payments(IntentAgent):
+        def authorize_call(self, intent: str, caller: str) -> bool:
+            return intent != "pay"
+
+    async with served(Payments(name="payments", intents=[pay])) as front:
+        assert (await front.post(body(user("hi")))).status_code == 403
 
 
 async def test_idle_stream_has_heartbeats() -> None:

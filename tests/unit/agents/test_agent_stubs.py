@@ -22,6 +22,7 @@ from acc import (
     BaseAgent,
     CallContext,
     EventKind,
+    Grant,
     InvalidInput,
     ParallelAgent,
     RunConfig,
@@ -123,6 +124,22 @@ async def test_snapshots_contain_state_before_and_after_each_agent() -> None:
     ]
     stored = await runner.events(user_id="u", session_id="s")
     assert EventKind.SNAPSHOT not in {event.kind for event in stored}
+
+
+async def test_snapshots_of_an_agent_contain_what_it_may_read() -> None:
+    tree = SequentialAgent(
+        name="s",
+        sub_agents=[counts("secret", "card"), counts("worker", "n")],
+        grants={"worker": Grant(read=("*", "!card"))},
+    )
+    result = await Runner(tree).run(
+        user_id="u", session_id="s", message="go", config=RunConfig(snapshots=True)
+    )
+    shown = [event.detail for event in events_of_kind(result, EventKind.SNAPSHOT)]
+    states = {(d["path"], d["when"]): d["state"] for d in shown}
+    assert states["/s/worker", "before"] == {}
+    assert states["/s/worker", "after"] == {"n": 1}
+    assert states["/s", "after"] == {"card": 1, "n": 1}
 
 
 async def test_snapshots_are_disabled_by_default() -> None:

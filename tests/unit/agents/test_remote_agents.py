@@ -99,6 +99,7 @@ async def test_trace_context_is_sent() -> None:
         "on_behalf_of": "user://u",
         "request_id": "r",
         "trace_id": "t-1",
+        "idempotency_key": remote.sent[0].message_id,
     }
     assert remote.sent[0].metadata == {
         "traceId": "t-1",

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -45,6 +46,18 @@ def test_reference_to_a_missing_framework_is_refused() -> None:
         load_target("langgraph:json:dumps")
     with pytest.raises(acc.InvalidInput, match="pip install 'langgraph>=1.2'"):
         load_agent("langgraph:json:dumps")
+
+
+def test_references_of_evaluations_name_agents_of_all_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_desk.py").write_text("def answer(message):\n    return message\n")
+    (tmp_path / "python.py").write_text("def answer(message):\n    return message\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert load_agent("python:own_desk:answer").name == "answer"
+    assert load_target("python:own_desk:answer")("hello") == "hello"
+    assert load_agent("python:answer").name == "answer"  # a module of this name
 
 
 def test_own_classes_are_not_mistaken_for_frameworks() -> None:

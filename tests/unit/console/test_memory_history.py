@@ -3,7 +3,7 @@
 import pytest
 
 from acc import Agent, Runner
-from acc.application.console.memory_history import Change, MemoryTurn, describe_turn, explain
+from acc.application.console.memory_history import Change, MemoryTurn, describe_turns, explain
 from acc.bootstrap.console import search_words
 from acc.domain.value_objects.event import Event, EventKind
 from acc.testing import ScriptedModel
@@ -23,12 +23,8 @@ async def history(*texts: str) -> tuple[list[MemoryTurn], list[Event]]:
         await runner.run(text)
     events = await runner.events()
     messages = [event for event in reversed(events) if event.kind is EventKind.MESSAGE]
-    memories = [event for event in events if event.kind is EventKind.MEMORY]
-    pairs = zip([None, *memories], memories, strict=False)
-    turns = [
-        describe_turn(event, before, [m for m in messages if m.seq < event.seq], number)
-        for number, (before, event) in enumerate(pairs, start=1)
-    ]
+    memories = [event for event in reversed(events) if event.kind is EventKind.MEMORY]
+    turns = describe_turns(memories, messages, limit=10)[::-1]
     await runner.aclose()
     return turns, messages
 
@@ -39,7 +35,14 @@ async def test_new_rule_names_its_message_and_how_it_was_read() -> None:
     assert (rule.change, rule.source) == (Change.ADDED, "user, turn 1")
     assert rule.reason.startswith("read as set (")
     unchanged = next(line for line in turns[1].lines if line.field == "constraints")
-    assert (unchanged.change, unchanged.reason) == (Change.UNCHANGED, "")
+    assert unchanged == rule._replace(change=Change.UNCHANGED)
+
+
+async def test_every_line_has_a_source_or_a_reason() -> None:
+    for texts in (MESSAGES, JAPANESE):
+        turns, _ = await history(*texts)
+        lines = [line for turn in turns for line in turn.lines]
+        assert [line for line in lines if not line.reason and not line.source] == []
 
 
 async def test_lifted_rule_is_removed_with_the_reason() -> None:

@@ -71,6 +71,11 @@ def test_values_are_part_of_the_translation() -> None:
         "user, turn 3",
         "superseded: a later sentence changed, lifted or corrected it",
         "1,024 bytes, image/png",
+        "change (0.95)",
+        "tool turn 2",
+        "May refund be called?",
+        "semantic_gist. describes this turn",
+        "t3.0. duplicate: the view already contains it",
     ],
 )
 def test_reasons_of_memories_are_translated(text: str) -> None:

@@ -1,6 +1,8 @@
 """Breaking changes, vague contracts, mismatched fields, and generated clients."""
 
 import ast
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
@@ -9,7 +11,8 @@ from seed_nodes import SummarizeTextNode, resolve_network_issue
 from acc import InvalidInput
 from acc.application.contracts.stub import generate_client
 from acc.contracts import Field, IntentContract, intent, object_schema
-from acc.domain.contracts import ChangeKind, compare_contracts, find_mismatches, vague_parts
+from acc.domain.contract_changes import ChangeKind, compare_contracts
+from acc.domain.contracts import find_mismatches, vague_parts
 from acc.domain.value_objects.contract import contract_from_json, contract_to_json
 
 
@@ -79,6 +82,70 @@ def test_changes_are_classified(
     changes = compare_contracts([old], [new])
     assert changes
     assert (changes[0].kind is ChangeKind.BREAKING) is is_breaking
+
+
+def schemas(inputs: Mapping[str, Any]) -> IntentContract:
+    return IntentContract(name="place_order", input_schema={"type": "object", **inputs})
+
+
+def item(**fields: Any) -> IntentContract:
+    """Return a contract whose input `items` refers to a definition."""
+    definition = {"type": "object", "properties": fields, "required": ["sku"]}
+    items = {"type": "array", "items": {"$ref": "#/$defs/Item"}}
+    return schemas({"properties": {"items": items}, "$defs": {"Item": definition}})
+
+
+def field(**schema: Any) -> IntentContract:
+    return schemas({"properties": {"a": schema}})
+
+
+@pytest.mark.parametrize(
+    ("narrow", "wide", "place"),
+    [
+        (item(sku={"enum": ["a"]}), item(sku={"enum": ["a", "b"]}), "items[].sku"),
+        (item(sku={"type": "integer"}), item(sku={"type": "number"}), "items[].sku"),
+        (field(type="integer", maximum=1), field(type="integer", maximum=2), "maximum"),
+        (field(type="integer", minimum=2), field(type="integer", minimum=1), "minimum"),
+        (field(type="string", pattern="a"), field(type="string"), "pattern"),
+        (schemas({"additionalProperties": False}), schemas({}), "other fields"),
+        (schemas({"minProperties": 1}), schemas({}), "minProperties"),
+        (
+            field(type="object", additionalProperties={"type": "integer"}),
+            field(type="object", additionalProperties={"type": "number"}),
+            "a.*",
+        ),
+    ],
+)
+def test_change_in_a_nested_schema_breaks_in_one_direction(
+    narrow: IntentContract, wide: IntentContract, place: str
+) -> None:
+    (breaking,) = compare_contracts([wide], [narrow])
+    (compatible,) = compare_contracts([narrow], [wide])
+    assert (breaking.kind, compatible.kind) == (ChangeKind.BREAKING, ChangeKind.COMPATIBLE)
+    assert place in breaking.text
+
+
+def test_definition_and_the_same_schema_in_place_are_equal() -> None:
+    inline = {"type": "array", "items": {"type": "object", "properties": {}, "required": ["sku"]}}
+    assert compare_contracts([item()], [schemas({"properties": {"items": inline}})]) == ()
+
+
+def test_recursive_definitions_are_compared() -> None:
+    def tree(name: str) -> IntentContract:
+        fields = {"name": {"type": name}, "children": {"items": {"$ref": "#/$defs/Tree"}}}
+        definition = {"type": "object", "properties": fields}
+        return schemas(
+            {"properties": {"root": {"$ref": "#/$defs/Tree"}}, "$defs": {"Tree": definition}}
+        )
+
+    (change,) = compare_contracts([tree("string")], [tree("integer")])
+    assert (change.kind, "'root.name'" in change.text) == (ChangeKind.BREAKING, True)
+
+
+def test_memory_key_that_is_no_longer_read_breaks_callers() -> None:
+    (change,) = compare_contracts([contract(reads=["a", "b"])], [contract(reads=["a"])])
+    assert (change.kind, "'b'" in change.text) == (ChangeKind.BREAKING, True)
+    assert compare_contracts([contract(reads=["a"])], [contract(reads=["*"])]) == ()
 
 
 def test_equal_contracts_and_new_descriptions_are_no_change() -> None:
@@ -189,3 +256,23 @@ def test_generated_client_contains_no_code_of_the_remote_agent() -> None:
 def test_agent_without_contracts_has_no_client() -> None:
     with pytest.raises(InvalidInput, match="no contracts"):
         generate_client("desk", [])
+
+
+def test_generated_client_resolves_references_and_skips_unnamed_fields() -> None:
+    first = item(sku={"type": "string"})
+    colors = schemas(
+        {
+            "properties": {"color": {"$ref": "#/$defs/Color"}},
+            "$defs": {"Color": {"enum": ["red", "blue"]}},
+        }
+    )
+    unnamed = schemas({"properties": {"": {"type": "string"}}})
+    code = generate_client("desk", [replace(first, name="one"), replace(colors, name="two")])
+    assert "items: list[dict[str, Any]] | None = None," in code
+    assert "color: Literal['red', 'blue'] | None = None," in code
+    ast.parse(generate_client("desk", [unnamed]))
+
+
+def test_intents_with_one_python_name_have_no_client() -> None:
+    with pytest.raises(InvalidInput, match="same name in Python"):
+        generate_client("desk", [contract(name="a.b"), contract(name="a_b")])

@@ -412,3 +412,27 @@ async def test_intent_that_pauses_is_resumed() -> None:
     paused = await runner.run(**WHO, message=intent_message("order", {"item": "tea"}))
     done = await runner.resume(**WHO, answers=approve(paused.requests[0].id, value="2"))
     assert done.text == "2 x tea"
+
+
+async def test_options_may_be_attributes_of_the_class() -> None:
+    class Pay(BaseAgent):
+        description = "Pays an amount."
+        input_schema = {"type": "object", "required": ["amount"]}
+        flow = "strict"
+
+        async def run(self, ctx: RunContext) -> dict[str, Any]:
+            return {"paid": True}
+
+    agent = Pay(name="pay")
+    assert (agent.description, agent.flow) == ("Pays an amount.", "strict")
+    assert Pay(name="pay", flow="ask").flow == "ask"
+    assert await run_agent_async(agent, {"inputs": {"amount": 5}}) == {"paid": True}
+    with pytest.raises(InvalidInputs, match="amount"):
+        await run_agent_async(agent, {"inputs": {}})
+
+
+async def test_context_that_is_no_json_is_rejected() -> None:
+    with pytest.raises(InvalidInputs, match="JSON"):
+        await run_agent_async(
+            SummarizeTextNode(), {"inputs": {"text": "a"}, "context": {"o": object()}}
+        )

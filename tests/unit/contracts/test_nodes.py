@@ -31,6 +31,7 @@ from acc.contracts import (
     ToolSchema,
     intent,
     run_agent,
+    run_agent_async,
 )
 from acc.domain.errors import AgentFailed, InvalidInput, RemoteFailed
 from acc.testing import ScriptedModel, call
@@ -390,3 +391,24 @@ def test_typed_dict_declares_the_input_fields_of_a_node_function() -> None:
     agent = IntentAgent(name="a", intents=[fetch])
     with pytest.raises(InvalidInputs, match="'invoice_id'"):
         run_agent(agent, {"intent": "fetch", "inputs": {}})
+
+
+def test_docstring_of_a_node_describes_its_intent() -> None:
+    assert seed_nodes.PublishLogNode().contract.description == "冪等性を保証するノード"
+    assert seed_nodes.SummaryRouterNode().contract.description == ""
+    assert seed_nodes.ReportSummaryNode().contract.description == ""
+
+    class AuditNode(seed_nodes.PublishLogNode):
+        """Publish an audit."""
+
+    assert AuditNode().contract.description == "Publish an audit."
+
+
+async def test_node_may_return_its_memory() -> None:
+    @intent
+    def look(inputs: dict[str, Any], memory: Any) -> Any:
+        """Return the memory."""
+        return memory
+
+    payload = {"intent": "look", "inputs": {}, "memory": {"summary.day": "ok"}}
+    assert await run_agent_async(look, payload) == {"summary.day": "ok"}

@@ -2,6 +2,8 @@
 
 import asyncio
 import dataclasses
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,15 @@ import pytest
 from acc import Runner
 from acc.a2a import ServerLimits, StaticTokens, TokenEntry, create_app, token_hash
 from acc.bootstrap.agents import make_services
-from acc.contracts import Field, FunctionNode, IntentAgent, RequestIdReused, intent, run_agent_async
+from acc.contracts import (
+    INTENTS_EXTENSION,
+    Field,
+    FunctionNode,
+    IntentAgent,
+    RequestIdReused,
+    intent,
+    run_agent_async,
+)
 
 TOKENS = [TokenEntry(sha256=token_hash(f"acc_{name}"), caller=name) for name in ("ann", "bob")]
 
@@ -227,4 +237,69 @@ async def test_nonce_is_accepted_once_by_two_servers_with_one_store(tmp_path: Pa
         async with app.lifespan():
             statuses.append((await Client(app, "run").call(data)).status_code)
     assert statuses == [200, 400]
+    assert shop.orders == ["tea"]
+
+
+@asynccontextmanager
+async def served(shop: Shop, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
+    app = create_app(shop.agent, public_url="http://shop", **options)
+    transport = httpx.ASGITransport(app)
+    async with (
+        app.lifespan(),
+        httpx.AsyncClient(transport=transport, base_url="http://shop") as client,
+    ):
+        yield client
+
+
+async def send(client: httpx.AsyncClient, message_id: str, item: str, **context: Any) -> Any:
+    """Call `order` with the A2A extension and return the response."""
+    message = {
+        "messageId": message_id,
+        "role": "ROLE_USER",
+        "parts": [{"data": {"item": item}}],
+        "metadata": {INTENTS_EXTENSION: {"skill": "order", "context": context}},
+    }
+    headers = {"A2A-Version": "1.0", "A2A-Extensions": INTENTS_EXTENSION}
+    return await client.post("/message:send", json={"message": message}, headers=headers)
+
+
+async def test_request_id_in_the_a2a_extension_is_executed_once() -> None:
+    shop = Shop()
+    async with served(shop) as client:
+        first = (await send(client, "m1", "tea", request_id="r-1")).json()["task"]
+        again = (await send(client, "m2", "tea", request_id="r-1")).json()["task"]
+        run = await client.post("/run", json=payload())
+        reused = await send(client, "m3", "coffee", request_id="r-1")
+        other = (await send(client, "m4", "tea", request_id="r-2")).json()["task"]
+    assert INTENTS_EXTENSION not in first.get("metadata", {})
+    assert again["id"] == first["id"]
+    assert again["artifacts"] == first["artifacts"]
+    assert again["metadata"][INTENTS_EXTENSION] == {"repeated": True}
+    assert (run.json(), run.headers["idempotency-replayed"]) == ({"number": 1}, "true")
+    assert (reused.status_code, "request_id" in reused.text) == (400, True)
+    assert other["id"] != first["id"]
+    assert shop.orders == ["tea", "tea"]
+
+
+async def test_concurrent_messages_with_one_request_id_execute_once() -> None:
+    shop = Shop()
+    async with served(shop) as client, asyncio.TaskGroup() as group:
+        calls = [
+            group.create_task(send(client, f"m{number}", "tea", request_id="r-1"))
+            for number in range(10)
+        ]
+    assert len({call.result().json()["task"]["id"] for call in calls}) == 1
+    assert shop.orders == ["tea"]
+
+
+async def test_old_call_in_the_a2a_extension_is_rejected() -> None:
+    shop = Shop()
+    now = datetime.now(UTC)
+    async with served(shop, limits=ServerLimits(replay_window=60)) as client:
+        old = (now - timedelta(seconds=90)).isoformat()
+        assert (await send(client, "m1", "tea", timestamp=old)).status_code == 400
+        assert (await send(client, "m1", "tea")).status_code == 400
+        # The id of the message takes the place of the nonce.
+        sent = [await send(client, "m2", "tea", timestamp=now.isoformat()) for _ in range(2)]
+    assert [response.status_code for response in sent] == [200, 200]
     assert shop.orders == ["tea"]

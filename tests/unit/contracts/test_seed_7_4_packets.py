@@ -276,6 +276,8 @@ async def test_vague_packets_are_rejected_with_missing_parts(
         ({"budget": 3}, "budget"),
         ({"deadline": "tomorrow"}, "deadline"),
         ({"deadline": 17}, "deadline"),
+        ({"deadline": "0001-01-01T00:00:00+14:00"}, "deadline"),
+        ({"deadline": "9999-12-31T23:59:59-14:00"}, "deadline"),
         ({"data": "x"}, "data"),
         ({"context": {"user_id": "U-103"}}, "invoice_id"),
         ({"inputs": []}, "inputs"),

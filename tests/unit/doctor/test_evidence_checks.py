@@ -227,3 +227,15 @@ async def test_checklist_shows_the_worst_result_of_a_line() -> None:
     diagnosis = await diagnose(server)
     first = diagnosis.checklist[0]
     assert (first.status, "only at" in first.observation) == ("fail", True)
+
+
+async def test_missing_path_of_the_interface_fails_one_check_and_skips_others() -> None:
+    missing = ProbeResponse(status=404, headers={}, body=b'{"error": {"code": 404}}')
+    interfaces = [{"url": f"{URL}/", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}]
+    server = ScriptedServer(card(supportedInterfaces=interfaces), **{"/": missing})
+    names = ("send", "auth-enforced", "extended-card", "size-limit", "broken-json")
+    results = {one.id: one for one in (await diagnose(server, *names)).results}
+    assert all("404" in one.observation for one in results.values())
+    failed = [one.id for one in results.values() if one.status is CheckStatus.FAIL]
+    skipped = [one.id for one in results.values() if one.status is CheckStatus.SKIPPED]
+    assert (failed, sorted(skipped)) == (["send"], sorted(set(names) - {"send"}))

@@ -181,6 +181,13 @@ def test_table_names_what_it_shows(tmp_path: Path, capsys: pytest.CaptureFixture
             "evidence must be a list",
         ),
         ('{"conversation": {}, "qa": [{}]}', [], "'question' is missing"),
+        ('{"conversation": {}, "qa": [{"question": "?"}]}', [], "conversation 1 has no messages"),
+        ('{"conversation": {"session_1": "x"}, "qa": []}', [], "session_1 must be a list"),
+        (
+            '{"haystack_sessions": [[{"role": "bot", "content": "a"}]], "question": "?"}',
+            [],
+            "must be user or assistant",
+        ),
         ('{"messages": [{"text": "a"}], "questions": [{"text": "?"}]}', ["--budgets", "x"], "numb"),
         ('{"messages": [{"text": "a"}], "questions": [{"text": "?"}]}', ["--budgets", "1"], "budg"),
         (

@@ -118,6 +118,37 @@ def test_history_that_was_cut_is_continued(tmp_path: Path) -> None:
     assert words_of(path) == [["A", "B", "C", "D"]]
 
 
+def test_previous_response_id_continues_the_conversation(tmp_path: Path) -> None:
+    def logged(name: str, given: object, previous: str | None = None) -> dict[str, object]:
+        request = {"input": given, "previous_response_id": previous}
+        text = [{"type": "output_text", "text": f"answer {name}"}]
+        output = [{"type": "message", "role": "assistant", "content": text}]
+        return {"request": request, "response": {"id": name, "output": output}}
+
+    tool_output = [{"type": "function_call_output", "call_id": "c", "output": "4"}]
+    path = write(
+        tmp_path / "a.jsonl",
+        logged("r1", "A"),
+        logged("s1", "B"),
+        logged("r2", tool_output, "r1"),
+        logged("r3", "C", "r2"),
+        logged("t1", "D", "not in the log"),
+    )
+    assert words_of(path) == [["A", "C"], ["B"], ["D"]]
+
+
+def test_results_of_tools_are_no_words_of_the_user(tmp_path: Path) -> None:
+    found = [{"type": "tool_result", "tool_use_id": "1", "content": "4"}]
+    messages = [message("user", "A"), message("assistant", "1"), message("user", found)]
+    assert words_of(write(tmp_path / "a.jsonl", {"messages": messages})) == [["A"]]
+
+
+def test_columns_may_begin_with_a_capital_letter(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("Conversation,Role,Content\n1,User,A\n1,Assistant,1\n2,User,B\n")
+    assert words_of(path) == [["A"], ["B"]]
+
+
 def test_a_part_without_text_is_named(tmp_path: Path) -> None:
     parts = [{"type": "text", "text": "Look."}, {"type": "image_url", "image_url": {"url": "x"}}]
     path = write(tmp_path / "a.jsonl", {"messages": [message("user", parts)]})

@@ -283,7 +283,7 @@ async def test_notice_about_rules_without_room_is_not_stored() -> None:
 @pytest.mark.parametrize("budget", [96, 128, 256])
 async def test_uncertain_rule_is_dropped_before_older_certain_rules(budget: int) -> None:
     certain = [f"Never ever touch the machine number {n} in hall {n}." for n in range(20)]
-    reader = FixedWordsReader(uncertain=certain[10])
+    reader = FixedWordsReader(uncertain=[certain[10]])
     memory = AccMemory(
         reader=reader, index=new_recall_index(), tokens=token_counter(), budget=budget
     )
@@ -294,10 +294,53 @@ async def test_uncertain_rule_is_dropped_before_older_certain_rules(budget: int)
             assert certain[10] not in shown
 
 
+async def test_uncertain_rules_leave_room_for_evidence_without_a_notice() -> None:
+    texts = [f"Machine {n} is for the people of hall {n} only." for n in range(20)]
+    reader = FixedWordsReader(uncertain=texts)
+    memory = AccMemory(reader=reader, index=new_recall_index(), tokens=token_counter(), budget=256)
+    view = await converse(memory, *texts)
+    text = view.text.split("relational_map")[0]
+    assert 0 < token_counter().count(text) <= 256 // 4
+    assert "no room" not in view.text
+
+
+async def test_certain_rules_may_use_more_room_than_uncertain_ones() -> None:
+    texts = [f"Machine {n} is for the people of hall {n} only." for n in range(20)]
+    memory = AccMemory(
+        reader=FixedWordsReader(uncertain=texts[10:]),
+        index=new_recall_index(),
+        tokens=token_counter(),
+        budget=256,
+    )
+    view = await converse(memory, *texts)
+    constraints = view.text.split("uncertainty")[0].split("relational_map")[0]
+    assert token_counter().count(constraints) > 256 // 4
+    assert not any(text in constraints for text in texts[10:])
+    assert "tell the user: " in view.text
+
+
+async def test_weak_matches_get_only_the_room_that_facts_leave() -> None:
+    facts = [f"The tariff of warehouse {n} rose to {n} euros in spring." for n in range(1, 30)]
+    table: Table = dict.fromkeys(facts, Act.STATE)
+    strong = "Olaf carries the brass key of the old barn."
+    weak = [f"The barn has {n} windows and a door." for n in range(20)]
+    memory = make_memory(table, budget=256)
+    await converse(memory, strong, *weak, *facts)
+    query = TurnSignal(turn_id=60, text="Who carries the brass key of the barn?")
+    view = await memory.view(query)
+    recalled = [message.text for message in view.messages]
+    assert strong in recalled
+    assert view.text.count("fact(") >= 5
+    without_facts = make_memory(None, budget=256)
+    await converse(without_facts, strong, *weak, *["Hm."] * len(facts))
+    recalled = [message.text for message in (await without_facts.view(query)).messages]
+    assert sum(text in recalled for text in weak) >= 5
+
+
 async def test_uncertain_rule_leaves_a_full_state_first() -> None:
     limit = LIMITS["constraints"].items
     texts = [f"Never touch machine {n}." for n in range(limit + 1)]
-    reader = FixedWordsReader(uncertain=texts[3])
+    reader = FixedWordsReader(uncertain=[texts[3]])
     memory = AccMemory(reader=reader, index=new_recall_index(), tokens=token_counter())
     view = await converse(memory, *texts)
     assert [rule for rule in texts if rule not in rules(memory)] == [texts[3]]
@@ -321,9 +364,9 @@ async def test_state_depends_on_snapshot_and_index_only() -> None:
 
 
 class FixedWordsReader:
-    """Reads every sentence as a rule, one of them with a low probability."""
+    """Reads every sentence as a rule, some of them with a low probability."""
 
-    def __init__(self, *, uncertain: str) -> None:
+    def __init__(self, *, uncertain: Sequence[str]) -> None:
         self._uncertain = uncertain
 
     async def read(
@@ -340,7 +383,7 @@ class FixedWordsReader:
                 confidence=0.8,
                 scores={Act.SET: 0.8},
                 words=(60_000, 0, 0, 0, 0, 0, 40_000)
-                if text == self._uncertain
+                if text in self._uncertain
                 else (99_000, 0, 0, 0, 0, 0, 1_000),
             )
             for text in sentences

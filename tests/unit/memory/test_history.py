@@ -208,3 +208,14 @@ async def test_ids_of_any_form_are_accepted(tmp_path: Path) -> None:
     for session_id in ("x" * 1000, "a\nb", "会話"):
         assert len(await select(memory, [user_message("hi")], session_id)) == 1
     await memory.aclose()
+
+
+async def test_greeting_before_the_first_message_is_always_sent() -> None:
+    memory = make_memory()
+    history = [answer("Hello, which order is it?"), calls("a"), user_message("4711")]
+    assert await select(memory, history) == [history[0], history[2]]
+    for number in range(20):
+        history += [answer(f"Order {number} has towels."), user_message(f"And order {number}?")]
+        selected = await select(memory, history)
+        assert selected[0] == history[0]
+    assert len(selected) < len(history)

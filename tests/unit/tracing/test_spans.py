@@ -1,6 +1,7 @@
 """Spans of runs in this process, exported to memory by the SDK."""
 
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -226,6 +227,23 @@ async def test_memory_operations_have_sizes(telemetry: Telemetry) -> None:
     assert int(str(attributes["acc.memory.tokens.after"])) > 0
     assert "acc.memory.tokens.before" in attributes
     assert parent_name(spans, "upsert_memory helper") == "invoke_agent helper"
+
+
+async def test_size_before_is_that_of_the_turn_before_also_in_another_process(
+    telemetry: Telemetry, tmp_path: Path
+) -> None:
+    sizes: list[tuple[Any, Any]] = []
+    for text in ("Never restart db-1.", "The lead is Alice.", "What about db-1?"):
+        runner = Runner(agent("ok", memory="acc"), store=tmp_path / "acc.db")
+        await runner.run(text)
+        await runner.aclose()
+        attributes = telemetry.spans()["search_memory helper"].attributes or {}
+        sizes.append(
+            (attributes["acc.memory.tokens.before"], attributes["acc.memory.tokens.after"])
+        )
+    assert sizes[0][0] == 0
+    assert [before for before, _ in sizes[1:]] == [after for _, after in sizes[:-1]]
+    assert sizes[1][0] > 0
 
 
 async def test_streamed_response_has_the_time_to_first_chunk(telemetry: Telemetry) -> None:

@@ -10,7 +10,7 @@ from ag_ui.encoder import EventEncoder
 
 from acc.adapters.ag_ui.projection import AgUiProjection
 from acc.adapters.ag_ui.requests import AgUiRequest, read_answers, read_request
-from acc.application.a2a.intake import check_call
+from acc.application.a2a.intent_admission import IntentAdmission
 from acc.application.runtime.runner import SessionRunner
 from acc.application.tracing.spans import TRACE_PARENT
 from acc.domain.errors import AccError, InvalidInput, LimitExceeded
@@ -36,6 +36,7 @@ class AgUiEndpoint:
         self, runner: SessionRunner, *, max_runs: int, limiter: RateLimiterPort | None = None
     ) -> None:
         self._runner = runner
+        self._admission = IntentAdmission(runner)
         self._max_runs = max_runs
         self._limiter = limiter
         self._running: Counter[Owner] = Counter()
@@ -50,7 +51,7 @@ class AgUiEndpoint:
         """
         principal.require(INVOKE_SCOPE)
         request = read_request(body)
-        check_call(self._runner.agent, "", principal)
+        self._admission.authorize(principal, self._admission.addressed({}))
         user = principal.owner.user_id
         account = principal.account
         if self._limiter is not None:

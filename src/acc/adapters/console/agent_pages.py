@@ -1,4 +1,4 @@
-"""The graph of the agents with the steps that are active now."""
+"""The graphs of the agents with the steps that are active now."""
 
 import asyncio
 import hashlib
@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from acc.adapters.console.event_views import visible
-from acc.adapters.console.pages import ConsoleServices
+from acc.adapters.console.pages import ConsoleServices, number
 from acc.adapters.console.renderer import Renderer, request_language
 from acc.adapters.console.stream import (
     HEARTBEAT_SECONDS,
@@ -39,44 +39,51 @@ class AgentPages:
         self._services = services
         self._renderer = renderer
 
-    def _agents(self) -> tuple[BaseAgent, AgentDrawing]:
-        root, drawing = self._services.agent, self._services.drawing
-        if root is None or drawing is None:
+    def _graphs(self) -> list[tuple[BaseAgent, AgentDrawing]]:
+        """Return the agents with their drawings, or raise NotFound."""
+        agents = self._services.partners.agents
+        if not agents:
             raise NotFound("the console was started without an agent")
-        return root, drawing
+        return list(zip(agents, self._services.drawings, strict=True))
 
     async def graph(self, request: Request) -> Response:
-        """Return the drawing of the agents, which does not change."""
-        _, drawing = self._agents()
+        """Return the drawing of an agent, which does not change."""
+        graphs, index = self._graphs(), number(request, "number", 0)
+        if index >= len(graphs):
+            raise NotFound("there is no such agent")
         headers = {"content-security-policy": _GRAPH_POLICY}
-        return Response(drawing.svg, media_type="image/svg+xml", headers=headers)
+        return Response(graphs[index][1].svg, media_type="image/svg+xml", headers=headers)
 
     async def agents(self, request: Request) -> Response:
-        """Return the graph of the agents, their list and the active steps."""
-        root, drawing = self._agents()
-        agents = [
-            {
-                "name": agent.name,
-                "type": type(agent).__name__,
-                "description": agent.description,
-                "tools": ", ".join(getattr(agent, "own_tools", ())),
-            }
-            for agent in root.walk_all()
-        ]
+        """Return the graphs of the agents, their list and the active steps."""
         values = await self._step_values(request)
-        values |= {"agents": agents, "width": drawing.width, "height": drawing.height}
+        for graph in values["graphs"]:
+            graph["agents"] = [
+                {
+                    "name": agent.name,
+                    "type": type(agent).__name__,
+                    "description": agent.description,
+                    "tools": ", ".join(getattr(agent, "own_tools", ())),
+                }
+                for agent in graph["root"].walk_all()
+            ]
         return self._renderer.page(request, "agents.html", values)
 
     async def _step_values(self, request: Request) -> dict[str, Any]:
-        root, drawing = self._agents()
-        services = self._services
-        steps = await active_steps(root, services.store, services.catalog, services.runs)
+        graphs, services = self._graphs(), self._services
+        agent_of = services.partners.agent_of
+        steps = await active_steps(agent_of, services.store, services.catalog, services.runs)
         language = request_language(request)
-        return {"steps": steps, "overlay": draw_steps(drawing, steps, language=language)}
+        shown = []
+        for root, drawing in graphs:
+            own = [step for step in steps if agent_of(step.key.app_name) is root]
+            overlay = draw_steps(drawing, own, language=language)
+            shown.append({"root": root, "drawing": drawing, "overlay": overlay})
+        return {"steps": steps, "graphs": shown}
 
     async def stream(self, request: Request) -> Response:
         """Follow the active steps; the id of a message is a digest of what a page shows."""
-        self._agents()
+        self._graphs()
         runs = self._services.runs
 
         async def messages() -> AsyncIterator[bytes]:
@@ -89,8 +96,10 @@ class AgentPages:
                 digest = hashlib.sha256(steps.encode()).hexdigest()[:12]
                 if digest != shown:
                     shown, idle = digest, 0.0
-                    html = partial_html("active-graph", "innerHTML", str(values["overlay"]))
-                    html += partial_html("active-steps", "innerHTML", steps)
+                    html = partial_html("active-steps", "innerHTML", steps)
+                    for index, graph in enumerate(values["graphs"]):
+                        target = f"active-graph-{index}"
+                        html += partial_html(target, "innerHTML", str(graph["overlay"]))
                     yield encode_message(html, digest)
                 elif idle >= HEARTBEAT_SECONDS:
                     idle = 0.0

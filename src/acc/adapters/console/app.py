@@ -229,6 +229,7 @@ class Console:
             runs=self.services.runs,
             render_event=render_event,
             render_controls=lambda: self.pages.controls(request, key),
+            render_facts=lambda: self.pages.facts(request, key),
             render_draft=lambda text: str(escape(visible(text))),
             side=side,
         )

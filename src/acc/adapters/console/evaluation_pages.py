@@ -91,6 +91,7 @@ class EvaluationPages:
         values = {
             "name": name,
             "progress": progress,
+            "is_followed": False,
             "results": results,
             "metrics": runs.metrics,
             "report": self.file_url(name, "report.html"),
@@ -113,7 +114,7 @@ class EvaluationPages:
             shown = request.headers.get("last-event-id", "")
             while self._is_open():
                 progress = await asyncio.to_thread(runs.progress, name)
-                values = {"progress": progress, "name": name}
+                values = {"progress": progress, "name": name, "is_followed": True}
                 html = self._renderer.fragment(request, "_progress.html", values)
                 digest = hashlib.sha256(html.encode()).hexdigest()[:12]
                 if digest != shown:

@@ -180,6 +180,8 @@ def _title(event: Event) -> str:
 
 
 def _blocks(event: Event) -> list[Block]:
+    if event.kind is EventKind.ENDED and event.text == event.status:
+        return []  # the title says it
     blocks = [_part(part, number) for number, part in enumerate(event.parts, 1)]
     if event.request is not None and (event.request.tool or event.request.arguments):
         code = as_json(event.request.arguments)

@@ -1,7 +1,7 @@
 """The pages about sessions: list, conversation, events, state, files, memory and timeline."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote
@@ -22,19 +22,19 @@ from acc.adapters.console.event_views import (
     summary,
     view_event,
 )
-from acc.adapters.console.renderer import Renderer
+from acc.adapters.console.renderer import Renderer, request_language, session_url
 from acc.adapters.console.stream import Controls, Position
 from acc.adapters.console.waterfall import draw_waterfall
-from acc.application.agents.base import BaseAgent
 from acc.application.console.active_steps import AgentDrawing
 from acc.application.console.approvals import inbox, pending_in
 from acc.application.console.evaluations import EvaluationFolder
 from acc.application.console.live_runs import LiveRuns
-from acc.application.console.memory_history import MemoryTurn, Terms, describe_turn, explain
+from acc.application.console.memory_history import Terms, describe_turns, explain
 from acc.application.console.partners import Partners
-from acc.application.console.timeline import build_timeline
+from acc.application.console.timeline import Span, SpanKind, build_timeline
 from acc.application.runtime.runner import SessionRunner
 from acc.domain.errors import InvalidInput, NotFound
+from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import NO_USAGE, Usage
 from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.run import RunStatus
@@ -49,6 +49,7 @@ SESSIONS_PER_PAGE = 25
 MESSAGES_PER_PAGE = 30
 EVENTS_PER_PAGE = 50
 TASKS_PER_PAGE = 50
+SPANS_PER_PAGE = 60
 #: Turns of a memory that are listed and searched.
 MEMORY_TURNS = 40
 _MAX_SOURCES = 400
@@ -64,8 +65,7 @@ class ConsoleServices:
     runs: LiveRuns
     partners: Partners
     terms: Terms
-    agent: BaseAgent | None
-    drawing: AgentDrawing | None
+    drawings: Sequence[AgentDrawing]
     memory_budget: int
     evaluations: EvaluationFolder | None
     new_id: "NewId"
@@ -138,7 +138,13 @@ class SessionPages:
     ) -> Response:
         """Return the requests that all sessions wait for."""
         pending = await inbox(self._services.store, self._services.catalog)
-        values = {"pending": pending, "problem": problem, "as_json": as_json}
+        values = {
+            "pending": pending,
+            "problem": problem,
+            "as_json": as_json,
+            "partner_of": self._services.partners.name_of,
+            "path": "/approvals",
+        }
         return self._renderer.page(request, "approvals.html", values, status=status)
 
     # One session
@@ -204,6 +210,13 @@ class SessionPages:
         state = (values["status"], session and session.run_id, is_live, [p.digest for p in pending])
         digest = hashlib.sha256(msgspec.json.encode(state)).hexdigest()[:12] if session else ""
         return Controls(digest, self._renderer.fragment(request, "_controls.html", values))
+
+    async def facts(self, request: Request, key: SessionKey) -> str:
+        """Return the turns, the usage and the cost of a session."""
+        session = await self._services.store.read(key) or Session(key=key)
+        usage, cost = await self._usage(key)
+        values = {"key": key, "session": session, "usage": usage, "cost": cost}
+        return self._renderer.fragment(request, "_facts.html", values)
 
     async def events(self, request: Request) -> Response:
         """Return one page of the events of a session, newest first."""
@@ -295,7 +308,7 @@ class SessionPages:
         messages = await store.events(
             key, kinds=(EventKind.MESSAGE,), newest_first=True, limit=_MAX_SOURCES
         )
-        turns = self._memory_turns(newest, messages)
+        turns = describe_turns(newest, messages, limit=MEMORY_TURNS)
         seq = number(request, "at", turns[0].seq if turns else 0)
         selected = next((turn for turn in turns if turn.seq == seq), None)
         if turns and selected is None:
@@ -311,19 +324,6 @@ class SessionPages:
         }
         return self._renderer.page(request, "memory.html", values)
 
-    def _memory_turns(
-        self, newest: tuple[Event, ...], messages: tuple[Event, ...]
-    ) -> list[MemoryTurn]:
-        """Return the newest turns of the memories of a session, newest first."""
-        numbers = {m.run_id: int(m.detail["turn"]) for m in messages if "turn" in m.detail}
-        turns = []
-        for position, event in enumerate(newest[:MEMORY_TURNS]):
-            earlier = (one for one in newest[position + 1 :] if one.author == event.author)
-            sources = [message for message in messages if message.seq < event.seq]
-            turn = numbers.get(event.run_id, 0)
-            turns.append(describe_turn(event, next(earlier, None), sources, turn))
-        return turns
-
     async def timeline(self, request: Request) -> Response:
         """Return the steps of a run against time."""
         values = await self._session_values(request, "timeline")
@@ -335,7 +335,33 @@ class SessionPages:
         run_id = request.query_params.get("run", "") or values["session"].run_id
         events = await store.events(key, run_id=run_id)
         spans = build_timeline(events)
-        values |= {"runs": runs, "run_id": run_id, "spans": spans, "svg": draw_waterfall(spans)}
+        page = number(request, "page", 0)
+        shown = spans[page * SPANS_PER_PAGE : (page + 1) * SPANS_PER_PAGE]
+        chosen = number(request, "span", 0)
+        selected = next(
+            (s for s in shown if s.seq == chosen and s.kind is not SpanKind.AGENT), None
+        )
+
+        def url_of(span: Span) -> str:
+            if span.kind is SpanKind.AGENT:
+                return session_url("/session/event", key, seq=span.seq)
+            names = {"run": run_id, "page": page, "span": span.seq}
+            return session_url("/session/timeline", key, **names) + "#span"
+
+        values |= {
+            "runs": runs,
+            "run_id": run_id,
+            "spans": shown,
+            "total": len(spans),
+            "first_number": page * SPANS_PER_PAGE + 1,
+            "page_number": page,
+            "has_later": len(spans) > (page + 1) * SPANS_PER_PAGE,
+            "svg": draw_waterfall(shown, language=request_language(request), url_of=url_of),
+            "url_of": url_of,
+            "selected": selected,
+            "parts": () if selected is None else _span_parts(selected, events),
+            "side": "",
+        }
         return self._renderer.page(request, "timeline.html", values)
 
     async def _session_values(
@@ -358,6 +384,24 @@ class SessionPages:
         if total.cost is None:
             return total, ""
         return total, f"${total.cost:.4f}" + ("" if total.is_priced else " +")
+
+
+def _span_parts(span: Span, events: Sequence[Event]) -> list[tuple[str, EventView]]:
+    """Return what a step received and returned, with labels."""
+    by_seq = {event.seq: event for event in events if event.seq in (span.seq, span.asked)}
+    ended, asked = by_seq[span.seq], by_seq.get(span.asked)
+    before, after = {
+        SpanKind.TOOL: ("Arguments", "Result"),
+        SpanKind.WAIT: ("Request", "Answer"),
+        SpanKind.MEMORY: ("", "Memory"),
+    }.get(span.kind, ("Request", "Response"))
+    if asked is not None and ended.result is not None:
+        call_id = ended.result.call_id
+        own = tuple(p for p in asked.parts if p.call is not None and p.call.id == call_id)
+        asked = replace(asked, parts=own)
+    parts = [(before, view_event(asked))] if asked is not None else []
+    # A model call that failed has no response.
+    return parts if span.asked == span.seq else [*parts, (after, view_event(ended))]
 
 
 def _content(data: bytes, media_type: str, name: str) -> Response:

@@ -30,6 +30,17 @@ _BY_CODE: Mapping[str, str] = {
 }
 _OTHER_ERROR = "エラーが発生しました。"
 
+#: What a sentence does, as a reader says it.
+_ACTS: Mapping[str, str] = {
+    "set": "規則の設定",
+    "change": "規則の変更",
+    "lift": "規則の解除",
+    "correct": "事実の訂正",
+    "once": "今回だけの指定",
+    "state": "事実",
+    "other": "その他",
+}
+
 _PATTERNS: Mapping[str, str] = {
     # Access and forms
     r"unknown host: open the URL that the command printed, or add --allow-host NAME": (
@@ -105,6 +116,12 @@ _PATTERNS: Mapping[str, str] = {
     r"the answer is empty; enter a value": "回答が空です。値を入力してください",
     r"the arguments are not valid JSON: (.*)": r"引数は正しい JSON ではありません：\1",
     r"the arguments must be a JSON object": "引数は JSON オブジェクトにしてください",
+    r"May (.*) be called\?": r"\1 を呼び出してもよいですか？",
+    r"the edited arguments for (.*) are invalid: (.*); pass all arguments of the tool\. "
+    r"Request .* is still pending": (
+        r"\1 の編集した引数が正しくありません：\2。"
+        r"すべての引数を指定してください。要求はまだ回答待ちです"
+    ),
     # Tasks and servers
     r"there is no such task; it may have been deleted": (
         "タスクが見つかりません。削除された可能性があります"
@@ -116,6 +133,7 @@ _PATTERNS: Mapping[str, str] = {
     ),
     r"there is no such evaluation run": "その評価はありません",
     r"there is no such file": "そのファイルはありません",
+    r"there is no such agent": "そのエージェントはありません",
     r"the run has no turn (.*) of the episode (.*)": (
         r"この評価のエピソード \2 にターン \1 はありません"
     ),
@@ -130,7 +148,8 @@ _PATTERNS: Mapping[str, str] = {
         r"名前は英数字・ハイフン・下線の 1〜32 文字です。受け取った値：\1"
     ),
     # Reasons of memories
-    r"read as (\w+) \((.*)\)": r"読み取り：\1（\2）",
+    **{rf"read as {act} \((.*)\)": rf"読み取り：{name}（\1）" for act, name in _ACTS.items()},
+    **{rf"{act} \((.*)\)": rf"{name}（\1）" for act, name in _ACTS.items()},
     r"moved from (.*)": r"\1 から移動",
     r"moved to (.*)": r"\1 へ移動",
     r"recalled: it matches the message": "想起：メッセージに一致",
@@ -142,6 +161,7 @@ _PATTERNS: Mapping[str, str] = {
     r"superseded": "置き換え済み",
     r"user,? turn (\d+)": r"ユーザー、ターン \1",
     r"agent turn (\d+)": r"エージェント、ターン \1",
+    r"tool turn (\d+)": r"ツール、ターン \1",
     r"superseded: a later sentence changed, lifted or corrected it": (
         "置き換え済み：後の文が変更・解除・訂正した"
     ),
@@ -149,6 +169,8 @@ _PATTERNS: Mapping[str, str] = {
     r"(\w+): (\d+) tokens do not fit": r"\2 トークンが収まらない",
     r"([\d,]+) bytes, (.*)": r"\1 バイト、\2",
 }
+#: A finding of the search begins with a field or the id of a passage.
+_PREFIX = re.compile(r"([\w.-]+)\. (.+)", re.DOTALL)
 _COMPILED = tuple((re.compile(pattern, re.DOTALL), text) for pattern, text in _PATTERNS.items())
 
 
@@ -162,6 +184,9 @@ def translate_phrase(text: str, language: str) -> str:
         found = pattern.fullmatch(text)
         if found is not None:
             return found.expand(translation)
+    prefixed = _PREFIX.fullmatch(text)
+    if prefixed is not None:
+        return f"{prefixed[1]}：{translate_phrase(prefixed[2], language)}"
     return text
 
 

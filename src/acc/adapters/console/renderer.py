@@ -70,12 +70,18 @@ class Renderer:
         """Return the HTML of a template."""
         language = request_language(request)
         theme = request.cookies.get(THEME_COOKIE, "")
-        return self._environment.get_template(template).render(
+        path = request.url.path
+        if request.method == "POST":  # actions have no page of their own
+            area = "/" + path.split("/")[1]
+            path = values.get("path", "/sessions" if area in ("/session", "/compare") else area)
+        query = request.url.query if request.method == "GET" else ""
+        shown = {
             **values,
-            t=partial(translate, language=language),
-            phrase=partial(translate_phrase, language=language),
-            language=language,
-            theme=theme if theme in THEMES else "system",
-            path=request.url.path,
-            here=request.url.path + (f"?{request.url.query}" if request.url.query else ""),
-        )
+            "t": partial(translate, language=language),
+            "phrase": partial(translate_phrase, language=language),
+            "language": language,
+            "theme": theme if theme in THEMES else "system",
+            "path": path,
+            "here": path + (f"?{query}" if query else ""),
+        }
+        return self._environment.get_template(template).render(shown)

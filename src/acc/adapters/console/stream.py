@@ -57,6 +57,7 @@ class SessionStream:
         runs: LiveRuns,
         render_event: Callable[[Event], Awaitable[str]],
         render_controls: Callable[[], Awaitable[Controls]],
+        render_facts: Callable[[], Awaitable[str]],
         render_draft: Callable[[str], str],
         side: str = "",
     ) -> None:
@@ -66,6 +67,7 @@ class SessionStream:
         self._runs = runs
         self._render_event = render_event
         self._render_controls = render_controls
+        self._render_facts = render_facts
         self._render_draft = render_draft
         self._side = side
         self._shown = Draft(-1, "", "")
@@ -107,9 +109,10 @@ class SessionStream:
         controls = await self._render_controls()
         if controls.digest != self._position.controls:
             self._position = self._position._replace(controls=controls.digest)
-            messages.append(
-                encode_message(self._partial("controls", "innerHTML", controls.html), self._id)
-            )
+            html = self._partial("controls", "innerHTML", controls.html)
+            if not self._side:  # a page with two sessions shows no facts
+                html += self._partial("facts", "innerHTML", await self._render_facts())
+            messages.append(encode_message(html, self._id))
         return messages
 
     def _partial(self, target: str, swap: str, html: str) -> str:

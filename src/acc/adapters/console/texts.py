@@ -121,8 +121,17 @@ JAPANESE: Mapping[str, str] = {
     "Duration": "所要時間",
     "Start": "開始",
     "No run.": "実行はありません。",
-    "The waterfall shows each step of the run against time.": (
-        "各ステップを時間軸に沿って示します。"
+    "Select a step to see what it received and returned.": (
+        "ステップを選ぶと、受け取った内容と返した内容を表示します。"
+    ),
+    "Steps": "ステップ",
+    "Earlier steps": "前のステップ",
+    "Later steps": "次のステップ",
+    "Request": "要求",
+    "Response": "応答",
+    "Result": "結果",
+    "The request was not recorded; start the console with --record-prompts.": (
+        "要求は記録されていません。記録するには --record-prompts を付けて起動してください。"
     ),
     "agent": "エージェント",
     "model": "モデル",
@@ -136,7 +145,6 @@ JAPANESE: Mapping[str, str] = {
     "active": "実行中",
     "waiting": "回答待ち",
     "Active steps": "実行中のステップ",
-    "All agents": "すべてのエージェント",
     "No agent is running.": "実行中のエージェントはありません。",
     "Evaluation runs": "評価の一覧",
     "Report": "レポート",
@@ -262,10 +270,16 @@ JAPANESE: Mapping[str, str] = {
     "Compare": "比較",
     "Earlier run": "以前の評価",
     "Progress": "進捗",
+    "Show the results": "結果を表示",
     "Injected text": "埋め込まれた文",
     "Claims": "主張",
     "supported": "裏付けあり",
     "not supported": "裏付けなし",
+    "unsupported": "裏付けなし",
+    "stated": "発言どおり",
+    "contradicted": "矛盾",
+    "outdated": "古い情報",
+    "unclear": "不明確",
     "Evidence": "根拠",
     "Findings": "指摘",
     "Metric": "指標",
@@ -274,6 +288,12 @@ JAPANESE: Mapping[str, str] = {
     "Difference": "差",
     "Interval": "区間",
     "clear": "明確",
+    "The columns of the runs are means of all their turns. Difference and interval are of the "
+    "turns that both runs have.": (
+        "各評価の列は、その評価の全ターンの平均です。差と区間は、両方の評価にあるターンで計算します。"
+    ),
+    "scenarios": "シナリオ",
+    "no turns in common": "共通のターンなし",
     "Other differences of the runs": "評価のその他の違い",
     "scored": "採点済み",
     "unscored": "未採点",

@@ -83,10 +83,11 @@ def _recognise(items: list[Json]) -> str:
 def _read_locomo(item: Json, number: int) -> RecordedConversation:
     conversation = item["conversation"]
     sessions = sorted(
-        (int(match[1]), name)
-        for name, value in conversation.items()
-        if (match := _LOCOMO_SESSION.fullmatch(name)) and isinstance(value, list)
+        (int(match[1]), name) for name in conversation if (match := _LOCOMO_SESSION.fullmatch(name))
     )
+    for _, name in sessions:
+        if not isinstance(conversation[name], list):
+            raise TypeError(f"sample {number}: {name} must be a list of messages")
     messages = [
         RecordedMessage(
             id=str(entry["dia_id"]),
@@ -136,6 +137,8 @@ def _read_longmemeval(item: Json, number: int) -> RecordedConversation:
         for place, entry in enumerate(session):
             message_id = f"s{index + 1}.{place + 1}"
             role = entry["role"]
+            if role not in ("user", "assistant"):
+                raise ValueError(f"item {number}: the role of a message must be user or assistant")
             messages.append(
                 RecordedMessage(
                     id=message_id, speaker=role, role=role, text=str(entry["content"]), at=at
@@ -188,6 +191,8 @@ def _conversation(
             raise ValueError(
                 f"conversation {name}, question {question.id}: there is no message {unknown[0]!r}"
             )
+    if questions and not messages:
+        raise ValueError(f"conversation {name} has no messages")
     return RecordedConversation(id=str(name), messages=tuple(messages), questions=tuple(questions))
 
 

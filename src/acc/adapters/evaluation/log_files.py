@@ -76,10 +76,15 @@ def _parse_parquet(path: Path, content: bytes) -> list[Json]:
 def _parse_table(content: str, delimiter: str) -> list[Json]:
     csv.field_size_limit(_MAX_CELL_LENGTH)
     rows = csv.DictReader(io.StringIO(content, newline=""), delimiter=delimiter, restval="")
-    items = [{str(name).strip(): value for name, value in row.items()} for row in rows]
+    items = [{_column(str(name).strip()): value for name, value in row.items()} for row in rows]
     if not items:
         raise ValueError("it has no rows below its header")
     return list(items)
+
+
+def _column(name: str) -> str:
+    """Return the name of a column as it is looked for: `Role` is `role`, `sessionId` stays."""
+    return name.casefold() if name.istitle() or name.isupper() else name
 
 
 def _unpack(item: Json) -> Iterator[Json]:

@@ -158,15 +158,22 @@ def _read_openai(items: Sequence[Json]) -> Iterator[_Log]:
         yield from _grouped((_key(item), [item], None) for item in items)
         return
     logs: dict[str, _Log] = {}
+    responses: dict[str, _Log] = {}
     for number, item in enumerate(items, 1):
-        body = item.get("body") or item.get("request") or item
-        speech = list(_speech(_object(body).get("messages", _object(body).get("input"))))
-        if not speech:
+        body = _object(item.get("body") or item.get("request") or item)
+        speech = list(_speech(body.get("messages", body.get("input"))))
+        if not speech and "previous_response_id" not in body:
             raise ValueError(f"item {number} has no messages with role and content")
-        answer = _answer(item.get("response") or item)
+        response = _response(item.get("response") or item)
+        answer = _answer(response)
         key = _key(item)
-        if key:
-            logs.setdefault(key, _Log(key)).add(speech, answer)
+        previous, response_id = body.get("previous_response_id"), response.get("id")
+        continued = responses.get(previous) if isinstance(previous, str) else None
+        if key or continued is not None:
+            log = logs.setdefault(key, _Log(key)) if key or continued is None else continued
+            log.add(speech, answer)
+            if isinstance(response_id, str):
+                responses[response_id] = log
             continue
         # A request without a name continues the conversation whose messages it repeats.
         known = next(
@@ -177,12 +184,19 @@ def _read_openai(items: Sequence[Json]) -> Iterator[_Log]:
         log.speech = list(speech)
         if answer:
             log.speech.append(("assistant", answer))
+        if isinstance(response_id, str):
+            responses[response_id] = log
     yield from logs.values()
 
 
-def _answer(response: Any) -> str:
+def _response(logged: Any) -> Json:
+    """Return the response of chat completions or responses in an item; batches have a body."""
+    found = logged.get("body", logged) if isinstance(logged, Mapping) else {}
+    return found if isinstance(found, Mapping) else {}
+
+
+def _answer(body: Json) -> str:
     """Return the answer in a response of chat completions or responses, or ""."""
-    body = response.get("body", response) if isinstance(response, Mapping) else {}
     for choice in body.get("choices") or ():
         return _text(_object(choice.get("message") or {}).get("content"))
     for item in body.get("output") or ():
@@ -400,7 +414,16 @@ def _message(value: Json) -> tuple[str, str] | None:
     has_content = any(name in source for name in ("content", "parts", "tool_calls"))
     if not role or role == "text" or not has_content:
         return None
-    return _role(role), _text(source.get("content", source.get("parts")))
+    content = source.get("content", source.get("parts"))
+    return ("" if _is_tool_result(content) else _role(role)), _text(content)
+
+
+def _is_tool_result(content: Any) -> bool:
+    """Return True for results of tools, which Anthropic sends in messages of the user."""
+    parts = content if isinstance(content, list) else ()
+    return bool(parts) and all(
+        isinstance(part, Mapping) and part.get("type") == "tool_result" for part in parts
+    )
 
 
 def _text(content: Any) -> str:

@@ -1,5 +1,6 @@
 """Agents of Microsoft's Agent Framework as agents of acc, and ACC memory as their provider."""
 
+import inspect
 import json
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -128,7 +129,7 @@ class AgentFrameworkAgent(FrameworkAgent):
     """An agent of Microsoft's Agent Framework as an agent of acc, anywhere in an agent tree.
 
     Tools with `approval_mode="always_require"` pause the run. `name` is by default that of the
-    agent.
+    agent. Model calls and tool calls are reported by agents whose `run` takes `middleware`.
     """
 
     framework = "agent-framework"
@@ -151,10 +152,10 @@ class AgentFrameworkAgent(FrameworkAgent):
         session = AgentSession(session_id=turn.session_id)
         if stored:
             session = AgentSession.from_dict(stored["session"])
-        options: dict[str, Any] = {
-            "session": session,
-            "middleware": [_ModelRecorder(events), _ToolRecorder(events)],
-        }
+        options: dict[str, Any] = {"session": session}
+        # Workflows and classes of the developer have no middleware, so they report only answers.
+        if "middleware" in inspect.signature(self.agent.run).parameters:
+            options["middleware"] = [_ModelRecorder(events), _ToolRecorder(events)]
         message = _message(turn, stored)
         if turn.is_streamed:
             stream = self.agent.run(message, stream=True, **options)
@@ -169,7 +170,7 @@ class AgentFrameworkAgent(FrameworkAgent):
             "asked": [json.loads(json.dumps(one.to_dict(), default=str)) for one in asked],
         }
         return FrameworkResult(
-            answer="" if asked else response.text,
+            answer="" if asked else response.text if response.value is None else response.value,
             checkpoint=checkpoint,
             requests=tuple(map(_request, asked)),
         )

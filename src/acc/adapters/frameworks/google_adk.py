@@ -174,7 +174,7 @@ class AdkAgent(FrameworkAgent):
         plugins = [*self.plugins, _Recorder(events)]
         app = App(name=_APP, root_agent=self.agent, plugins=plugins)
         runner = Runner(app=app, session_service=service)
-        text, requests = "", []
+        text, failure, requests = "", "", []
         async for event in runner.run_async(
             user_id=_USER,
             session_id=turn.session_id,
@@ -188,10 +188,11 @@ class AdkAgent(FrameworkAgent):
                 events.delta(found)
                 continue
             requests += _requests(event)
-            if event.error_message:
-                raise RuntimeError(event.error_message)
+            failure = event.error_message or failure
             if event.is_final_response() and found:
                 text = found
+        if failure:  # an exception of a tool or model follows its event
+            raise RuntimeError(failure)
         ended = await service.get_session(app_name=_APP, user_id=_USER, session_id=turn.session_id)
         stored_events = [one.model_dump(mode="json", exclude_none=True) for one in ended.events]
         return FrameworkResult(

@@ -76,9 +76,11 @@ class LangGraphAgent(FrameworkAgent):
                 known = [
                     name for name in self.graph.channels if not name.startswith(("__", "branch:"))
                 ]
+                advice = f"set {option} to one of {', '.join(known)}"
+                if not known:
+                    advice = "a graph of the functional API has no state; use a StateGraph"
                 raise InvalidTree(
-                    f"agent {self.name!r}: the state of the graph has no key {key!r}: set "
-                    f"{option} to one of {', '.join(known)}"
+                    f"agent {self.name!r}: the state of the graph has no key {key!r}: {advice}"
                 )
 
     def isolated(self) -> "LangGraphAgent":
@@ -91,7 +93,9 @@ class LangGraphAgent(FrameworkAgent):
         is_own = not isinstance(saver, BaseCheckpointSaver) or type(saver) is InMemorySaver
         graph = self.graph
         if is_own:
-            saver = InMemorySaver()
+            # Serializers may be limited to the types of the state, which a compiled graph knows.
+            saver = InMemorySaver(serde=saver.serde if type(saver) is InMemorySaver else None)
+            saver = graph._apply_checkpointer_allowlist(saver)  # there is no public way
             graph = graph.copy({"checkpointer": saver})
             if turn.checkpoint is not None:
                 _load(saver, turn.checkpoint)

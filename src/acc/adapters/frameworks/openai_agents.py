@@ -154,7 +154,9 @@ class OpenAIAgentsAgent(FrameworkAgent):
         stored = turn.checkpoint or {}
         given: Any = [*stored.get("items", ()), {"role": "user", "content": turn.message}]
         if turn.answers:
-            given = await _sdk.RunState.from_json(self.agent, stored["state"])
+            given = await _sdk.RunState.from_json(
+                self.agent, stored["state"], context_override=_sdk.RunContextWrapper(turn.deps)
+            )
             _answer(given, turn)
         options: dict[str, Any] = {
             "hooks": _Hooks(events),
@@ -171,6 +173,8 @@ class OpenAIAgentsAgent(FrameworkAgent):
         else:
             result = await _sdk.Runner.run(self.agent, given, **options)
         if result.interruptions:
+            # The context is that of the runner in every call, so it is not stored.
+            result.context_wrapper.context = None
             return FrameworkResult(
                 checkpoint={"state": result.to_state().to_json()},
                 requests=tuple(map(_request, result.interruptions)),

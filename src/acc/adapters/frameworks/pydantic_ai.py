@@ -11,7 +11,7 @@ from pydantic_ai import (
     ToolApproved,
     ToolDenied,
 )
-from pydantic_ai.agent import AbstractAgent
+from pydantic_ai.agent import AbstractAgent, WrapperAgent
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.exceptions import ApprovalRequired, CallDeferred
 from pydantic_ai.messages import (
@@ -214,7 +214,7 @@ class PydanticAIAgent(FrameworkAgent):
         history = turn.checkpoint
         result = await self.agent.run(
             None if turn.answers else turn.message,
-            output_type=[self.agent.output_type, DeferredToolRequests],
+            output_type=self._output_type(),
             message_history=ModelMessagesTypeAdapter.validate_python(history) if history else None,
             deferred_tool_results=_results(turn) if turn.answers else None,
             conversation_id=turn.session_id,
@@ -229,6 +229,20 @@ class PydanticAIAgent(FrameworkAgent):
             checkpoint=ModelMessagesTypeAdapter.dump_python(result.all_messages(), mode="json"),
             requests=tuple(_requests(output)) if asked else (),
         )
+
+    def _output_type(self) -> Any:
+        """Return the output type that lets tools ask; None for that of the agent.
+
+        pydantic-ai rejects another output type for an agent with output validators. Its tools can
+        ask if its own output type contains `DeferredToolRequests`.
+        """
+        inner = self.agent
+        while isinstance(inner, WrapperAgent):
+            inner = inner.wrapped
+        # There is no public way to find out.
+        if getattr(inner, "_output_validators", None):
+            return None
+        return [self.agent.output_type, DeferredToolRequests]
 
 
 class _Stream:

@@ -24,7 +24,7 @@ class InMemoryRecallIndex:
             if passage.id not in self._positions:
                 self._positions[passage.id] = len(self._passages)
                 self._passages.append(passage)
-                self._postings.add(self._terms.terms(passage.text))
+                self._postings.add(self._terms.terms(passage.searched_text))
 
     async def search(self, query: str, *, limit: int) -> tuple[Match, ...]:
         """Return at most `limit` matches, best first, then newest first."""

@@ -6,8 +6,7 @@ from typing import Any
 
 from acc.application.memory.messages import content_text, part_text
 from acc.domain.errors import InvalidInput
-from acc.domain.text import replace_surrogates
-from acc.domain.value_objects.content import ChatMessage, Part, ToolCall, ToolResult
+from acc.domain.value_objects.content import ChatMessage, Part, ToolCall, ToolResult, text_part
 
 Message = dict[str, Any]
 _INSTRUCTIONS = ("system", "developer")
@@ -40,7 +39,7 @@ class ChatCompletionMessages:
                 calls = [_decode_call(call) for call in message.get("tool_calls") or ()]
                 names |= {call.id: call.name for call in calls}
                 parts = (
-                    *_decode_content(message.get("content")),
+                    *_decode_content(message),
                     *(Part(call=call) for call in calls),
                 )
             decoded.append(ChatMessage(role=role, author=role, parts=parts))
@@ -111,28 +110,28 @@ def _decode_call(call: dict[str, Any]) -> ToolCall:
 
 def _decode_result(message: Message, names: dict[str, str]) -> Part:
     call_id = message["tool_call_id"]
-    texts = [part_text(part) for part in _decode_content(message.get("content"))]
-    result = ToolResult(call_id=call_id, name=names.get(call_id, "tool"), content="\n".join(texts))
+    content = "".join(part_text(part) for part in _decode_content(message))
+    result = ToolResult(call_id=call_id, name=names.get(call_id, "tool"), content=content)
     return Part(result=result)
 
 
-def _decode_content(content: str | list[dict[str, Any]] | None) -> tuple[Part, ...]:
+def _decode_content(message: Message) -> tuple[Part, ...]:
+    """Return the text of a message; another part becomes a note such as `[file]`."""
+    content = message.get("content")
+    content = message.get("refusal") if content is None else content
     if content is None:
         return ()
-    if isinstance(content, str):
-        return (Part(text=replace_surrogates(content)),)
-    return tuple(_decode_part(part) for part in content)
+    texts = [content] if isinstance(content, str) else [_part_text(part) for part in content]
+    return text_part("\n".join(texts))
 
 
-def _decode_part(part: dict[str, Any]) -> Part:
-    """Return a part. An image URL is kept; other files become a placeholder such as `[file]`."""
+def _part_text(part: dict[str, Any]) -> str:
     if isinstance(text := part.get("text", part.get("refusal")), str):
-        return Part(text=replace_surrogates(text))
-    image = part.get("image_url")
+        return text
+    kind, image = part.get("type", "file"), part.get("image_url")
     url = image.get("url") if isinstance(image, dict) else None
-    if isinstance(url, str) and not url.startswith("data:"):
-        return Part(url=url, media_type="image/*")
-    return Part(text=f"[{part.get('type', 'file')}]")
+    is_short = isinstance(url, str) and not url.startswith("data:")
+    return f"[{kind} {url}]" if is_short else f"[{kind}]"
 
 
 def _encode(message: ChatMessage) -> list[Message]:

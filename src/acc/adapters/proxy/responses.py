@@ -10,7 +10,10 @@ from acc.domain.errors import InvalidInput, InvalidResponse
 
 Json = dict[str, Any]
 #: Options with the same name and meaning in both APIs.
-_SAME_OPTIONS = ("model", "temperature", "top_p", "parallel_tool_calls", "user", "seed", "stream")
+_SAME_OPTIONS = (
+    *("model", "temperature", "top_p", "parallel_tool_calls", "user", "seed", "stream"),
+    *("service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"),
+)
 _UNSUPPORTED_OPTIONS = ("background", "conversation", "prompt")
 #: The name of a field at the start of a line, and the kind of an item around its text.
 _FIELD = re.compile(r"^[a-z_]+: ")
@@ -46,11 +49,10 @@ def chat_request(body: Mapping[str, Any], messages: Sequence[Message]) -> Json:
         request["reasoning_effort"] = effort
     if body.get("tools"):
         request["tools"] = [_chat_tool(tool) for tool in body["tools"]]
-        choice = body.get("tool_choice")
-        if isinstance(choice, dict):
-            choice = {"type": "function", "function": {"name": choice.get("name")}}
-        if choice is not None:
-            request["tool_choice"] = choice
+        if (choice := body.get("tool_choice")) is not None:
+            request["tool_choice"] = _tool_choice(choice)
+    if (verbosity := (body.get("text") or {}).get("verbosity")) is not None:
+        request["verbosity"] = verbosity
     text_format = (body.get("text") or {}).get("format")
     if text_format and text_format.get("type") == "json_schema":
         schema = {key: value for key, value in text_format.items() if key != "type"}
@@ -60,6 +62,22 @@ def chat_request(body: Mapping[str, Any], messages: Sequence[Message]) -> Json:
     if request.get("stream"):
         request["stream_options"] = {"include_usage": True}
     return request
+
+
+def _tool_choice(choice: Any) -> Any:
+    if isinstance(choice, str):
+        return choice
+    kind = choice.get("type") if isinstance(choice, dict) else choice
+    if kind == "function" and isinstance(choice.get("name"), str):
+        return {"type": "function", "function": {"name": choice["name"]}}
+    if kind == "allowed_tools" and isinstance(choice.get("tools"), list):
+        tools = [_chat_tool(tool) for tool in choice["tools"]]
+        allowed = {"mode": choice.get("mode") or "auto", "tools": tools}
+        return {"type": "allowed_tools", "allowed_tools": allowed}
+    raise InvalidInput(
+        f"tool_choice is {kind!r}; use auto, none, required, or an object of the type function "
+        "with a name or allowed_tools with tools"
+    )
 
 
 def _chat_tool(tool: Any) -> Json:

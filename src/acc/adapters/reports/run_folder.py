@@ -11,6 +11,7 @@ import msgspec
 
 from acc.adapters.reports import results
 from acc.adapters.reports.labels import RunLabelSessions
+from acc.adapters.reports.page_data import format_difference
 from acc.adapters.reports.run_directory import EvaluationDirectory
 from acc.adapters.reports.turn_records import AgentRecord, TurnRecord
 from acc.adapters.reports.writer import write_results
@@ -26,7 +27,7 @@ from acc.application.console.evaluations import (
     TrendPoint,
     TurnView,
 )
-from acc.application.evaluation.results import metric_text
+from acc.application.evaluation.results import RATES, metric_text
 from acc.domain.errors import AccError, NotFound
 from acc.domain.metrics import METRIC_NAMES
 from acc.domain.value_objects.evaluation_run import EpisodeJob
@@ -284,7 +285,14 @@ def _comparison(row: dict[str, Any]) -> ComparisonRow:
         metric=metric,
         first=metric_text(metric, row["first"]),
         second=metric_text(metric, row["second"]),
-        difference="" if difference is None else metric_text(metric, difference),
-        interval="" if low is None else f"{metric_text(metric, low)} – {metric_text(metric, high)}",
-        is_clear=low is not None and (low > 0 or high < 0),
+        difference="" if difference is None else _difference_text(metric, difference),
+        interval=""
+        if low is None
+        else f"{_difference_text(metric, low)} – {_difference_text(metric, high)}",
+        scenarios=row.get("scenarios", 0),
+        is_clear=row["clear"],
     )
+
+
+def _difference_text(metric: str, value: float) -> str:
+    return format_difference(metric, value) + (" pp" if metric in RATES else "")

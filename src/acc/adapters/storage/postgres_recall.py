@@ -126,7 +126,7 @@ class PostgresRecallIndex:
         rows = {
             passage.id: (
                 encode(passage, f"passage {passage.id!r}"),
-                self._terms.terms(passage.text),
+                self._terms.terms(passage.searched_text),
             )
             for passage in reversed(passages)
         }

@@ -113,7 +113,7 @@ class SqliteRecallIndex:
             (
                 passage.id,
                 encode(passage, f"passage {passage.id!r}"),
-                self._terms.terms(passage.text),
+                self._terms.terms(passage.searched_text),
             )
             for passage in passages
         ]

@@ -20,7 +20,6 @@ _FIELDS = (
     "path",
     "branch",
     "method",
-    "task",
     "status",
     "duration_ms",
     "code",

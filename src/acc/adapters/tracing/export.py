@@ -1,5 +1,8 @@
 """Export of spans and metrics with the SDK of OpenTelemetry."""
 
+# Imported before a meter provider exists: uvloop runs handlers of forks in the children that it
+# starts, and that of the provider uses a lock that the handler of this module renews.
+import concurrent.futures.thread  # noqa: F401
 import logging
 import threading
 import time

@@ -7,13 +7,13 @@ from fnmatch import fnmatchcase
 
 from acc.application.a2a.approvals import read_answers
 from acc.application.a2a.executor import STOPPED, TRACE_FIELDS, TRACE_PARENT, TaskExecutor
-from acc.application.a2a.intent_admission import IntentAdmission
+from acc.application.a2a.intent_admission import IntentAdmission, digest_of
 from acc.application.a2a.media_modes import JSON, Modes, accepts, media_type
 from acc.application.a2a.projection import ProjectionOptions, input_required
 from acc.application.a2a.push_configs import PushConfigs
+from acc.application.a2a.replay_protection import ReplayGuard
 from acc.application.a2a.requests import SendRequest, ServerLimits, own_task
 from acc.application.a2a.subscriptions import TaskBroker
-from acc.application.agents.base import BaseAgent
 from acc.application.agents.llm import has_memory
 from acc.application.contracts.idempotency import RequestKey
 from acc.application.runtime.inputs import validate_answers
@@ -23,7 +23,6 @@ from acc.domain.errors import (
     InvalidInput,
     InvalidTransition,
     LimitExceeded,
-    PermissionDenied,
     Unavailable,
     UnsupportedOperation,
 )
@@ -85,6 +84,7 @@ class MessageIntake:
         modes: Modes,
         skills: Sequence[Skill] = (),
         limiter: RateLimiterPort | None = None,
+        replays: ReplayGuard,
     ) -> None:
         self._runner = runner
         self._tasks = tasks
@@ -93,6 +93,7 @@ class MessageIntake:
         self._push_configs = push_configs
         self._limits = limits
         self._deduplicate = deduplicate
+        self._replays = replays
         self._limiter = limiter
         self.admission = IntentAdmission(runner)
         self._modes = modes
@@ -108,31 +109,40 @@ class MessageIntake:
         request: SendRequest,
         *,
         streaming: bool,
-        key: RequestKey | None = None,
+        is_repeatable: bool = True,
     ) -> SubmitResult:
         """Store a message and start its run; `streaming` requests the answer in chunks.
 
-        A message with the `key` of an earlier request returns the task of that request.
+        A message with the request id of an earlier one returns the task of that request. A message
+        is `repeatable` if its id is that of a client, which sends it again with the same id.
         """
         if not self._executor.is_open:
             text = _STOPPING if self._executor.was_opened else _NOT_STARTED
             raise Unavailable(text, retry_after=_RETRY_AFTER_SECONDS)
         is_active = INTENTS_EXTENSION in (*request.extensions, *request.message.extensions)
-        message, contract = self.admission.admit(sender, request.message, is_active=is_active)
-        message = _with_trace(message, request.trace_parent)
-        intent = message.metadata.get("intent") if contract is None else contract.name
-        check_call(self._runner.agent, intent, sender)
-        if isinstance(intent, str) and intent in self._skills:
-            _check_scopes(self._skills[intent], sender)
-        if self._limiter is not None and isinstance(intent, str) and intent:
-            await self._limiter.count_request(sender.account.user_id, intent)
+        admitted = self.admission.admit(sender, request.message, is_active=is_active)
+        contract, intents = admitted.contract, admitted.intents
+        message = _with_trace(admitted.message, request.trace_parent)
+        self.admission.authorize(sender, intents)
+        for intent in intents:
+            if intent in self._skills:
+                _check_scopes(self._skills[intent], sender)
         modes = self._modes.inputs if contract is None else (*self._modes.inputs, JSON)
         validate_message(message, self._limits, modes)
         modes = self._modes.outputs if contract is None else (JSON, *self._modes.outputs)
         as_data = wants_json_answer(request.accepted_output_modes, modes)
         push = None if request.push is None else await self._push_configs.validate(request.push)
+        if admitted.claims is not None and not message.task_id:
+            await self._replays.check(
+                sender.owner.user_id,
+                admitted.claims,
+                self._runner.services.clock.now(),
+                is_repeatable=is_repeatable and self._deduplicate,
+            )
         if self._limiter is not None:
             await self._limiter.check_quota(sender.account.user_id)
+            for intent in intents:
+                await self._limiter.count_request(sender.account.user_id, intent)
         options = ProjectionOptions(
             deltas=streaming,
             as_data=as_data,
@@ -142,7 +152,7 @@ class MessageIntake:
         if message.task_id:
             continuation = self._continue(sender, message, push, options)
             return await self._executor.run_shielded(continuation)
-        return await self._create(sender, message, push, options, key)
+        return await self._create(sender, message, push, options, admitted.key)
 
     async def _create(
         self,
@@ -223,7 +233,7 @@ class MessageIntake:
         task = await self._tasks.read(key.id, owner=owner)
         if task is None:
             return None
-        key.check(task.history[0].message_id)
+        key.check(digest_of(task))
         return SubmitResult(task, False)
 
     async def _start(
@@ -369,16 +379,6 @@ def _not_accepting(task_id: str, state: str) -> str:
     if state in ACTIVE:
         return f"task {task_id!r} is {state}; it accepts messages only while it requires input"
     return f"task {task_id!r} is {state} and accepts no more messages; omit message.taskId"
-
-
-def check_call(agent: BaseAgent, intent: object, caller: Principal) -> None:
-    """Raise PermissionDenied if the agent does not authorize an intent for a caller.
-
-    A message without an intent addresses the agent itself, whose name is then the intent.
-    """
-    name = intent if isinstance(intent, str) and intent else agent.name
-    if not agent.authorize_call(name, caller.caller):
-        raise PermissionDenied(f"{caller.caller!r} may not call the intent {name!r}")
 
 
 def _with_trace(message: Message, trace_parent: str) -> Message:

@@ -1,9 +1,12 @@
 """Admission of messages that call an intent, before a task is stored."""
 
-from collections.abc import Mapping
+import dataclasses
+import inspect
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from acc.application.contracts.claims import check_caller, check_debug, effective_permissions
+from acc.application.contracts.idempotency import RequestKey, request_key
 from acc.application.contracts.intents import (
     IntentEntry,
     Intents,
@@ -14,7 +17,7 @@ from acc.application.contracts.intents import (
 from acc.application.contracts.payloads import IntentPayload
 from acc.application.runtime.runner import SessionRunner
 from acc.domain.contract_errors import FieldViolation, InvalidInputs
-from acc.domain.errors import PermissionDenied
+from acc.domain.errors import InvalidTree, PermissionDenied
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import Part, text_of
 from acc.domain.value_objects.contract import INTENTS_EXTENSION, IntentContract
@@ -25,10 +28,17 @@ _ENTRY = f"metadata.{INTENTS_EXTENSION}"
 
 
 class AdmittedMessage(NamedTuple):
-    """A message that may be stored, and the contract of its intent, if it calls one."""
+    """A message that may be stored, the contract of its intent, and the intents it may execute.
+
+    The contract is None if the message has no validated inputs. `key` identifies the request, if it
+    has an id. `claims` are those of a message that names its intent, and else None.
+    """
 
     message: Message
     contract: IntentContract | None
+    intents: tuple[str, ...]
+    key: RequestKey | None = None
+    claims: Mapping[str, Any] | None = None
 
 
 class IntentAdmission:
@@ -36,7 +46,14 @@ class IntentAdmission:
 
     def __init__(self, runner: SessionRunner) -> None:
         self.intents = Intents(runner.agent)
+        self._root = runner.agent
+        self._app_name = runner.app_name
         self._schemas = runner.services.schemas
+        for agent in self._root.walk():
+            if inspect.iscoroutinefunction(agent.authorize_call):  # its result would be true
+                raise InvalidTree(
+                    f"agent {agent.name!r}: authorize_call must not be async; define it with `def`"
+                )
 
     def admit(self, sender: Principal, message: Message, *, is_active: bool) -> AdmittedMessage:
         """Return the message to store, or raise an error that explains the rejection.
@@ -54,26 +71,57 @@ class IntentAdmission:
         if entry.context:
             check_caller(entry.context, sender)
             check_debug(entry.context, sender)
-        skill = entry.skill
-        contract = None
-        if not message.task_id:
-            skill = skill or self.intents.default(parts)
-        elif skill:
-            violation = FieldViolation("skill", "unexpected", "must be absent: a task continues")
-            raise InvalidInputs(skill, [violation], place=_ENTRY)
+        skill = self._skill(message, entry, parts)
+        contract = self._contract(skill) if skill else None
+        names = self._named(skill, entry) if skill else self.addressed(message.metadata)
+        for name in names:
+            if name in self.intents:
+                _check_permissions(self.intents.contract(name), entry.context, sender)
         if skill:
-            contract = self._contract(skill)
-            _check_permissions(contract, entry.context, sender)
-            fallback = entry.delegation and entry.delegation.fallback
-            if fallback and fallback in self.intents:
-                _check_permissions(self.intents.contract(fallback), entry.context, sender)
-            parts = self.intents.admit(parts, _named(entry, skill), self._schemas)
-        if not has_entry and parts is message.parts:
-            return AdmittedMessage(message, contract)
-        metadata = {k: v for k, v in message.metadata.items() if k != INTENTS_EXTENSION}
-        if entry.context:
-            metadata[INTENTS_EXTENSION] = {"context": dict(entry.context)}
-        return AdmittedMessage(replace(message, parts=parts, metadata=metadata), contract)
+            parts = self.intents.admit(
+                parts, dataclasses.replace(entry, skill=skill), self._schemas
+            )
+        key = None
+        if entry.skill:
+            key = request_key(entry, parts, self._app_name, sender.owner.user_id)
+        if has_entry or parts is not message.parts:
+            message = _with_claims(message, parts, entry, key)
+        return AdmittedMessage(
+            message, contract, names, key, entry.context if entry.skill else None
+        )
+
+    def _skill(self, message: Message, entry: IntentEntry, parts: Sequence[Part]) -> str:
+        """Return the intent whose inputs a message has, or an empty string."""
+        if not message.task_id:
+            return entry.skill or self.intents.default(parts)
+        if entry.skill:
+            violation = FieldViolation("skill", "unexpected", "must be absent: a task continues")
+            raise InvalidInputs(entry.skill, [violation], place=_ENTRY)
+        return ""
+
+    def _named(self, skill: str, entry: IntentEntry) -> tuple[str, ...]:
+        """Return the intents that a call may execute."""
+        fallback = "" if entry.delegation is None else entry.delegation.fallback
+        return (skill, fallback) if fallback in self.intents else (skill,)
+
+    def addressed(self, metadata: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the intents of a message without inputs: that of the agent, and a named one."""
+        named = metadata.get("intent")
+        names = (self.intents.own, named if isinstance(named, str) else "")
+        return tuple(name for name in dict.fromkeys(names) if name)
+
+    def authorize(self, sender: Principal, intents: Sequence[str]) -> None:
+        """Raise PermissionDenied if an agent does not authorize an intent for a caller.
+
+        Root and owner of an intent decide. A message without an intent addresses the root agent,
+        whose name is then the intent.
+        """
+        for name in intents or [self._root.name]:
+            agents = [self._root]
+            if name in self.intents and self.intents.agent(name) is not self._root:
+                agents.append(self.intents.agent(name))
+            if not all(agent.authorize_call(name, sender.caller) for agent in agents):
+                raise PermissionDenied(f"{sender.caller!r} may not call the intent {name!r}")
 
     def message(self, payload: IntentPayload, message_id: str) -> Message:
         """Return a payload as the message of a client that activated the extension."""
@@ -100,6 +148,12 @@ class IntentAdmission:
         return self.intents.contract(skill)
 
 
+def digest_of(task: Task) -> str:
+    """Return the digest of the request that created a task; empty if it had no id."""
+    entry = task.history[0].metadata.get(INTENTS_EXTENSION) if task.history else None
+    return str(entry.get("digest", "")) if isinstance(entry, Mapping) else ""
+
+
 def outputs_of_task(task: Task, contract: IntentContract) -> Mapping[str, Any]:
     """Return the outputs in the answer of a completed task."""
     for artifact in task.artifacts:
@@ -111,10 +165,17 @@ def outputs_of_task(task: Task, contract: IntentContract) -> Mapping[str, Any]:
     return {}
 
 
-def _named(entry: IntentEntry, skill: str) -> IntentEntry:
-    return IntentEntry(
-        skill=skill, memory=entry.memory, context=entry.context, delegation=entry.delegation
-    )
+def _with_claims(
+    message: Message, parts: tuple[Part, ...], entry: IntentEntry, key: RequestKey | None
+) -> Message:
+    """Return a message whose metadata has the claims and the digest of its request."""
+    stored: dict[str, Any] = {"context": dict(entry.context)} if entry.context else {}
+    if key is not None:
+        stored["digest"] = key.digest
+    metadata = {k: v for k, v in message.metadata.items() if k != INTENTS_EXTENSION}
+    if stored:
+        metadata[INTENTS_EXTENSION] = stored
+    return replace(message, parts=parts, metadata=metadata)
 
 
 def _check_permissions(

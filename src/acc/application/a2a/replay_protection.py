@@ -51,8 +51,13 @@ class ReplayGuard:
         self._window = window
         self._used_ids = used_ids or InMemoryUsedIds()
 
-    async def check(self, caller: str, context: Mapping[str, Any], now: float) -> None:
-        """Raise ReplayRejected if a request must not be executed."""
+    async def check(
+        self, caller: str, context: Mapping[str, Any], now: float, *, is_repeatable: bool = False
+    ) -> None:
+        """Raise ReplayRejected if a request must not be executed.
+
+        A message that is recognised by its id is `repeatable`, and needs no nonce.
+        """
         if self._window is None:
             return
         if "timestamp" not in context:
@@ -63,6 +68,8 @@ class ReplayGuard:
             raise ReplayRejected(
                 f"context.timestamp must be at most {self._window:g} s from the time of the server"
             )
+        if is_repeatable:
+            return
         nonce = context.get("nonce")
         if nonce is None:
             if not context.get("request_id") and not context.get("idempotency_key"):

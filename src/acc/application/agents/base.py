@@ -19,7 +19,11 @@ from acc.application.agents.callbacks import (
     maybe_await,
 )
 from acc.application.agents.instructions import Instruction
-from acc.application.agents.option_hints import ATTRIBUTE_HINTS, check_agent_call
+from acc.application.agents.option_hints import (
+    ATTRIBUTE_HINTS,
+    apply_class_options,
+    check_agent_call,
+)
 from acc.application.runtime.context import RunContext
 from acc.application.runtime.inputs import Message
 from acc.application.runtime.interrupts import (
@@ -110,6 +114,7 @@ class BaseAgent(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
     runs_in_debug: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        apply_class_options(self)
         check_name(self.name, "an agent")
         if isinstance(self.sub_agents, BaseAgent) or not isinstance(self.sub_agents, Iterable):
             raise InvalidTree(f"agent {self.name!r}: sub_agents must be a list of agents")
@@ -579,7 +584,9 @@ def _stub(ctx: RunContext) -> Any:
 
 
 async def _emit_snapshot(ctx: RunContext, when: str) -> None:
-    detail = {"when": when, "path": ctx.path, "state": ctx.current_branch.state.copy()}
+    state = ctx.current_branch.state.copy()
+    granted = {key: value for key, value in state.items() if key in ctx.state}
+    detail = {"when": when, "path": ctx.path, "state": granted}
     await ctx.emit(EventKind.SNAPSHOT, detail=detail)
 
 

@@ -1,9 +1,14 @@
 """The options of agents under the names of other libraries, and what to use instead."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING
 
 from acc.domain.call_options import check_call
 from acc.domain.errors import InvalidTree
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 _SETTINGS = "pass model_settings=ModelSettings({}=...)"
 _CALLBACKS = "use before_model_callback=... or after_model_callback=..."
@@ -140,3 +145,15 @@ def check_agent_call(
         return
     name = "Agent" if cls.__name__ == "LlmAgent" else ""
     check_call(cls, arguments, options, name=name, hints=HINTS, error=InvalidTree)
+
+
+def apply_class_options(agent: "DataclassInstance") -> None:
+    """Use options that the class of an agent sets as attributes, such as `input_schema`.
+
+    The initializer of the dataclass would replace them by the defaults of its fields.
+    """
+    for option in fields(agent):
+        declared = getattr(type(agent), option.name, option.default)
+        is_set = declared is not option.default and not hasattr(declared, "__get__")
+        if is_set and option.init and getattr(agent, option.name) is option.default:
+            setattr(agent, option.name, declared)

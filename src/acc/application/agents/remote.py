@@ -40,7 +40,6 @@ from acc.domain.errors import (
     RemoteRejected,
     Unauthenticated,
 )
-from acc.domain.flow import FlowLedger
 from acc.domain.value_objects.approval import InputAnswer, InputRequest
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import Part, text_of, text_part
@@ -192,10 +191,11 @@ class RemoteAgent(StandardAgent[object, str]):
         if parent := outgoing_parent(ctx):
             metadata[TRACE_PARENT] = parent
         context = outgoing_context(ctx, has_credentials=bool(self.token or self.auth))
+        # The request id is that of the run, which may send several messages.
+        context["idempotency_key"] = message_id
         metadata[INTENTS_EXTENSION] = {"context": context}
-        flow = ctx.run.flow
-        if flow is not None and flow.is_tainted and parts != ctx.run.request.message:
-            parts = tuple(_with_provenance(part, flow) for part in parts)
+        if parts != ctx.run.request.message:
+            parts = tuple(_with_provenance(part, ctx) for part in parts)
         stored = ctx.current_branch.state.get(self._context_key)
         return Message(
             message_id=message_id,
@@ -207,12 +207,23 @@ class RemoteAgent(StandardAgent[object, str]):
         )
 
 
-def _with_provenance(part: Part, flow: FlowLedger) -> Part:
-    """Return a part that says that its author read untrusted data, and what is trusted in it."""
+def _with_provenance(part: Part, ctx: RunContext) -> Part:
+    marks = provenance_marks(ctx, part.text or "")
+    return replace(part, metadata={**part.metadata, **marks}) if marks else part
+
+
+def provenance_marks(ctx: RunContext, text: str) -> dict[str, Any]:
+    """Return the metadata of a part that is sent to another agent.
+
+    It says that the author of the part read untrusted data, and what is trusted in its text.
+    """
+    flow = ctx.run.flow
+    if flow is None or not flow.is_tainted:
+        return {}
     marks: dict[str, Any] = {UNTRUSTED_METADATA: True}
-    if fragments := flow.trusted_fragments(part.text or ""):
+    if fragments := flow.trusted_fragments(text):
         marks[TRUSTED_METADATA] = list(fragments[:MAX_TRUSTED_FRAGMENTS])
-    return replace(part, metadata={**part.metadata, **marks})
+    return marks
 
 
 async def check_access(remote: RemoteAgentPort) -> None:

@@ -1,6 +1,6 @@
 """Which agents and tools are running now, for the graph of the agents."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -89,12 +89,15 @@ class LiveSteps(Protocol):
 
 
 async def active_steps(
-    root: BaseAgent, store: SessionStorePort, catalog: StoreCatalogPort, live: LiveSteps
+    agent_of: Callable[[str], BaseAgent | None],
+    store: SessionStorePort,
+    catalog: StoreCatalogPort,
+    live: LiveSteps,
 ) -> list[ActiveStep]:
     """Return the active steps of all sessions whose runs have not ended.
 
     Runs of this process are known exactly. For a run of another process, the step follows from its
-    stored events.
+    stored events. `agent_of` returns the agent of an application.
     """
     steps: list[ActiveStep] = []
     for status in (RunStatus.WORKING, RunStatus.INPUT_REQUIRED):
@@ -107,7 +110,9 @@ async def active_steps(
                 steps += await _waiting(store, session.key)
             else:
                 events = await store.events(session.key, limit=_EVENTS_READ, newest_first=True)
-                steps += stored_steps(root, session.key, events[::-1])
+                root = agent_of(session.key.app_name)
+                if root is not None:
+                    steps += stored_steps(root, session.key, events[::-1])
     return [step for step in steps if step.agent]
 
 

@@ -15,11 +15,14 @@ from acc.domain.value_objects.approval import (
     RequestKind,
 )
 from acc.domain.value_objects.base import JsonData
+from acc.domain.value_objects.event import EventKind
 from acc.domain.value_objects.run import RunStatus
 from acc.domain.value_objects.session import Session, SessionKey
 from acc.ports.outbound.storage_ports import SessionStorePort, StoreCatalogPort
 
 _SESSIONS_PER_PAGE = 50
+#: The events of a run that say what it waits for.
+_ASKING = (EventKind.INPUT_REQUIRED, EventKind.INPUT, EventKind.ENDED)
 
 
 class StaleApproval(AccError):
@@ -46,7 +49,8 @@ async def pending_in(store: SessionStorePort, session: Session) -> tuple[Pending
     """Return the requests that a session waits for."""
     if session.status is not RunStatus.INPUT_REQUIRED:
         return ()
-    events = await store.events(session.key, run_id=session.run_id)
+    # A run may have thousands of other events, and pages ask every second.
+    events = await store.events(session.key, run_id=session.run_id, kinds=_ASKING)
     return tuple(
         PendingRequest(session.key, request, request_digest(session.key, request))
         for request in pending_requests(events)

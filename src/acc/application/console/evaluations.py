@@ -90,7 +90,11 @@ class TurnView(NamedTuple):
 
 
 class ComparisonRow(NamedTuple):
-    """A metric of an agent in two runs; `is_clear` if the interval excludes zero."""
+    """A metric of an agent in two runs.
+
+    The difference is that of the turns that both have; `is_clear` as in `acc compare`: a declared
+    metric whose corrected difference excludes zero.
+    """
 
     agent: str
     metric: str
@@ -98,6 +102,7 @@ class ComparisonRow(NamedTuple):
     second: str
     difference: str
     interval: str
+    scenarios: int
     is_clear: bool
 
 

@@ -99,25 +99,53 @@ def _field_items(field: str, value: Any) -> Iterator[tuple[str, str]]:
                 yield str(item.get("text", "")), str(item.get("set_by", ""))
 
 
-def describe_turn(
-    event: Event, previous: Event | None, messages: Sequence[Event], turn: int
+def describe_turns(
+    memories: Sequence[Event], messages: Sequence[Event], *, limit: int
+) -> list[MemoryTurn]:
+    """Return the newest turns of the memories of a session, newest first.
+
+    Both kinds of events are newest first. A further memory than `limit` is what the oldest turn is
+    compared with.
+    """
+    numbers = {m.run_id: int(m.detail["turn"]) for m in messages if "turn" in m.detail}
+    turns: list[MemoryTurn] = []
+    last: dict[str, tuple[Event, MemoryTurn]] = {}
+    for event in reversed(memories):
+        sources = [message for message in messages if message.seq < event.seq]
+        turn = _describe_turn(event, last.get(event.author), sources, numbers.get(event.run_id, 0))
+        last[event.author] = (event, turn)
+        turns.append(turn)
+    return turns[::-1][:limit]
+
+
+def _describe_turn(
+    event: Event,
+    previous: tuple[Event, MemoryTurn] | None,
+    messages: Sequence[Event],
+    turn: int,
 ) -> MemoryTurn:
     """Return the state that an event recorded, compared with the state before.
 
-    `messages` are those up to the event, newest first; they are the sources of lines.
+    `messages` are those up to the event, newest first; they are the sources of lines. An unchanged
+    line keeps its source and its reason.
     """
     detail = event.detail
     now = state_items(detail)
-    before = {} if previous is None else state_items(previous.detail)
+    before = {} if previous is None else state_items(previous[0].detail)
+    readings = [*detail.get("read", ())]
+    known: dict[tuple[str, str], StateLine] = {}
+    if previous is not None:
+        readings += previous[0].detail.get("read", ())
+        known = {(line.field, line.text): line for line in previous[1].lines}
 
     def source(line: tuple[str, str], provenance: str) -> str:
         return provenance if line[0] == "retrieved_artifacts" else _source(line[1], messages)
 
     lines = [
-        StateLine(Change.UNCHANGED, *line, source(line, provenance), "")
+        known[line]._replace(change=Change.UNCHANGED)
         if line in before
         else StateLine(
-            Change.ADDED, *line, source(line, provenance), _why_added(line, detail, before)
+            Change.ADDED, *line, source(line, provenance), _why_added(line, readings, before)
         )
         for line, provenance in now.items()
     ]
@@ -160,18 +188,23 @@ def _source(text: str, messages: Sequence[Event]) -> str:
 
 
 def _why_added(
-    line: tuple[str, str], detail: Mapping[str, Any], before: Collection[tuple[str, str]]
+    line: tuple[str, str],
+    readings: Sequence[Mapping[str, Any]],
+    before: Collection[tuple[str, str]],
 ) -> str:
+    """Return the reason for a new line; `readings` are those of this turn and the one before."""
     field, content = line[0], item_content(line[1])
     if field == "retrieved_artifacts":
         return "recalled: it matches the message"
-    for reading in detail.get("read", ()):
-        if reading["text"] == content:
-            return f"read as {reading['act']} ({reading['confidence']:.2f})"
     for old_field, old_text in before:
-        if item_content(old_text) == content:
+        if old_field != field and item_content(old_text) == content:
             return f"moved from {old_field}"
-    return "describes this turn" if field in _PER_TURN else ""
+    if field in _PER_TURN:
+        return "describes this turn"
+    for reading in readings:
+        if content and content in reading["text"]:
+            return f"read as {reading['act']} ({reading['confidence']:.2f})"
+    return ""
 
 
 def _why_removed(

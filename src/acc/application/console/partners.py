@@ -64,6 +64,17 @@ class Partners:
         self._tokens: dict[str, str] = {}
         self._cached: dict[str, SessionRunner] = {}
 
+    @property
+    def agents(self) -> tuple[BaseAgent, ...]:
+        """Return the agents that the console was started with."""
+        return tuple(self._agents.values())
+
+    def agent_of(self, app_name: str) -> BaseAgent | None:
+        """Return the agent that runs the sessions of an application, None for an address."""
+        if is_address(app_name):
+            return None
+        return self._agents.get(self._split(app_name)[0]) or next(iter(self._agents.values()), None)
+
     def listed(self) -> tuple[Partner, ...]:
         """Return the agents and addresses that the console was started with."""
         agents = (
@@ -109,11 +120,11 @@ class Partners:
     def _new_runner(self, app_name: str) -> SessionRunner:
         if is_address(app_name):
             check_agent_url(app_name)
-            agent = self._factory.remote_agent(app_name, self._tokens.get(app_name, ""))
-            return self._factory.runner(agent, app_name, "")
-        base, memory = self._split(app_name)
-        agent = self._agents.get(base) or next(iter(self._agents.values()))
-        return self._factory.runner(agent, app_name, memory)
+            remote = self._factory.remote_agent(app_name, self._tokens.get(app_name, ""))
+            return self._factory.runner(remote, app_name, "")
+        agent = self.agent_of(app_name)
+        assert agent is not None  # noqa: S101 - checked by runner
+        return self._factory.runner(agent, app_name, self._split(app_name)[1])
 
     def _split(self, app_name: str) -> tuple[str, str]:
         """Return the application name of an agent, and the memory that replaces its own."""

@@ -38,9 +38,8 @@ def read_context(context: object, intent: str = "") -> dict[str, Any]:
     if not isinstance(context, Mapping):
         violations.append(FieldViolation("", "type", "must be an object"))
         raise InvalidInputs(intent, violations, place="context")
-    if len(msgspec.json.encode(context)) > MAX_CONTEXT_BYTES:
-        limit = f"must have at most {MAX_CONTEXT_BYTES} bytes"
-        raise InvalidInputs(intent, [FieldViolation("", "maxLength", limit)], place="context")
+    if violation := _size_violation(context):
+        raise InvalidInputs(intent, [violation], place="context")
     for name in _TEXT_CLAIMS:
         if name in context and not _is_text(context[name]):
             text = f"must be a printable string of 1 to {MAX_CLAIM_LENGTH} characters"
@@ -56,6 +55,16 @@ def read_context(context: object, intent: str = "") -> dict[str, Any]:
     if violations:
         raise InvalidInputs(intent, violations, place="context")
     return dict(context)
+
+
+def _size_violation(context: Mapping[str, Any]) -> FieldViolation | None:
+    try:
+        size = len(msgspec.json.encode(context))
+    except (TypeError, ValueError, RecursionError):
+        return FieldViolation("", "type", "must be JSON data")
+    if size <= MAX_CONTEXT_BYTES:
+        return None
+    return FieldViolation("", "maxLength", f"must have at most {MAX_CONTEXT_BYTES} bytes")
 
 
 def check_caller(context: Mapping[str, Any], principal: Principal) -> None:

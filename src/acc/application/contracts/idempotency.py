@@ -2,15 +2,16 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
 import msgspec
 
-from acc.application.contracts.payloads import IntentPayload
+from acc.application.contracts.intents import IntentEntry
 from acc.domain.contract_errors import RequestIdReused
 from acc.domain.errors import AccError, InvalidInput, NotFound, PermissionDenied
+from acc.domain.value_objects.content import Part
 
 #: Recorded responses of a runner in this process; the oldest are forgotten.
 MAX_RECORDED_REQUESTS = 10_000
@@ -20,11 +21,17 @@ _REJECTIONS = (InvalidInput, NotFound, PermissionDenied)
 
 
 class IntentOutputs(dict[str, Any]):
-    """The outputs of an intent; `repeated` is True if they were recorded for an earlier request."""
+    """The outputs of an intent; `repeated` is True if they were recorded for an earlier request.
 
-    def __init__(self, outputs: Mapping[str, Any], *, repeated: bool = False) -> None:
+    `task_id` is the task of the call, if it was executed by a server.
+    """
+
+    def __init__(
+        self, outputs: Mapping[str, Any], *, repeated: bool = False, task_id: str = ""
+    ) -> None:
         super().__init__(outputs)
         self.repeated = repeated
+        self.task_id = task_id
 
 
 class RequestKey(NamedTuple):
@@ -40,24 +47,25 @@ class RequestKey(NamedTuple):
             raise RequestIdReused(self.key)
 
 
-def request_key(payload: IntentPayload, *owner: str) -> RequestKey | None:
+def request_key(entry: IntentEntry, parts: Sequence[Part], *owner: str) -> RequestKey | None:
     """Return what identifies a request, or None if it has no id.
 
-    The key is `context.idempotency_key`, or `context.request_id`. Times and trace ids are not part
-    of the content, because they differ when a client repeats a request.
+    The key is `context.idempotency_key`, or `context.request_id`. The content are the parts of the
+    message, memory and permissions. Times and trace ids are not part of it, because they differ
+    when a client repeats a request.
     """
-    key = payload.context.get("idempotency_key") or payload.context.get("request_id")
+    key = entry.context.get("idempotency_key") or entry.context.get("request_id")
     if not key:
         return None
-    caller = payload.context.get("caller", "")
-    delegation = None if payload.delegation is None else payload.delegation.to_json()
-    permissions = sorted(payload.context.get("permissions", ()))
-    content = [payload.inputs, payload.memory, delegation, permissions]
+    caller = entry.context.get("caller", "")
+    delegation = None if entry.delegation is None else entry.delegation.to_json()
+    permissions = sorted(entry.context.get("permissions", ()))
+    sent = [[part.data, part.text, part.url, part.raw] for part in parts]
     try:
-        digest = sha256(_ENCODER.encode(content)).hexdigest()
+        digest = sha256(_ENCODER.encode([sent, entry.memory, delegation, permissions])).hexdigest()
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"the inputs are not JSON data: {error}") from None
-    source = _ENCODER.encode([*owner, caller, payload.intent, key])
+    source = _ENCODER.encode([*owner, caller, entry.skill, key])
     return RequestKey(key, f"request-{sha256(source).hexdigest()[:40]}", digest)
 
 

@@ -12,7 +12,7 @@ import msgspec
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.output import strip_code_fence
 from acc.application.contracts.claims import read_context
-from acc.application.contracts.node_agents import TreeNode, check_permissions
+from acc.application.contracts.node_agents import NodeAgent, TreeNode, check_permissions
 from acc.application.contracts.packets import (
     REPORT_FIELDS,
     Condition,
@@ -25,7 +25,9 @@ from acc.application.contracts.packets import (
 from acc.application.contracts.schemas import (
     TEXT_OUTPUT,
     check_fields,
+    check_type,
     contract_of_agent,
+    type_of_inputs,
     with_defaults,
 )
 from acc.application.runtime.context import RunContext
@@ -43,6 +45,7 @@ from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.contract import INTENTS_EXTENSION, IntentContract
 from acc.domain.value_objects.event import EventKind
+from acc.domain.value_objects.flow import TRUSTED_METADATA, UNTRUSTED_METADATA
 from acc.ports.outbound.system_ports import SchemaValidatorPort
 
 log = logging.getLogger("acc.run")
@@ -51,6 +54,8 @@ _JSON = "application/json"
 #: State keys with a meaning for the runtime, or of other sessions; callers cannot set them.
 _RESERVED_KEYS = ("user:", "app:", "temp:", "_", "remote.")
 MAX_MEMORY_KEYS = 100
+#: What the caller says about the provenance of inputs.
+_MARKS = (UNTRUSTED_METADATA, TRUSTED_METADATA)
 _ENTRY_FIELDS = ("skill", "memory", "context", "delegation")
 
 
@@ -146,12 +151,15 @@ class Intents:
         return self._find(name)[1]
 
     def default(self, parts: Sequence[Part]) -> str:
-        """Return the intent of a message with data that names none: that of the root, if any.
+        """Return the intent of a message that names none but has data, or an empty string."""
+        return self.own if any(isinstance(part.data, Mapping) for part in parts) else ""
+
+    @property
+    def own(self) -> str:
+        """Return the intent of a message that names none: that of the root, if it has one.
 
         An agent with a single intent has this one.
         """
-        if not any(isinstance(part.data, Mapping) for part in parts):
-            return ""
         if isinstance(self._root, IntentAgent) and len(self.names) == 1:
             return self.names[0]
         own = contract_of_agent(self._root)
@@ -173,33 +181,45 @@ class Intents:
         """
         contract = self.contract(entry.skill)
         inputs: dict[str, Any] = {}
+        marks: dict[str, Any] = {}
+        if entry.context.get(UNTRUSTED_METADATA):
+            marks[UNTRUSTED_METADATA] = True
         if entry.delegation is not None:  # its context has inputs that are also claims
             inputs |= {k: v for k, v in entry.context.items() if k in contract.input_fields}
         others: list[Part] = []
         for part in parts:
             if isinstance(part.data, Mapping):
                 inputs |= part.data
+                marks |= {key: part.metadata[key] for key in _MARKS if key in part.metadata}
             elif part.data is not None or part.is_null:
                 violation = FieldViolation("", "type", "must be an object")
                 raise InvalidInputs(contract.name, [violation])
             else:
                 others.append(part)
-        violations = check_fields(schemas, contract.input_schema, inputs)
+        violations = self._check(entry.skill, inputs, schemas)
         if violations:
             raise InvalidInputs(contract.name, violations)
         check_memory(entry.memory, contract)
         if entry.delegation is not None:
             self._check_delegation(entry.delegation, contract, inputs, schemas)
-        return (
-            inputs_part(with_defaults(contract, inputs), entry),
-            *others,
-        )
+        admitted = inputs_part(with_defaults(contract, inputs), entry)
+        return (replace(admitted, metadata={**admitted.metadata, **marks}), *others)
 
     @property
     def conditions(self) -> Mapping[str, Condition]:
         """Return the checks that delegation packets may name."""
         declared = getattr(self._root, "conditions", None)
         return declared if isinstance(declared, Mapping) else {}
+
+    def _check(
+        self, name: str, inputs: Mapping[str, Any], schemas: SchemaValidatorPort
+    ) -> tuple[FieldViolation, ...]:
+        contract, agent = self._find(name)
+        if isinstance(agent, NodeAgent):
+            declared = agent.node.input_type
+        else:
+            declared = type_of_inputs(agent.input_schema)
+        return check_fields(schemas, contract.input_schema, inputs) or check_type(declared, inputs)
 
     def _check_delegation(
         self,
@@ -220,7 +240,7 @@ class Intents:
         fallback = self._agents[name][0]
         report = dict.fromkeys(REPORT_FIELDS, "") | {"unmet_conditions": [""]}
         given = fallback_inputs(fallback, inputs, report)
-        violations = check_fields(schemas, fallback.input_schema, given)
+        violations = self._check(name, given, schemas)
         if violations:
             raise InvalidInputs(name, violations, place=f"inputs of the fallback {name!r}")
 

@@ -27,7 +27,7 @@ async def run_payload(runner: SessionRunner, data: object) -> IntentOutputs:
     names = intents.names
     payload = read_payload(data, default_intent=names[0] if len(names) == 1 else "")
     contract = find_contract(intents, payload)
-    request = request_key(payload, payload.context.get("user_id", ""))
+    request = request_key(payload.entry, [payload.part()], payload.context.get("user_id", ""))
     if request is None:
         return IntentOutputs(await _execute(runner, payload, contract))
     recorded = _RECORDED.setdefault(runner, RecordedRequests())

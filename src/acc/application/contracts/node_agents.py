@@ -19,6 +19,7 @@ from acc.domain.errors import AccError, AgentFailed, PermissionDenied
 from acc.domain.value_objects.base import JsonData
 from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.contract import INTENTS_EXTENSION, IntentContract
+from acc.domain.value_objects.flow import ToolLabels
 
 _JSON = "application/json"
 #: The claims of a request that are replaced by what is known about it.
@@ -72,7 +73,12 @@ class NodeTool(BaseTool):
     """A node as a tool of a model."""
 
     def __init__(
-        self, node: IntentNode, *, confirm: Confirm = False, timeout: float | None = None
+        self,
+        node: IntentNode,
+        *,
+        confirm: Confirm = False,
+        timeout: float | None = None,
+        labels: ToolLabels | None = None,
     ) -> None:
         contract = node.contract
         super().__init__(
@@ -82,6 +88,7 @@ class NodeTool(BaseTool):
             confirm=confirm,
             timeout=timeout,
             idempotent=contract.idempotent,
+            labels=labels,
         )
         self._node = node
 
@@ -106,9 +113,15 @@ class TreeNode(IntentNode):
             output_key=output_key,
         )
 
-    def as_tool(self, *, confirm: Confirm = False, timeout: float | None = None) -> NodeTool:
-        """Return the node as a tool of a model."""
-        return NodeTool(self, confirm=confirm, timeout=timeout)
+    def as_tool(
+        self,
+        *,
+        confirm: Confirm = False,
+        timeout: float | None = None,
+        labels: ToolLabels | None = None,
+    ) -> NodeTool:
+        """Return the node as a tool of a model; `labels` are for the information-flow policy."""
+        return NodeTool(self, confirm=confirm, timeout=timeout, labels=labels)
 
 
 def gather_inputs(ctx: RunContext, contract: IntentContract) -> dict[str, Any]:
@@ -161,6 +174,7 @@ async def execute_node(
         context=context,
         permissions=None if ctx.call.permissions is None else frozenset(ctx.call.permissions),
         trace_parent=outgoing_parent(ctx),
+        flow=ctx.run.flow,
     )
     token = current_call.set(call)
     try:

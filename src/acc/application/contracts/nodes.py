@@ -17,18 +17,23 @@ import msgspec
 from acc.application.contracts.schemas import (
     ToolSchema,
     check_fields,
+    check_type,
     contract_of_function,
     convert_inputs,
     description_of,
     has_result_field,
     object_schema,
+    type_of_inputs,
+    type_of_parameters,
     with_defaults,
 )
 from acc.application.runtime.background_loop import run_in_background
 from acc.application.runtime.json_types import to_builtins
 from acc.domain.contract_errors import InvalidInputs, InvalidOutputs, MissingInput
 from acc.domain.errors import InvalidInput, InvalidTree
+from acc.domain.flow import FlowLedger
 from acc.domain.value_objects.contract import IntentContract
+from acc.domain.value_objects.flow import UNTRUSTED_METADATA
 from acc.ports.outbound.remote_ports import IntentCallerPort
 from acc.ports.outbound.system_ports import SchemaValidatorPort
 
@@ -52,7 +57,7 @@ class NodeCall:
 
     `identity` is the name of the calling agent on the next hop, `context` the received context as
     far as the contract names it. Calls of other agents have at most `permissions`; None is all.
-    They belong to the trace of `trace_parent`, if there is one.
+    They belong to the trace of `trace_parent`, if there is one. `flow` is what the run has read.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -61,6 +66,7 @@ class NodeCall:
     context: Mapping[str, Any]
     permissions: frozenset[str] | None = None
     trace_parent: str = ""
+    flow: FlowLedger | None = None
 
 
 #: The run that executes a node in this thread or task; None if a node is called directly.
@@ -92,11 +98,14 @@ class IntentNode:
     `run` validates its inputs before it executes, and its outputs afterwards, wherever it is
     called. `memory` is a dict, or the session state in a run. `context` has the keys of the request
     context: caller, timestamp, request_id, trace_id, user_id, permissions. A node can be an entry
-    of `sub_agents`, of `tools` and of `intents`.
+    of `sub_agents`, of `tools` and of `intents`. Without a description in the schema, the docstring
+    of the class, or of `run`, describes the intent.
     """
 
     schema_class: ClassVar[type[ToolSchema]] = ToolSchema
     services: ClassVar[NodeServices]
+    #: The type of the inputs, if they are not declared by a JSON schema.
+    input_type: ClassVar[Any] = None
     _contract: IntentContract
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -104,11 +113,15 @@ class IntentNode:
         declared = cls.schema_class
         if not declared.name or issubclass(declared, _DerivedSchema):
             name = _WORD.sub("_", cls.__name__.removesuffix("Node") or cls.__name__).lower()
-            text = description_of(cls) if cls.__doc__ else declared.description
+            text = declared.description
+            if cls.run is not IntentNode.run:  # other docstrings explain the base class
+                described = cls if cls.__doc__ else vars(cls).get("run")
+                text = description_of(described) or text
             base = _DerivedSchema if issubclass(_DerivedSchema, declared) else declared
             fields = {"name": name, "description": text}
             cls.schema_class = type(f"{cls.__name__}Schema", (base,), fields)
         cls._contract = cls.schema_class.contract()
+        cls.input_type = type_of_inputs(cls.schema_class.inputs)
         if "run" in vars(cls):
             cls.run = _validated(cls.run)  # type: ignore[method-assign] # wraps it
 
@@ -137,6 +150,7 @@ class IntentNode:
         """Return valid inputs with their defaults, or raise InvalidInputs."""
         contract = self.contract
         violations = check_fields(self.services.schemas, contract.input_schema, inputs)
+        violations = violations or check_type(self.input_type, cast(Mapping[str, Any], inputs))
         if violations:
             raise InvalidInputs(contract.name, violations)
         return _Inputs(contract.name, with_defaults(contract, cast(Mapping[str, Any], inputs)))
@@ -246,6 +260,8 @@ def function_node(
         )
     else:
         contract = contract_of_function(function, name=name, description=description)
+    parameters_type = None if is_node_function else type_of_parameters(function)
+    input_type = parameters_type if inputs is None else type_of_inputs(inputs)
     contract = replace(
         contract,
         input_schema=contract.input_schema if inputs is None else object_schema(inputs),
@@ -262,7 +278,7 @@ def function_node(
     def run(self: IntentNode, inputs: dict[str, Any], memory: Any, context: dict[str, Any]) -> Any:
         if is_node_function:
             return function(*(inputs, memory, context)[: len(parameters)])
-        result = function(**convert_inputs(inputs, function))
+        result = function(**convert_inputs(inputs, parameters_type))
         if not is_wrapped:
             return result
         if inspect.isawaitable(result):
@@ -273,6 +289,7 @@ def function_node(
     fields = {"schema_class": schema, "run": run, "__doc__": function.__doc__}
     node_class: type[NodeT] = type(function.__name__, (base,), fields)
     node_class._contract = contract
+    node_class.input_type = input_type
     return node_class()
 
 
@@ -341,6 +358,8 @@ def _outgoing_context(
     if call.permissions is not None:
         wanted = context.get("permissions", call.permissions)
         context["permissions"] = sorted(call.permissions.intersection(wanted))
+    if call.flow is not None and call.flow.is_tainted:
+        context[UNTRUSTED_METADATA] = True
     if context.get("request_id") == call.context.get("request_id"):
         # The id is that of the received request, which may lead to several calls of one intent.
         context.setdefault("idempotency_key", uuid4().hex)

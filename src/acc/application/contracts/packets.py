@@ -213,6 +213,7 @@ def _timestamp(value: object) -> float | None:
         moment = datetime.fromisoformat(value) if isinstance(value, str) else None
         if moment is None:
             return None
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        # The offset may lead to a year that does not exist.
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).timestamp()
     except (ValueError, OverflowError):
         return None

@@ -1,12 +1,14 @@
 """Calls of intents of remote agents over A2A, validated with the contracts on their card."""
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from acc.application.agents.remote_content import answer_artifact, answer_text, message_text
 from acc.application.contracts.claims import read_context
+from acc.application.contracts.idempotency import IntentOutputs
 from acc.domain.contract_errors import FieldViolation, InvalidInputs, InvalidOutputs, UnknownIntent
 from acc.domain.errors import InvalidInput, InvalidResponse, RemoteFailed, RemoteRejected
 from acc.domain.value_objects.agent_card import AgentCard
@@ -58,11 +60,13 @@ async def call_remote_intent(
     schemas: SchemaValidatorPort,
     message_id: str,
     context: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
+    marks: Mapping[str, Any] | None = None,
+) -> IntentOutputs:
     """Call an intent and return its outputs.
 
     InvalidInputs and UnknownIntent are raised before anything is sent. An agent that does not offer
-    the extension receives the inputs as data; its answer is returned as it is.
+    the extension receives the inputs as data; its answer is returned as it is. `marks` are metadata
+    of the inputs.
     """
     card = await remote.card()
     contracts = contracts_on_card(card)
@@ -73,16 +77,15 @@ async def call_remote_intent(
         violations = _violations(schemas, contract.input_schema, inputs)
         if violations:
             raise InvalidInputs(intent, violations)
-    entry: dict[str, Any] = {"skill": intent}
-    claims = read_context(context, intent)
-    if claims:
-        entry["context"] = claims
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    claims = {"timestamp": now, **read_context(context, intent)}
+    entry: dict[str, Any] = {"skill": intent, "context": claims}
     is_offered = contract is not None
     result = await remote.send(
         Message(
             message_id=message_id,
             role=Role.USER,
-            parts=(Part(data=dict(inputs), media_type="application/json"),),
+            parts=(Part(data=dict(inputs), media_type="application/json", metadata=marks or {}),),
             extensions=(INTENTS_EXTENSION,) if is_offered else (),
             metadata={INTENTS_EXTENSION: entry} if is_offered else {},
         )
@@ -92,7 +95,11 @@ async def call_remote_intent(
         violations = _violations(schemas, contract.output_schema, outputs)
         if violations:
             raise InvalidOutputs(card.name, intent, violations)
-    return outputs
+    if isinstance(result, Message):
+        return IntentOutputs(outputs)
+    mark = result.metadata.get(INTENTS_EXTENSION)
+    is_repeated = isinstance(mark, Mapping) and mark.get("repeated") is True
+    return IntentOutputs(outputs, repeated=is_repeated, task_id=result.id)
 
 
 def _outputs(result: Task | Message, agent: str) -> dict[str, Any]:
@@ -125,8 +132,10 @@ def _violations(
 
 
 def _parse_value(text: str, schema: Mapping[str, Any]) -> Any:
-    if schema.get("type") == "string":
-        return text
+    options = schema.get("anyOf", [schema])
+    types = {one.get("type") for one in options if isinstance(one, Mapping)}
+    if "string" in types and types <= {"string", "null"}:
+        return None if text == "null" and "null" in types else text
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):

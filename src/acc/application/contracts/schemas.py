@@ -5,7 +5,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import NoneType, UnionType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypedDict
 
 import msgspec
 
@@ -47,13 +47,20 @@ class Field:
         """Return True if the field must be present."""
         return self.default is NO_DEFAULT if self.required is None else self.required
 
+    @property
+    def accepted_type(self) -> Any:
+        """Return the type of values; None is one of them if it is the default."""
+        return self.type | None if self.default is None else self.type
+
     def to_schema(self) -> dict[str, Any]:
-        """Return the JSON schema of the field."""
-        schema = json_schema(self.type)
+        """Return the JSON schema of the field; ValueError if its default is not of its type."""
+        schema = json_schema(self.accepted_type)
         if self.description:
             schema["description"] = self.description
         if self.default is not NO_DEFAULT:
             schema["default"] = to_builtins(self.default)
+            if _find_mismatch(self.accepted_type, schema["default"]) is not None:
+                raise ValueError(f"the default {self.default!r} does not match the type")
         return schema
 
 
@@ -135,7 +142,10 @@ def _schema_of_fields(fields: Mapping[str, Field]) -> Mapping[str, Any]:
     definitions: dict[str, Any] = {}
     properties: dict[str, Any] = {}
     for name, field in fields.items():
-        schema = field.to_schema()
+        try:
+            schema = field.to_schema()
+        except (TypeError, ValueError) as error:
+            raise InvalidInput(f"field {name!r}: {error}") from None
         definitions |= schema.pop("$defs", {})
         properties[name] = schema
     result: dict[str, Any] = {
@@ -157,11 +167,11 @@ def contract_of_function(
     If the result type is a type with fields, it declares the outputs; otherwise the output is the
     field `result`.
     """
-    tool = FunctionTool(function, name=name, description=description)
+    tool = FunctionTool(function, name=name.replace(".", "_"), description=description)
     hints = typing.get_type_hints(function)
     returned = hints.get("return", Any)
     return IntentContract(
-        name=tool.name,
+        name=name or tool.name,
         description=tool.description,
         input_schema={"additionalProperties": False, **tool.spec.parameters},
         output_schema=_result_schema(returned),
@@ -189,13 +199,60 @@ def _result_schema(returned: Any) -> Mapping[str, Any]:
     return object_schema({"result": Field(type=Any if returned is None else returned)})
 
 
-def convert_inputs(inputs: Mapping[str, Any], function: Callable[..., Any]) -> dict[str, Any]:
-    """Return validated inputs converted to the types of the parameters of a function."""
+def type_of_inputs(declared: Any) -> Any:
+    """Return the type of inputs that are declared as in `object_schema`; None for a JSON schema."""
+    if not isinstance(declared, Mapping):
+        return declared
+    if not declared or not all(isinstance(field, Field) for field in declared.values()):
+        return None
+    return TypedDict(  # type: ignore[operator] # the names are known at run time
+        "Inputs", {name: field.accepted_type for name, field in declared.items()}, total=False
+    )
+
+
+def type_of_parameters(function: Callable[..., Any]) -> Any:
+    """Return the type of the inputs of a function that takes them as arguments."""
     hints = typing.get_type_hints(function, include_extras=True)
-    return {
-        name: msgspec.convert(value, hints[name], str_keys=True, dec_hook=decode_model)
-        for name, value in inputs.items()
+    types = {
+        name: hints[name] | None if parameter.default is None else hints[name]
+        for name, parameter in inspect.signature(function).parameters.items()
     }
+    return TypedDict("Inputs", types, total=False)  # type: ignore[operator] # as above
+
+
+def convert_inputs(inputs: Mapping[str, Any], declared: Any) -> Any:
+    """Return inputs as a declared type; msgspec.ValidationError if they are not valid for it."""
+    try:
+        return msgspec.convert(inputs, declared, str_keys=True, dec_hook=decode_model)
+    except msgspec.ValidationError:
+        # In JSON schemas 2.0 is an integer.
+        return msgspec.convert(inputs, declared, str_keys=True, dec_hook=decode_model, strict=False)
+
+
+def check_type(declared: Any, inputs: Mapping[str, Any]) -> tuple[FieldViolation, ...]:
+    """Return what a declared type rejects although its JSON schema does not, such as a bad date."""
+    error = None if declared is None else _find_mismatch(declared, inputs)
+    if error is None:
+        return ()
+    text, _, path = str(error).partition(" - at `$")
+    names = [path.removesuffix("`").removeprefix(".")]
+    cause = error.__cause__
+    if cause is not None:  # text of a validator, which may contain the value
+        text = "does not match its type"
+        errors = getattr(cause, "errors", None)
+        found = errors() if callable(errors) else ()
+        names += [str(one) for one in found[0]["loc"]] if found else ()
+    else:
+        text = f"is not valid: {text[:1].lower()}{text[1:]}"
+    return (FieldViolation(".".join(filter(None, names)), "type", text),)
+
+
+def _find_mismatch(declared: Any, value: Any) -> msgspec.ValidationError | None:
+    try:
+        convert_inputs(value, declared)
+    except msgspec.ValidationError as error:
+        return error
+    return None
 
 
 def contract_of_agent(agent: BaseAgent) -> IntentContract | None:

@@ -31,6 +31,14 @@ def generate_client(agent: str, contracts: Sequence[IntentContract]) -> str:
     if not contracts:
         raise InvalidInput(f"agent {agent!r} has no contracts; there is nothing to generate")
     agent = _plain(agent)
+    classes: dict[str, str] = {}
+    for contract in contracts:
+        other = classes.setdefault(_class_name(contract.name), contract.name)
+        if other != contract.name:
+            raise InvalidInput(
+                f"the intents {other!r} and {contract.name!r} have the same name in Python; rename "
+                "one of them"
+            )
     lines = [_HEADER.format(agent=agent)]
     for contract in contracts:
         lines += _outputs_class(contract)
@@ -45,36 +53,41 @@ def generate_client(agent: str, contracts: Sequence[IntentContract]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _outputs_type(contract: IntentContract) -> str:
+    fields = contract.output_fields
+    is_class = bool(fields) and all(_is_name(name) for name in fields)
+    return f"{_class_name(contract.name)}Outputs" if is_class else "dict[str, Any]"
+
+
 def _outputs_class(contract: IntentContract) -> Iterator[str]:
     fields = contract.output_fields
     required = contract.output_schema.get("required", ())
-    is_class = bool(fields) and all(_is_name(name) for name in fields)
-    name = f"{_class_name(contract.name)}Outputs"
-    if not is_class:
-        yield f"{name} = dict[str, Any]\n"
+    name = _outputs_type(contract)
+    if not name.isidentifier():
         return
     yield f"class {name}(TypedDict):"
     yield f'    """Outputs of the intent {contract.name!r}."""\n'
     for field, schema in fields.items():
-        kind = _type(schema)
+        kind = _type(schema, _definitions(contract.output_schema))
         yield f"    {field}: {kind if field in required else f'NotRequired[{kind}]'}"
     yield "\n"
 
 
 def _method(contract: IntentContract) -> Iterator[str]:
     fields = contract.input_fields
-    if len({_identifier(name) for name in fields}) < len(fields):
-        fields = {}  # their names would clash
-    outputs = f"{_class_name(contract.name)}Outputs"
+    if len({_identifier(name) for name in fields}) < len(fields) or "" in fields:
+        fields = {}  # their names would clash, or one has none
+    outputs = _outputs_type(contract)
     yield f"    async def {_identifier(contract.name)}("
     yield "        self,"
     names = {name: _identifier(name) for name in fields}
     if fields:
         yield "        *,"
         for name in sorted(fields, key=lambda one: one not in contract.required_inputs):
-            kind = _type(fields[name])
-            is_required = name in contract.required_inputs
-            yield f"        {names[name]}: {kind}{'' if is_required else ' | None = None'},"
+            kind = _type(fields[name], _definitions(contract.input_schema))
+            if name not in contract.required_inputs:
+                kind = f"{kind}{'' if kind.endswith('None') else ' | None'} = None"
+            yield f"        {names[name]}: {kind},"
     else:
         yield "        inputs: Mapping[str, Any],"
     yield f"    ) -> {outputs}:"
@@ -88,7 +101,8 @@ def _method(contract: IntentContract) -> Iterator[str]:
             if name not in contract.required_inputs:
                 yield f"        if {names[name]} is not None:"
                 yield f"            inputs[{name!r}] = {names[name]}"
-    yield f'        return cast({outputs}, await self._remote.call("{contract.name}", inputs))'
+    call = f'await self._remote.call("{contract.name}", inputs)'
+    yield f"        return {f'cast({outputs}, {call})' if outputs.isidentifier() else call}"
 
 
 def _plain(text: str) -> str:
@@ -97,11 +111,22 @@ def _plain(text: str) -> str:
     return "".join(letter for letter in line if letter not in '"\\' and letter.isprintable())
 
 
-def _type(schema: Mapping[str, Any]) -> str:
+def _definitions(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = schema.get("$defs")
+    return found if isinstance(found, Mapping) else {}
+
+
+def _type(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
+    reference = str(schema.get("$ref", "")).removeprefix("#/$defs/")
+    if reference:
+        target = definitions.get(reference)
+        others = {name: one for name, one in definitions.items() if name != reference}
+        return _type(target, others) if isinstance(target, Mapping) else "Any"
     options = schema.get("anyOf")
     if isinstance(options, list):
-        return " | ".join(dict.fromkeys(map(_type, options))) or "Any"
-    values = schema.get("enum")
+        types = [_type(one, definitions) for one in options if isinstance(one, Mapping)]
+        return " | ".join(dict.fromkeys(types)) or "Any"
+    values = [schema["const"]] if "const" in schema else schema.get("enum")
     if isinstance(values, list) and values and all(isinstance(one, str | int) for one in values):
         return f"Literal[{', '.join(map(repr, values))}]"
     kind = schema.get("type")
@@ -109,7 +134,7 @@ def _type(schema: Mapping[str, Any]) -> str:
         return " | ".join(dict.fromkeys(_TYPES.get(str(one), "Any") for one in kind))
     if kind == "array":
         items = schema.get("items")
-        return f"list[{_type(items) if isinstance(items, Mapping) else 'Any'}]"
+        return f"list[{_type(items, definitions) if isinstance(items, Mapping) else 'Any'}]"
     return _TYPES.get(str(kind), "Any")
 
 

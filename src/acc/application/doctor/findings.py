@@ -42,6 +42,10 @@ class CheckSkipped(AccError):
     code = "cannot_tell"
 
 
+class InterfaceMissing(CheckSkipped):
+    """Raised if the path of the interface does not exist, so that no reply says anything."""
+
+
 def ok(observation: str) -> Finding:
     """Return a finding without a problem."""
     return Finding(status=CheckStatus.OK, observation=observation)

@@ -7,6 +7,7 @@ from typing import Any
 from acc.application.doctor.findings import (
     CheckSkipped,
     Finding,
+    InterfaceMissing,
     fail,
     note,
     ok,
@@ -59,8 +60,11 @@ def check_rejection(
 
 async def send(server: ServerUnderTest) -> Finding:
     """Send a short message and wait for the reply."""
-    reply = await server.first_reply()
     fix = "reply with a task or a message in the form of the binding"
+    try:
+        reply = await server.first_reply()
+    except InterfaceMissing as error:
+        return fail(str(error), fix)
     if reply.is_unauthenticated and not server.target.has_credentials:
         return skipped("the server requires credentials; pass them with --token-env")
     if reply.is_error:

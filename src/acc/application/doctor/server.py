@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from acc.application.doctor.findings import CheckSkipped
+from acc.application.doctor.findings import CheckSkipped, InterfaceMissing
 from acc.application.doctor.wire import (
     HTTP_JSON,
     INTERRUPTED_STATES,
@@ -374,13 +374,13 @@ class ServerUnderTest:
         interface = interface or self.main
         request = interface.request(call, {**self.bearer(token), **(headers or {})})
         request = replace(request, has_certificate=token is None)
-        reply = interface.read(await self._exchange(request))
+        reply = _found(interface, interface.read(await self._exchange(request)))
         self._track_task(read_payload(reply.result).get("task"), token)
         return reply
 
     async def exchange(self, request: ProbeRequest) -> Reply:
         """Return the reply of the main interface to a raw request."""
-        return self.main.read(await self._exchange(request))
+        return _found(self.main, self.main.read(await self._exchange(request)))
 
     async def _exchange(self, request: ProbeRequest) -> ProbeResponse:
         response = await self.probe.exchange(request)
@@ -527,3 +527,13 @@ class ServerUnderTest:
             except RemoteFailed:
                 continue
         self._to_cancel.clear()
+
+
+def _found(interface: Interface, reply: Reply) -> Reply:
+    """Return a reply, or raise InterfaceMissing; JSON-RPC answers errors with a code."""
+    if interface.binding == JSONRPC and reply.status == 404 and reply.code is None:
+        raise InterfaceMissing(
+            f"{interface.url} gives HTTP 404: the path of the interface on the card does not exist "
+            "there; pass the URL under which the agent is reached"
+        )
+    return reply

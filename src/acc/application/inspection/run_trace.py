@@ -1,6 +1,6 @@
 """The tree of a recorded run: agents and tools with durations, tokens, cost and state changes."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from acc.application.memory.messages import unknown_outcome
 from acc.application.runtime.conversation import TURN_EVENTS, interrupted_calls
@@ -17,6 +17,7 @@ _MODEL_RESPONSES = frozenset(
 class TraceStep(Value, frozen=True, kw_only=True):
     """One recorded event of a node. `seconds` is the time since the event of the run before it.
 
+    `state` has the changed keys after the step, `before` their earlier values; a new key has none.
     `retry` counts from 1 if the step repeats one that failed.
     """
 
@@ -27,6 +28,7 @@ class TraceStep(Value, frozen=True, kw_only=True):
     at: float
     usage: Usage | None = None
     state: dict[str, JsonData] = {}
+    before: dict[str, JsonData] = {}
     removed: tuple[str, ...] = ()
     is_error: bool = False
     is_stub: bool = False
@@ -69,10 +71,36 @@ def trace_runs(events: Sequence[Event], *, requests: bool = False) -> tuple[RunT
     runs: dict[str, list[Event]] = {}
     for event in events:
         runs.setdefault(event.run_id, []).append(event)
-    return tuple(_trace_run(run_id, items, requests) for run_id, items in runs.items())
+    before = _values_before(events)
+    return tuple(_trace_run(run_id, items, before, requests) for run_id, items in runs.items())
 
 
-def _trace_run(run_id: str, events: Sequence[Event], requests: bool) -> RunTrace:
+def _values_before(events: Sequence[Event]) -> dict[int, dict[str, JsonData]]:
+    """Return, by event, the earlier values of the keys of the state that it changes or removes."""
+    states: dict[str, dict[str, JsonData]] = {}
+    found: dict[int, dict[str, JsonData]] = {}
+    for event in events:
+        actions = event.actions
+        changed = {**actions.state_delta, **actions.branch_delta}
+        removed = (*actions.state_removed, *actions.branch_removed)
+        found[event.seq] = {}
+        if not changed and not removed:
+            continue
+        own = states.setdefault(event.branch, {})
+        known = {**states.get("", {}), **own}
+        found[event.seq] = {key: known[key] for key in (*changed, *removed) if key in known}
+        own.update(changed)
+        for key in removed:
+            own.pop(key, None)
+    return found
+
+
+def _trace_run(
+    run_id: str,
+    events: Sequence[Event],
+    values_before: Mapping[int, dict[str, JsonData]],
+    requests: bool,
+) -> RunTrace:
     first, last = events[0], events[-1]
     waited, paused_at = 0.0, 0.0
     for event in events:
@@ -84,7 +112,7 @@ def _trace_run(run_id: str, events: Sequence[Event], requests: bool) -> RunTrace
     ended = last if last.kind is EventKind.ENDED else None
     message = first.text if first.author == "user" else ""
     answers = [e for e in events if e.kind is EventKind.MESSAGE and e.author != "user"]
-    steps = _steps(events, requests)
+    steps = _steps(events, values_before, requests)
     placed = [(_path(event, events), step) for event, step in steps]
     placed += _unfinished_calls(events)
     turn = first.detail.get("turn", 0)
@@ -151,7 +179,9 @@ def _unfinished_calls(events: Sequence[Event]) -> list[tuple[str, TraceStep]]:
     return found
 
 
-def _steps(events: Sequence[Event], requests: bool) -> list[tuple[Event, TraceStep]]:
+def _steps(
+    events: Sequence[Event], values_before: Mapping[int, dict[str, JsonData]], requests: bool
+) -> list[tuple[Event, TraceStep]]:
     steps: list[tuple[Event, TraceStep]] = []
     failed: dict[str, int] = {}
     before = events[0].at
@@ -176,6 +206,7 @@ def _steps(events: Sequence[Event], requests: bool) -> list[tuple[Event, TraceSt
             at=event.at,
             usage=None if event.kind in (EventKind.ENDED, EventKind.MODEL_REQUEST) else event.usage,
             state={**actions.state_delta, **actions.branch_delta},
+            before=values_before[event.seq],
             removed=(*actions.state_removed, *actions.branch_removed),
             is_error=is_error,
             is_stub=bool(event.detail.get("stub")),

@@ -5,19 +5,14 @@ from dataclasses import replace as replace_state
 
 import msgspec
 
-from acc.application.memory.messages import count_tokens, fit_messages
+from acc.application.memory.evidence import EvidenceSelection, passage_size
+from acc.application.memory.messages import fit_messages
 from acc.application.memory.notes import choose_notes, clip_item, fact_item, rank_notes
 from acc.application.memory.passages import (
-    day,
-    has_file_parts,
     has_files,
-    heading,
-    heading_message,
     passage_id,
-    passage_messages,
     turn_passages,
     user_sentences,
-    without_files,
     without_sentences,
 )
 from acc.application.memory.state_update import RULE_PREFIX, StateUpdate, fit_rules
@@ -56,8 +51,6 @@ from acc.domain.value_objects.memory import (
     Note,
     Passage,
     ReadSentence,
-    Rejection,
-    RejectionReason,
     Source,
     TurnSignal,
     TurnTrace,
@@ -77,11 +70,15 @@ from acc.ports.outbound.model_ports import TokenCounterPort
 
 DEFAULT_BUDGET_TOKENS = 1_024
 _RECALL_LIMIT = 48
-#: Shares of the budget: rules and facts, rules at most, the last exchange, evidence at least.
-_STATE_SHARE = 0.4
-_MAX_RULES_SHARE = 0.6
+#: Shares of the budget: rules and facts before evidence, uncertain rules at most, certain rules at
+#: most, the last exchange, evidence at least.
+_STATE_SHARE = 0.2
+_RULES_SHARE = 0.25
+_CERTAIN_RULES_SHARE = 0.6
 _EXCHANGE_SHARE = 0.2
 _MIN_EVIDENCE_SHARE = 0.4
+#: Passages with a smaller share of the best score get only the tokens that facts do not need.
+_WEAK_MATCH = 0.4
 #: The largest share of the tokens for evidence that one message may use.
 _PASSAGE_SHARE = 0.5
 _MAX_SENTENCES = 400
@@ -415,27 +412,41 @@ class AccMemory:
         readings: tuple[Reading, ...],
         update: StateUpdate | None,
     ) -> MemoryView:
-        limit = max(int(self._budget * _MAX_RULES_SHARE), MIN_BUDGET_TOKENS)
-        rules, dropped, rules_tokens = fit_rules(base, self._rule_words, limit, self._count)
+        rules, dropped, rules_tokens = fit_rules(
+            base,
+            self._rule_words,
+            self._count,
+            limit=max(int(self._budget * _RULES_SHARE), MIN_BUDGET_TOKENS),
+            certain_limit=int(self._budget * _CERTAIN_RULES_SHARE),
+        )
         share = int(self._budget * _STATE_SHARE)
         ranked = rank_notes(self._notes, self._texts, rules.constraints, signal.turn_id)
         _, tokens = choose_notes(ranked, rules_tokens, share)
         available = self._budget - tokens
         exchange, exchange_tokens = self._last_exchange(available)
-        evidence, qualified, rejected, evidence_tokens = self._evidence(
-            recalled, available - exchange_tokens
+        room = available - exchange_tokens
+        evidence = EvidenceSelection(
+            current=self._without_superseded,
+            last_turn=self._last_turn.turn_id if self._last_turn is not None else 0,
+            max_length=max(int(room * _PASSAGE_SHARE) * 4, 80),
+            count=self._count,
         )
+        weak = _WEAK_MATCH * max([match.score for match in recalled], default=0.0)
+        evidence.add([match for match in recalled if match.score >= weak], room)
         if any(message.is_shortened for message in exchange):
             # Give the exchange the tokens that the evidence does not need.
-            exchange, exchange_tokens = self._fit_exchange(available - evidence_tokens)
-        # Notes get all remaining tokens.
-        left = self._budget - exchange_tokens - evidence_tokens
+            exchange, exchange_tokens = self._fit_exchange(available - evidence.tokens)
+        # Notes get all remaining tokens, and weak matches what the notes leave.
+        left = self._budget - exchange_tokens - evidence.tokens
         chosen, _ = choose_notes(ranked, rules_tokens, left)
         facts = tuple(dict.fromkeys([fact_item(note, self._texts) for note in chosen]))
         text = render_prompt(replace_state(rules, relational_map=facts))
         while (tokens := self._count(text)) > left and facts:  # escaping adds tokens
             facts = facts[1:]
             text = render_prompt(replace_state(rules, relational_map=facts))
+        left = self._budget - exchange_tokens - evidence.tokens - tokens
+        evidence.add([match for match in recalled if match.score < weak], left)
+        qualified = evidence.passages()
         references = tuple(
             ArtifactReference(artifact_id=p.id, provenance=f"{p.source.value} turn {p.turn_id}")
             for p in qualified[: LIMITS["retrieved_artifacts"].items]
@@ -452,17 +463,17 @@ class AccMemory:
             readings=readings,
             recalled=recalled,
             qualified=tuple(qualified),
-            rejected=tuple(rejected),
+            rejected=tuple(evidence.rejected),
             committed=state,
             dropped=(*(update.dropped if update else ()), *dropped),
             notes=(*(update.messages if update else ()), *self._index_notes()),
-            tokens=tokens + exchange_tokens + evidence_tokens,
+            tokens=tokens + exchange_tokens + evidence.tokens,
             usage=usage,
             fallback=fallback,
         )
         return MemoryView(
             text=text,
-            messages=(*evidence, *exchange),
+            messages=(*evidence.messages(), *exchange),
             tokens=trace.tokens,
             trace=trace,
             detail={**trace_data(trace, render_state(state)), "snapshot": self.snapshot()},
@@ -487,76 +498,16 @@ class AccMemory:
         messages = () if self._last_turn is None else self._last_turn.messages
         return fit_messages(messages, available, self._count)
 
-    def _evidence(
-        self, recalled: Sequence[Match], available: int
-    ) -> tuple[list[ChatMessage], list[Passage], list[Rejection], int]:
-        """Return the best passages that fit as messages in the order of the conversation."""
-        last = self._last_turn.turn_id if self._last_turn is not None else 0
-        shown: list[tuple[Passage, tuple[ChatMessage, ...]]] = []
-        rejected: list[Rejection] = []
-        tokens = 0
-        dates: set[int] = set()
-        seen: set[tuple[Source, str]] = set()
-        length = max(int(available * _PASSAGE_SHARE) * 4, 80)
-        for match in recalled:
-            passage = match.passage
-            if passage.id in self._hidden:
-                passage = self._without_superseded(passage)
-            if not passage.text:
-                rejected.append(_rejection(match.passage, RejectionReason.SUPERSEDED))
-                continue
-            key = (passage.source, passage.text)
-            if passage.turn_id == last or (key in seen and not passage.parts):
-                rejected.append(_rejection(passage, RejectionReason.DUPLICATE))
-                continue
-            date = day(passage.at)
-            extra = 0 if date in dates else self._count(heading(passage.at)) + 4
-            size = self._passage_size(passage, length)
-            if tokens + size + extra > available and has_file_parts(passage.parts):
-                passage = without_files(passage)
-                size = self._passage_size(passage, length)
-            if tokens + size + extra > available:
-                reason = RejectionReason.OVER_BUDGET
-                rejected.append(_rejection(passage, reason, f"{size} tokens do not fit"))
-                continue
-            seen.add(key)
-            dates.add(date)
-            tokens += size + extra
-            shown.append((passage, passage_messages(passage, length)))
-        shown.sort(key=lambda entry: (entry[0].turn_id, entry[0].order, entry[0].id))
-        result: list[ChatMessage] = []
-        shown_date = -1
-        for passage, messages in shown:
-            if day(passage.at) != shown_date:
-                shown_date = day(passage.at)
-                result.append(heading_message(passage.at))
-            result += messages
-        return result, [passage for passage, _ in shown], rejected, tokens
-
     def _without_superseded(self, passage: Passage) -> Passage:
         """Return a passage without superseded sentences, with its size."""
+        if passage.id not in self._hidden:
+            return passage
         reduced = self._reduced.get(passage.id)
         if reduced is None:
             places = map(parse_sentence_id, self._hidden[passage.id])
             reduced = without_sentences(passage, places)
             if reduced.text and not reduced.tokens:
-                reduced = replace(reduced, tokens=self._passage_size(reduced, len(reduced.text)))
+                size = passage_size(reduced, len(reduced.text), self._count)
+                reduced = replace(reduced, tokens=size)
             self._reduced[passage.id] = reduced
         return reduced
-
-    def _passage_size(self, passage: Passage, max_length: int) -> int:
-        if passage.tokens and len(passage.text) <= max_length:
-            return passage.tokens
-        messages = passage_messages(passage, max_length)
-        return sum(count_tokens(message, self._count) for message in messages)
-
-
-_EXPLANATIONS = {
-    RejectionReason.SUPERSEDED: "a later sentence changed, lifted or corrected it",
-    RejectionReason.DUPLICATE: "the view already contains it",
-}
-
-
-def _rejection(passage: Passage, reason: RejectionReason, explanation: str = "") -> Rejection:
-    text = explanation or _EXPLANATIONS[reason]
-    return Rejection(passage=passage, reason=reason, explanation=text)

@@ -129,7 +129,13 @@ class HistoryMemory:
                 self._conversations.pop(key, None)  # it may contain a part of a turn
                 raise
         instructions = [one for one in history[: starts[-1]] if codec.is_instruction(one)]
-        return [*instructions, *codec.encode(_as_messages(view)), *current]
+        # A greeting belongs to no turn, so the memory does not contain it.
+        greeting = [
+            one
+            for one in codec.decode(history[: starts[0]])
+            if one.role == "assistant" and not one.calls
+        ]
+        return [*instructions, *codec.encode([*greeting, *_as_messages(view)]), *current]
 
     async def compact(
         self, history: Sequence[MessageT], codec: MessageCodec[MessageT], *, user_id: str = ""

@@ -186,26 +186,29 @@ def least_certain_first(
 
     `words` are the `Reading.words` of the rules by text. A rule without them is certain.
     """
+    return sorted(rules, key=lambda rule: _certainty(rule, words))
 
-    def certainty(rule: StandingConstraint) -> float:
-        known = words.get(rule.text)
-        if not known:
-            return _CERTAIN
-        chances = dict(zip(Act, known, strict=True))
-        return min((chances[Act.SET] + chances[Act.CHANGE]) / sum(known), _CERTAIN)
 
-    return sorted(rules, key=certainty)
+def _certainty(rule: StandingConstraint, words: Mapping[str, tuple[int, ...]]) -> float:
+    known = words.get(rule.text)
+    if not known:
+        return _CERTAIN
+    chances = dict(zip(Act, known, strict=True))
+    return min((chances[Act.SET] + chances[Act.CHANGE]) / sum(known), _CERTAIN)
 
 
 def fit_rules(
     state: CompressedCognitiveState,
     words: Mapping[str, tuple[int, ...]],
-    limit: int,
     count: CountTokens,
+    *,
+    limit: int,
+    certain_limit: int,
 ) -> FittedState:
     """Return the rules, the goal and the open questions of a state within a limit of tokens.
 
-    Uncertain rules are dropped first. The result contains a notice about dropped rules.
+    Uncertain rules are dropped first. If certain rules alone exceed `limit`, they may use up to
+    `certain_limit` tokens. The result contains a notice about certain rules that were dropped.
     """
     shown = CompressedCognitiveState(
         constraints=state.constraints,
@@ -215,13 +218,22 @@ def fit_rules(
     fitted = fit_to_budget(shown, limit, count)
     if len(fitted.state.constraints) == len(shown.constraints):
         return fitted
-    ordered = tuple(least_certain_first(shown.constraints, words))
+    ordered = least_certain_first(shown.constraints, words)
+    certain = [rule for rule in ordered if _certainty(rule, words) >= _CERTAIN]
+    reduced, dropped, tokens = fit_to_budget(_with_rules(shown, ordered), limit, count)
+    if set(certain) <= set(reduced.constraints):
+        return FittedState(_in_order(reduced, shown), dropped, tokens)
+    limit = max(limit, certain_limit)
     notice_limit = limit // _NOTICE_SHARE
     room = max(limit - notice_limit - _NOTICE_FRAME_TOKENS, MIN_BUDGET_TOKENS)
-    reduced, dropped, tokens = fit_to_budget(replace_state(shown, constraints=ordered), room, count)
-    chosen = set(reduced.constraints)
-    reduced = replace_state(reduced, constraints=tuple(r for r in shown.constraints if r in chosen))
-    notice = _notice([rule.text for rule in ordered if rule not in chosen], notice_limit, count)
+    reduced, dropped, tokens = fit_to_budget(_with_rules(shown, certain), room, count)
+    uncertain = [f"constraints: {rule.text}" for rule in ordered if rule not in certain]
+    dropped = (*uncertain, *dropped)
+    reduced = _in_order(reduced, shown)
+    missing = [rule.text for rule in certain if rule not in reduced.constraints]
+    if not missing:
+        return FittedState(reduced, dropped, tokens)
+    notice = _notice(missing, notice_limit, count)
     unconfirmed = (*reduced.uncertainty_signal.unconfirmed, notice)
     signal = UncertaintySignal(level=UncertaintyLevel.MEDIUM, unconfirmed=unconfirmed)
     reported = replace_state(reduced, uncertainty_signal=signal)
@@ -230,6 +242,20 @@ def fit_rules(
     if size <= limit:
         return FittedState(reported, dropped, size)
     return FittedState(reduced, dropped, tokens)
+
+
+def _with_rules(
+    state: CompressedCognitiveState, rules: Iterable[StandingConstraint]
+) -> CompressedCognitiveState:
+    return replace_state(state, constraints=tuple(rules))
+
+
+def _in_order(
+    reduced: CompressedCognitiveState, original: CompressedCognitiveState
+) -> CompressedCognitiveState:
+    """Return a reduced state with its rules in the order of the original one."""
+    chosen = set(reduced.constraints)
+    return _with_rules(reduced, [rule for rule in original.constraints if rule in chosen])
 
 
 def _notice(rules: Sequence[str], limit: int, count: CountTokens) -> str:

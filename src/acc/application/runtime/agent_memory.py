@@ -304,7 +304,7 @@ async def _catch_up(run: Run, agent_name: str, cached: CachedMemory, *, before: 
             await _add_newest_turns(run, memory, before=before)
             cached.last_seq = before - 1
             return
-        after = await _restore(run, agent_name, memory, before=before)
+        after = await _restore(run, agent_name, cached, before=before)
     sessions, key = run.services.sessions, run.request.key
     turns: dict[str, list[Event]] = {}
     while after < before:
@@ -319,12 +319,14 @@ async def _catch_up(run: Run, agent_name: str, cached: CachedMemory, *, before: 
     cached.last_seq = before - 1
 
 
-async def _restore(run: Run, agent_name: str, memory: MemoryPort, *, before: int) -> int:
+async def _restore(run: Run, agent_name: str, cached: CachedMemory, *, before: int) -> int:
     """Restore the last snapshot of a memory; return the number of the last event it covers."""
-    sessions, key = run.services.sessions, run.request.key
+    sessions, key, memory = run.services.sessions, run.request.key, cached.memory
     if not isinstance(memory, RestorableMemoryPort | IndexedMemoryPort):
         return 0
     newest = await sessions.newest(key, kind=EventKind.MEMORY, author=agent_name)
+    if newest is not None:
+        cached.tokens = newest.detail.get("tokens", 0)
     if isinstance(memory, RestorableMemoryPort):
         # An agent of another framework may have had the name before.
         if newest is None or newest.seq >= before or "snapshot" not in newest.detail:

@@ -74,7 +74,12 @@ def to_builtins(value: Any) -> Any:
 
 
 def encode_model(value: Any) -> Any:
-    """Return a pydantic model, or one with the same methods, as JSON data (msgspec enc_hook)."""
+    """Return a pydantic model, or one with the same methods, as JSON data (msgspec enc_hook).
+
+    A mapping that is no dict is a dict, such as the memory of a node.
+    """
+    if isinstance(value, Mapping):
+        return dict(value)
     if not is_model_type(type(value)):
         advice = ": write await before the call" if hasattr(value, "__await__") else ""
         raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported{advice}")

@@ -212,16 +212,7 @@ async def _new_ledger(ctx: RunContext, tools: Mapping[str, BaseTool]) -> FlowLed
     run = ctx.run
     for words in await _user_words(ctx):
         ledger.trust(words)
-    calls: dict[str, ToolCall] = {}
-    earlier = await _earlier_events(ctx)
-    if len(earlier) >= _MAX_EARLIER_EVENTS:
-        ledger.distrust()  # an older result that is not read again may be untrusted
-    for event in earlier:
-        calls |= {call.id: call for call in event.calls}
-        if (result := event.result) is not None:
-            call, tool = calls.get(result.call_id), tools.get(result.name)
-            labels = UNDECLARED if tool is None else labels_of(tool, ctx)
-            ledger.observe(result.name, labels, call.arguments if call else {}, result.content)
+    await _observe_earlier_turns(ledger, ctx, tools)
     if any(_is_untrusted(part) for part in run.request.message):
         ledger.distrust()
     for event in run.journal.steps.values():
@@ -237,6 +228,23 @@ async def _new_ledger(ctx: RunContext, tools: Mapping[str, BaseTool]) -> FlowLed
             given = request.arguments if answer.arguments is None else answer.arguments
             ledger.approve(request.tool, given)
     return ledger
+
+
+async def _observe_earlier_turns(
+    ledger: FlowLedger, ctx: RunContext, tools: Mapping[str, BaseTool]
+) -> None:
+    calls: dict[str, ToolCall] = {}
+    earlier = await _earlier_events(ctx)
+    if len(earlier) >= _MAX_EARLIER_EVENTS:
+        ledger.distrust()  # an older result that is not read again may be untrusted
+    for event in earlier:
+        calls |= {call.id: call for call in event.calls}
+        if (result := event.result) is not None:
+            call, tool = calls.get(result.call_id), tools.get(result.name)
+            labels = UNDECLARED if tool is None else labels_of(tool, ctx)
+            ledger.observe(result.name, labels, call.arguments if call else {}, result.content)
+        if _is_untrusted_event(event, reader=ctx.agent.name):
+            ledger.distrust()
 
 
 async def _user_words(ctx: RunContext) -> list[str]:
@@ -264,6 +272,15 @@ def _is_user_message(event: Event) -> bool:
     return event.kind is EventKind.MESSAGE and event.author == "user"
 
 
+def _is_untrusted_event(event: Event, *, reader: str) -> bool:
+    """Return True for messages of other agents, and for files and marked parts."""
+    if event.result is not None:
+        return bool(event.result.files)
+    if event.kind is not EventKind.MESSAGE:
+        return False
+    return event.author not in ("user", reader) or any(map(_is_untrusted, event.parts))
+
+
 def _is_untrusted(part: Part) -> bool:
     """Return True for files, and for parts that a calling agent marked."""
     is_file = part.raw is not None or part.url is not None
@@ -274,7 +291,7 @@ def _trusted_texts(part: Part) -> Sequence[str]:
     """Return the text of the user in a part; of a marked part, what its author says is trusted."""
     if not _is_untrusted(part):
         return (_text(part.text or part.data),)
-    given, text = part.metadata.get(TRUSTED_METADATA), part.text or ""
+    given, text = part.metadata.get(TRUSTED_METADATA), _text(part.text or part.data)
     fragments = given[:MAX_TRUSTED_FRAGMENTS] if isinstance(given, list | tuple) else ()
     return [one for one in fragments if isinstance(one, str) and one and one in text]
 

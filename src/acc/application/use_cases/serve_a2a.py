@@ -6,7 +6,7 @@ from contextlib import aclosing, asynccontextmanager
 
 from acc.application.a2a.executor import TaskExecutor
 from acc.application.a2a.intake import MessageIntake
-from acc.application.a2a.intent_admission import outputs_of_task
+from acc.application.a2a.intent_admission import digest_of, outputs_of_task
 from acc.application.a2a.maintenance import TaskMaintenance
 from acc.application.a2a.media_modes import Modes, served_modes
 from acc.application.a2a.push_configs import CheckUrl, PushConfigs
@@ -25,7 +25,7 @@ from acc.application.a2a.subscriptions import Subscriptions, TaskBroker, TaskStr
 from acc.application.a2a.task_dispatch import TaskDispatcher
 from acc.application.a2a.webhook_retries import PushDelivery
 from acc.application.contracts.claims import check_caller, check_debug
-from acc.application.contracts.idempotency import IntentOutputs, request_key
+from acc.application.contracts.idempotency import IntentOutputs
 from acc.application.contracts.intents import DELEGATED, Intents
 from acc.application.contracts.payloads import IntentPayload, find_contract
 from acc.application.runtime.runner import SessionRunner
@@ -91,7 +91,6 @@ class ServeA2AUseCase:
         self._tasks = tasks
         self._anonymous_listing = anonymous_listing
         self._broker = TaskBroker()
-        self._replays = ReplayGuard(self.limits.replay_window, used_ids)
         engine = runner.engine
         self._executor = TaskExecutor(
             runner=runner,
@@ -122,6 +121,7 @@ class ServeA2AUseCase:
             modes=modes or served_modes(runner.agent, runner.services),
             skills=skills,
             limiter=limiter,
+            replays=ReplayGuard(self.limits.replay_window, used_ids),
         )
 
     @asynccontextmanager
@@ -160,12 +160,14 @@ class ServeA2AUseCase:
         """Start or continue a task with a message and return the task or a direct reply."""
         principal.require(INVOKE_SCOPE)
         caller = principal.within(request.tenant)
-        task = (await self._intake.submit(caller, request, streaming=False)).task
+        task, is_new = await self._intake.submit(caller, request, streaming=False)
         if request.wait:
             task = await self._wait(task)
         elif self.runner.agent.replies_directly and task.state is TaskState.SUBMITTED:
             task = await self._wait(task, first_event=True)
-        return task.reply or self._visible(task, request.history_length)
+        visible = self._visible(task, request.history_length)
+        is_repeated = not is_new and bool(digest_of(task))
+        return task.reply or (_marked(visible) if is_repeated else visible)
 
     async def stream(
         self, principal: Principal, request: SendRequest, *, after: int | None = None
@@ -189,8 +191,9 @@ class ServeA2AUseCase:
         missed = 0 if after is None else task.seq - after
         resumes = after is not None and not result.is_new
         resumes = resumes and (missed > 0 or (missed == 0 and is_active))
+        visible = self._visible(task, request.history_length)
         return self._subscriptions.open(
-            self._visible(task, request.history_length),
+            visible if result.is_new or not digest_of(task) else _marked(visible),
             slot_of=account,
             may_reply=self.runner.agent.replies_directly and task.state is TaskState.SUBMITTED,
             is_complete=not is_active,
@@ -259,17 +262,13 @@ class ServeA2AUseCase:
         principal.require(INVOKE_SCOPE)
         contract = find_contract(self.intents, payload)
         caller = principal.within(tenant)
-        owner = caller.owner
         check_caller(payload.context, caller)
         check_debug(payload.context, caller)
-        await self._replays.check(owner.user_id, payload.context, self.runner.services.clock.now())
-        key = request_key(payload, self.runner.app_name, owner.user_id)
-        message_id = self.runner.services.ids.new() if key is None else key.digest
-        message = self._intake.admission.message(payload, message_id)
+        message = self._intake.admission.message(payload, self.runner.services.ids.new())
         request = SendRequest(
             message=message, extensions=(INTENTS_EXTENSION,), trace_parent=trace_parent
         )
-        submitted = await self._intake.submit(caller, request, streaming=False, key=key)
+        submitted = await self._intake.submit(caller, request, streaming=False, is_repeatable=False)
         task = submitted.task
         run = self._executor.find(task.id)
         task = await self._wait(task)
@@ -278,7 +277,7 @@ class ServeA2AUseCase:
         if task.state is TaskState.COMPLETED:
             answered = contract if payload.delegation is None else DELEGATED
             outputs = outputs_of_task(task, answered)
-            return IntentOutputs(outputs, repeated=not submitted.is_new)
+            return IntentOutputs(outputs, repeated=not submitted.is_new, task_id=task.id)
         text = "" if task.status.message is None else text_of(task.status.message.parts)
         reason = f": {text}" if text else ""
         raise IntentNotCompleted(
@@ -396,6 +395,11 @@ class ServeA2AUseCase:
                 ]
             ),
         )
+
+
+def _marked(task: Task) -> Task:
+    """Return a task that tells clients with the extension that their request was repeated."""
+    return replace(task, metadata={**task.metadata, INTENTS_EXTENSION: {"repeated": True}})
 
 
 def _next_step(task: Task, *, is_repeated: bool) -> str:

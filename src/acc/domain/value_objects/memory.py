@@ -73,6 +73,10 @@ class ReadSentence(Value, frozen=True, kw_only=True, array_like=True):
     words: tuple[int, ...] = ()
 
 
+#: Authors without a name of their own.
+_UNNAMED = frozenset({"user", "assistant"})
+
+
 class Passage(Value, frozen=True, kw_only=True):
     """A whole message of one speaker, as memories recall it.
 
@@ -95,6 +99,11 @@ class Passage(Value, frozen=True, kw_only=True):
     parts: tuple[Part, ...] = ()
     unknown_calls: tuple[str, ...] = ()
     sentences: tuple[ReadSentence, ...] = ()
+
+    @property
+    def searched_text(self) -> str:
+        """Return the text for an index: questions often name the speaker of a message."""
+        return self.text if self.author in _UNNAMED else f"{self.author}: {self.text}"
 
 
 class Match(Value, frozen=True, kw_only=True):

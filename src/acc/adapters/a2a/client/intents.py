@@ -1,27 +1,43 @@
 """Calls of intents over HTTP: POST to `/run`, or JSON-RPC with the intent as method."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
 import msgspec
 
-from acc.adapters.a2a.client.transport import map_transport_errors
+from acc.adapters.a2a.client.transport import CallFailed, map_transport_errors
 from acc.adapters.a2a.wire.errors import error_from_http, error_from_rpc
 from acc.adapters.http.client import guarded_client
+from acc.application.runtime.circuits import circuit_call
 from acc.application.tracing.a2a_spans import trace_intent_call
+from acc.application.tracing.circuits import report_circuits
+from acc.domain.circuit_breaker import CircuitBreaker
 from acc.domain.errors import InvalidInput, InvalidResponse, NotFound
 from acc.domain.value_objects.endpoint import check_remote_url, origin_of
+from acc.ports.outbound.limit_ports import CircuitStorePort
 from acc.ports.outbound.tracing_ports import TracerPort
 
 _RUN_PATH = "/run"
+MAX_CIRCUITS = 1000
 #: Returns the bearer token that a reference such as "env:NAME" stands for.
 ResolveToken = Callable[[str], str]
 
 
+@lru_cache(maxsize=MAX_CIRCUITS)
+def _circuit(origin: str, tracer: TracerPort | None) -> CircuitBreaker:
+    """Return the circuit breaker of the agents at an origin, which all callers share."""
+    return CircuitBreaker(origin, on_change=report_circuits(lambda: tracer))
+
+
 class HttpIntentCaller:
-    """Posts intents to other agents; implements IntentCallerPort."""
+    """Posts intents to other agents; implements IntentCallerPort.
+
+    After repeated calls without an answer, the circuit of their origin is open, and further calls
+    fail at once.
+    """
 
     def __init__(
         self,
@@ -29,7 +45,9 @@ class HttpIntentCaller:
         allow: Sequence[str] = (),
         resolve_token: ResolveToken,
         tracer: TracerPort | None = None,
+        circuits: CircuitStorePort | None = None,
     ) -> None:
+        self._circuits = circuits
         self._allow = tuple(allow)
         self._tracer = tracer
         self._resolve_token = resolve_token
@@ -55,8 +73,13 @@ class HttpIntentCaller:
         with trace_intent_call(self._tracer, intent, url, trace_parent) as parent:
             if parent:
                 headers["traceparent"] = parent
-            async with guarded_client(allow=(*self._allow, *allow), timeout=timeout) as http:
-                with map_transport_errors(origin_of(url)):
+            origin = origin_of(url)
+            circuit = _circuit(origin, self._tracer)  # type: ignore[arg-type] # a tracer is hashable
+            async with (
+                circuit_call(circuit, (CallFailed,), self._circuits),
+                guarded_client(allow=(*self._allow, *allow), timeout=timeout) as http,
+            ):
+                with map_transport_errors(origin):
                     response = await http.post(url, content=body, headers=headers)
             return _run_outputs(response) if is_run else _rpc_outputs(response)
 

@@ -130,6 +130,14 @@ class HttpRequest:
             else:
                 self.headers[name] = value if previous is None else previous + b", " + value
 
+    def note_task(self, task_id: str, trace_id: str) -> None:
+        """Note the task of a call for the access log, and the trace of its run.
+
+        `trace_id` is what the caller named; the default is that of the task.
+        """
+        self.task_id = task_id
+        self.trace_id = trace_id or self.trace_id or task_id
+
     def check_head(self, hosts: Iterable[str] | None = None) -> None:
         """Raise HttpError if the headers are invalid, too large or for another host."""
         if self._head_error is not None:

@@ -40,6 +40,7 @@ from acc.adapters.a2a.wire.v03 import WIRE_V03
 from acc.adapters.a2a.wire.v03_rest import WIRE_V03_REST
 from acc.adapters.a2a.wire.v1 import WIRE_V1
 from acc.application.a2a.card_builder import ExtendedCards
+from acc.application.a2a.executor import trace_id_of
 from acc.application.a2a.requests import (
     GetRequest,
     PushCreateRequest,
@@ -158,11 +159,12 @@ class RequestDispatcher:
             request.operation = call.method[:_MAX_METHOD_LENGTH]
             if call.method not in wire.methods and call.method in self._serve.intents:
                 self._start_span(request, call.method, request.trace_parent)
-                outputs, marks = await call_rpc_intent(
+                answer = await call_rpc_intent(
                     self._serve, principal, call, trace_parent=request.trace_parent
                 )
-                response = rpc_result_prefix(call.id) + outputs + b"}"
-                await send_response(send, 200, response, JSON, marks)
+                request.note_task(answer.task_id, answer.trace_id)
+                response = rpc_result_prefix(call.id) + answer.body + b"}"
+                await send_response(send, 200, response, JSON, answer.headers)
                 return
             extensions = self._negotiate_extensions(request)
             operation = _find_operation(call.method, wire)
@@ -191,13 +193,14 @@ class RequestDispatcher:
             content = await request.body()
             await self._count_bytes(principal, request, content)
             self._start_span(request, "run", request.trace_parent)
-            body, marks = await call_intent(
+            answer = await call_intent(
                 self._serve, principal, content, trace_parent=request.trace_parent
             )
+            request.note_task(answer.task_id, answer.trace_id)
         except Exception as error:  # noqa: BLE001 - process boundary
             await self._refuse(request, send, error)
             return
-        await send_response(send, 200, body, JSON, marks)
+        await send_response(send, 200, answer.body, JSON, answer.headers)
 
     async def handle_endpoint(
         self, request: HttpRequest, send: Send, endpoint: StreamEndpoint
@@ -401,10 +404,13 @@ class RequestDispatcher:
         match operation:
             case Operation.SEND:
                 result = await serve.send(principal, params)
-                request.task_id = result.id if isinstance(result, Task) else result.task_id
+                task_id = result.id if isinstance(result, Task) else result.task_id
+                request.note_task(task_id, trace_id_of(params.message, ""))
                 return wire.write_send_result(extensions.show(result))
             case Operation.STREAM:
-                return await serve.stream(principal, params, after=request.last_event_id())
+                stream = await serve.stream(principal, params, after=request.last_event_id())
+                request.note_task(stream.task_id, trace_id_of(params.message, ""))
+                return stream
             case Operation.GET:
                 return wire.write_task(extensions.show(await serve.get(principal, params)))
             case Operation.LIST:

@@ -121,7 +121,7 @@ def log_access(request: HttpRequest, status: int, began: float) -> None:
         extra={
             "method": request.operation or request.method,
             "path": request.path,
-            "task": request.task_id,
+            "task_id": request.task_id,
             "caller": request.caller,
             "status": status,
             "duration_ms": milliseconds,

@@ -9,9 +9,8 @@ from acc.adapters.a2a.server.asgi import Headers
 from acc.adapters.a2a.wire.errors import wire_error_for
 from acc.adapters.a2a.wire.json_fields import decode, encode
 from acc.adapters.a2a.wire.jsonrpc import RpcRequest
-from acc.application.contracts.idempotency import IntentOutputs
 from acc.application.contracts.packets import is_packet
-from acc.application.contracts.payloads import read_payload
+from acc.application.contracts.payloads import IntentPayload, read_payload
 from acc.application.use_cases.serve_a2a import ServeA2AUseCase
 from acc.domain.contract_errors import (
     FieldViolation,
@@ -29,10 +28,15 @@ _ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
 
 class IntentResponse(NamedTuple):
-    """Outputs as JSON, and headers that mark those of a repeated request."""
+    """Outputs as JSON, and headers that mark those of a repeated request.
+
+    `task_id` is the task, and `trace_id` the trace that the caller named.
+    """
 
     body: bytes
     headers: Headers
+    task_id: str
+    trace_id: str
 
 
 async def call_intent(
@@ -42,7 +46,7 @@ async def call_intent(
     names = serve.intents.names
     default = names[0] if len(names) == 1 else ""
     payload = read_payload(decode(_ANY, body, "body"), default_intent=default)
-    return _respond(await serve.call_intent(principal, payload, trace_parent=trace_parent))
+    return await _respond(serve, principal, payload, trace_parent)
 
 
 async def call_rpc_intent(
@@ -56,13 +60,16 @@ async def call_rpc_intent(
             raise InvalidInputs(call.method, [violation], place="params")
         name = "delegated_intent" if is_packet(params) else "intent"
         params = {**params, name: call.method}
-    payload = read_payload(params)
-    return _respond(await serve.call_intent(principal, payload, trace_parent=trace_parent))
+    return await _respond(serve, principal, read_payload(params), trace_parent)
 
 
-def _respond(outputs: IntentOutputs) -> IntentResponse:
+async def _respond(
+    serve: ServeA2AUseCase, principal: Principal, payload: IntentPayload, trace_parent: str
+) -> IntentResponse:
+    outputs = await serve.call_intent(principal, payload, trace_parent=trace_parent)
     headers = [(b"idempotency-replayed", b"true")] if outputs.repeated else []
-    return IntentResponse(encode(dict(outputs)), headers)
+    trace_id = payload.context.get("trace_id", "")
+    return IntentResponse(encode(dict(outputs)), headers, outputs.task_id, trace_id)
 
 
 def encode_run_error(error: BaseException) -> tuple[int, bytes]:

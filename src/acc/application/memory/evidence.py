@@ -1,0 +1,101 @@
+"""Evidence of a view: the recalled passages that fit, as messages in the order of conversation."""
+
+from collections.abc import Callable, Iterable
+
+from acc.application.memory.messages import CountTokens, count_tokens
+from acc.application.memory.passages import (
+    day,
+    has_file_parts,
+    heading,
+    heading_message,
+    passage_messages,
+    without_files,
+)
+from acc.domain.value_objects.content import ChatMessage
+from acc.domain.value_objects.memory import Match, Passage, Rejection, RejectionReason, Source
+
+_EXPLANATIONS = {
+    RejectionReason.SUPERSEDED: "a later sentence changed, lifted or corrected it",
+    RejectionReason.DUPLICATE: "the view already contains it",
+}
+
+
+class EvidenceSelection:
+    """Selects passages for a view; `add` can be called again with more room.
+
+    `current` returns a passage without superseded sentences, empty if it has no others. Passages
+    of the turn `last_turn` are part of the view as the last exchange. Messages are shortened to
+    `max_length` characters.
+    """
+
+    def __init__(
+        self,
+        *,
+        current: Callable[[Passage], Passage],
+        last_turn: int,
+        max_length: int,
+        count: CountTokens,
+    ) -> None:
+        self.tokens = 0
+        self.rejected: list[Rejection] = []
+        self._current = current
+        self._last_turn = last_turn
+        self._max_length = max_length
+        self._count = count
+        self._chosen: list[tuple[Passage, tuple[ChatMessage, ...]]] = []
+        self._days: set[int] = set()
+        self._seen: set[tuple[Source, str]] = set()
+
+    def add(self, matches: Iterable[Match], available: int) -> None:
+        """Add the passages of matches that fit into so many more tokens, the best first."""
+        limit = self.tokens + available
+        for match in matches:
+            passage = self._current(match.passage)
+            if not passage.text:
+                self._reject(match.passage, RejectionReason.SUPERSEDED)
+                continue
+            key = (passage.source, passage.text)
+            if passage.turn_id == self._last_turn or (key in self._seen and not passage.parts):
+                self._reject(passage, RejectionReason.DUPLICATE)
+                continue
+            date = day(passage.at)
+            extra = 0 if date in self._days else self._count(heading(passage.at)) + 4
+            size = passage_size(passage, self._max_length, self._count)
+            if self.tokens + size + extra > limit and has_file_parts(passage.parts):
+                passage = without_files(passage)
+                size = passage_size(passage, self._max_length, self._count)
+            if self.tokens + size + extra > limit:
+                reason = RejectionReason.OVER_BUDGET
+                self._reject(passage, reason, f"{size} tokens do not fit")
+                continue
+            self._seen.add(key)
+            self._days.add(date)
+            self.tokens += size + extra
+            self._chosen.append((passage, passage_messages(passage, self._max_length)))
+        self._chosen.sort(key=lambda entry: (entry[0].turn_id, entry[0].order, entry[0].id))
+
+    def _reject(self, passage: Passage, reason: RejectionReason, explanation: str = "") -> None:
+        text = explanation or _EXPLANATIONS[reason]
+        self.rejected.append(Rejection(passage=passage, reason=reason, explanation=text))
+
+    def passages(self) -> list[Passage]:
+        """Return the selected passages in the order of the conversation."""
+        return [passage for passage, _ in self._chosen]
+
+    def messages(self) -> list[ChatMessage]:
+        """Return the selected passages as messages, with a heading for each day."""
+        result: list[ChatMessage] = []
+        shown_day = -1
+        for passage, messages in self._chosen:
+            if day(passage.at) != shown_day:
+                shown_day = day(passage.at)
+                result.append(heading_message(passage.at))
+            result += messages
+        return result
+
+
+def passage_size(passage: Passage, max_length: int, count: CountTokens) -> int:
+    """Return the tokens of a passage as messages of at most `max_length` characters."""
+    if passage.tokens and len(passage.text) <= max_length:
+        return passage.tokens
+    return sum(count_tokens(message, count) for message in passage_messages(passage, max_length))
