@@ -145,9 +145,9 @@ async def test_access_log_names_task_and_trace_of_an_intent(
         await app.http.post(path, json=body(trace_id="trace-3fb2b1"))
         await app.http.post(path, json=body())
     first, second = (r.__dict__ for r in caplog.records if r.name == "acc.access")
-    assert first["task"]
+    assert first["task_id"]
     assert first["trace_id"] == "trace-3fb2b1"
-    assert second["trace_id"] == second["task"]
+    assert second["trace_id"] == second["task_id"]
 
 
 async def answer(app: App, headers: Any, **metadata: Any) -> Any:
