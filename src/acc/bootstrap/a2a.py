@@ -122,7 +122,7 @@ def make_server(agent: BaseAgent | TreeNode, options: ServeOptions | None = None
     """Return an ASGI application that serves an agent over A2A."""
     from acc.adapters.a2a.server.app import A2AServer
     from acc.adapters.a2a.server.dispatch import RPC_WIRES, StaticDocuments
-    from acc.adapters.a2a.server.exchange import CorsPolicy
+    from acc.adapters.a2a.server.http_exchange import CorsPolicy
     from acc.adapters.a2a.server.intents import write_contracts
     from acc.adapters.a2a.server.openapi import openapi_document
     from acc.adapters.a2a.server.webhook_request import WebhookSender

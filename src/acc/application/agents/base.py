@@ -118,7 +118,10 @@ class BaseAgent(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
         check_name(self.name, "an agent")
         if isinstance(self.sub_agents, BaseAgent) or not isinstance(self.sub_agents, Iterable):
             raise InvalidTree(f"agent {self.name!r}: sub_agents must be a list of agents")
-        self.sub_agents = tuple(map(_as_agent, self.sub_agents))
+        items: Iterable[Any] = self.sub_agents  # may contain nodes with contracts
+        self.sub_agents = tuple(
+            item.as_agent() if hasattr(type(item), "as_agent") else item for item in items
+        )
         for child in self.sub_agents:
             try:
                 check_is_agent(child)
@@ -334,12 +337,6 @@ class BaseAgent(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
                 "be unique in a tree"
             )
         by_name[agent.name] = agent
-
-
-def _as_agent(item: Any) -> Any:
-    """Return the agent of an object that can be one, such as a node with a contract."""
-    convert = getattr(type(item), "as_agent", None)
-    return item if convert is None else convert(item)
 
 
 @dataclass(kw_only=True, eq=False)

@@ -22,7 +22,7 @@ from acc.adapters.a2a.server.dispatch import (
     StreamEndpoint,
     send_early_error,
 )
-from acc.adapters.a2a.server.exchange import CorsPolicy, Exchange
+from acc.adapters.a2a.server.http_exchange import CorsPolicy, HttpExchange
 from acc.adapters.a2a.wire.json_fields import encode
 from acc.adapters.a2a.wire.v03 import WIRE_V03
 from acc.application.use_cases.serve_a2a import ServeA2AUseCase
@@ -140,7 +140,7 @@ class A2AServer:
 
     async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = HttpRequest(scope, receive, self.serve.limits)
-        send = Exchange(request, send, self._cors).send
+        send = HttpExchange(request, send, self._cors).send
         if self._cors is not None and self._cors.is_preflight(request):
             await self._cors.send_preflight(request, send)
             return

@@ -20,7 +20,7 @@ from acc.adapters.a2a.server.asgi import (
     NegotiatedExtensions,
 )
 from acc.adapters.a2a.server.dispatch import CallResult, RequestDispatcher, error_headers
-from acc.adapters.a2a.server.exchange import access_log, log_access
+from acc.adapters.a2a.server.http_exchange import access_log, log_access
 from acc.adapters.a2a.wire.errors import HttpError, grpc_message, wire_error_for
 from acc.adapters.a2a.wire.protobuf import (
     PROTOBUF_WIRES,

@@ -74,10 +74,10 @@ class CorsPolicy:
         return origin.encode("latin-1") if origin in self._origins else b""
 
 
-class Exchange:
-    """One request with its response."""
+class HttpExchange:
+    """An HTTP request with its response."""
 
-    __slots__ = ("_began", "_extra", "_is_logged", "_request", "_send", "_status")
+    __slots__ = ("_started", "_extra", "_is_logged", "_request", "_send", "_status")
 
     def __init__(self, request: HttpRequest, send: Send, cors: CorsPolicy | None) -> None:
         self._request = request
@@ -89,7 +89,7 @@ class Exchange:
             request.trace_id = trace_of_parent(parent)
             self._extra.append((b"traceresponse", parent.encode()))
         self._is_logged = access_log.isEnabledFor(logging.INFO)
-        self._began = time.perf_counter() if self._is_logged else 0.0
+        self._started = time.perf_counter() if self._is_logged else 0.0
 
     @property
     def send(self) -> Send:
@@ -104,15 +104,12 @@ class Exchange:
         await self._send(message)
         is_last = message["type"] == "http.response.body" and not message.get("more_body")
         if is_last and self._is_logged:
-            self._log()
-
-    def _log(self) -> None:
-        log_access(self._request, self._status, self._began)
+            log_access(self._request, self._status, self._started)
 
 
-def log_access(request: HttpRequest, status: int, began: float) -> None:
-    """Log a request; `began` is its time of `time.perf_counter`."""
-    milliseconds = round((time.perf_counter() - began) * 1000, 1)
+def log_access(request: HttpRequest, status: int, started: float) -> None:
+    """Log a request; `started` is its time of `time.perf_counter`."""
+    milliseconds = round((time.perf_counter() - started) * 1000, 1)
     access_log.info(
         "%s %s %d",
         request.method,
