@@ -2,13 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from typing import Any
 
 from acc.domain.call_options import check_call
 from acc.domain.errors import InvalidTree
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
 _SETTINGS = "pass model_settings=ModelSettings({}=...)"
 _CALLBACKS = "use before_model_callback=... or after_model_callback=..."
@@ -147,7 +144,7 @@ def check_agent_call(
     check_call(cls, arguments, options, name=name, hints=HINTS, error=InvalidTree)
 
 
-def apply_class_options(agent: "DataclassInstance") -> None:
+def apply_class_options(agent: Any) -> None:
     """Use options that the class of an agent sets as attributes, such as `input_schema`.
 
     The initializer of the dataclass would replace them by the defaults of its fields.
