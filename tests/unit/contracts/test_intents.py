@@ -418,7 +418,7 @@ async def test_options_may_be_attributes_of_the_class() -> None:
     class Pay(BaseAgent):
         description = "Pays an amount."
         input_schema = {"type": "object", "required": ["amount"]}
-        flow = "strict"
+        flow: Literal["strict", "ask", "off"] | None = "strict"
 
         async def run(self, ctx: RunContext) -> dict[str, Any]:
             return {"paid": True}

@@ -108,7 +108,7 @@ async def test_own_answer_of_an_earlier_turn_taints_nothing() -> None:
         ({UNTRUSTED_METADATA: True, TRUSTED_METADATA: [EVE]}, [EVE]),
     ],
 )
-async def test_marks_of_inputs_of_an_intent_are_preserved(marks: Any, sent: list[str]) -> None:
+async def test_marks_of_inputs_reach_the_agent_of_an_intent(marks: Any, sent: list[str]) -> None:
     agent = desk(call("send", to=EVE), "done", input_schema=Mail)
     await Runner(agent).run([Part(data={"text": f"mail {EVE}"}, metadata=marks)])
     assert sent == SENT
