@@ -10,6 +10,7 @@ from pydantic_ai.messages import (
     TextPart,
     ToolCallPart,
     ToolReturnPart,
+    UserPromptPart,
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
@@ -76,5 +77,6 @@ async def test_memory_has_a_note_of_an_image() -> None:
     agent = Agent(FunctionModel(reply), capabilities=[AccMemory()])
     seen = await agent.run([ImageUrl("https://example.com/lamp.png")])
     await agent.run("What was it?", message_history=seen.all_messages())
-    sent = [part.content for one in requests[-1] for part in one.parts if part.part_kind != "text"]
+    parts = [part for one in requests[-1] for part in one.parts]
+    sent = [part.content for part in parts if isinstance(part, UserPromptPart)]
     assert sent == ["[image-url]", "What was it?"]
