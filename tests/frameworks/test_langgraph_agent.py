@@ -11,7 +11,7 @@ import pytest
 import scripted_langgraph as scripted
 from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.func import entrypoint
@@ -313,3 +313,16 @@ def test_functional_api_is_refused() -> None:
 
     with pytest.raises(acc.InvalidTree, match="the functional API has no state"):
         LangGraphAgent(shout)
+
+
+async def test_memory_has_a_note_of_an_image() -> None:
+    from acc.frameworks.langchain import AccMemory
+
+    model = scripted.ScriptedChatModel(requests=[])
+    agent = create_agent(model, middleware=[AccMemory()], checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "a"}}
+    image = {"type": "image", "url": "https://example.com/lamp.png"}
+    for content in ([image], [{"type": "text", "text": "What was it?"}]):
+        await agent.ainvoke({"messages": [HumanMessage(content)]}, config)
+    sent = [one.text for one in model.requests[-1] if one.type == "human"]
+    assert sent == ["[image]", "What was it?"]

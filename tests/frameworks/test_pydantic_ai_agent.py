@@ -2,13 +2,21 @@
 
 import pytest
 from pydantic import BaseModel
-from pydantic_ai import Agent, DeferredToolRequests, ModelRetry
+from pydantic_ai import Agent, DeferredToolRequests, ImageUrl, ModelRetry
 from pydantic_ai.agent import WrapperAgent
-from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart, ToolReturnPart
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 import acc
 from acc.frameworks import PydanticAIAgent
+from acc.frameworks.pydantic_ai import AccMemory
 
 
 class City(BaseModel):
@@ -57,3 +65,18 @@ async def test_agent_with_validators_asks_if_its_output_type_allows_it() -> None
     paused = await runner.run("Move.")
     result = await runner.resume(acc.approve(paused.requests[0]))
     assert result.output == {"name": "Oslo"}
+
+
+async def test_memory_has_a_note_of_an_image() -> None:
+    requests: list[list[ModelMessage]] = []
+
+    def reply(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        requests.append(messages)
+        return ModelResponse(parts=[TextPart("A lamp.")])
+
+    agent = Agent(FunctionModel(reply), capabilities=[AccMemory()])
+    seen = await agent.run([ImageUrl("https://example.com/lamp.png")])
+    await agent.run("What was it?", message_history=seen.all_messages())
+    parts = [part for one in requests[-1] for part in one.parts]
+    sent = [part.content for part in parts if isinstance(part, UserPromptPart)]
+    assert sent == ["[image-url]", "What was it?"]

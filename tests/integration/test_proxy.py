@@ -383,18 +383,16 @@ def test_options_with_the_same_meaning_reach_the_server(
         "safety_identifier": "user-7",
         "prompt_cache_key": "desk",
     }
-    client.responses.create(
-        model=_MODEL,
-        input="Hello?",
-        text={"format": {"type": "json_object"}, "verbosity": "low"},
-        tools=[{"type": "function", "strict": False, **_TOOL}],  # type: ignore[list-item]
-        tool_choice={
+    others: dict[str, Any] = {
+        "text": {"format": {"type": "json_object"}, "verbosity": "low"},
+        "tools": [{"type": "function", **_TOOL}],
+        "tool_choice": {
             "type": "allowed_tools",
             "mode": "required",
             "tools": [{"type": "function", "name": "lookup"}],
         },
-        **same,
-    )
+    }
+    client.responses.create(model=_MODEL, input="Hello?", **same, **others)
     body = upstream.requests[-1].body
     assert {name: body[name] for name in same} == same
     assert (body["verbosity"], body["response_format"]) == ("low", {"type": "json_object"})

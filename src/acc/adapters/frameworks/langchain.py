@@ -53,7 +53,7 @@ def _decode(message: BaseMessage) -> list[Any]:
         )
         return [("tool", result.name, (Part(result=result),))]
     if isinstance(message, HumanMessage):
-        return [("user", "user", text_part(str(message.text)))]
+        return [("user", "user", text_part(_user_text(message)))]
     if not isinstance(message, AIMessage):
         return []
     calls = [
@@ -62,6 +62,14 @@ def _decode(message: BaseMessage) -> list[Any]:
     ]
     text = text_part(str(message.text)) if str(message.text) or not calls else ()
     return [("assistant", "assistant", (*text, *calls))]
+
+
+def _user_text(message: HumanMessage) -> str:
+    """Return the text of a message; an image or file becomes a note such as `[image]`."""
+    if isinstance(message.content, str):
+        return message.content
+    blocks = [{"text": one} if isinstance(one, str) else one for one in message.content]
+    return "\n".join(str(one.get("text") or f"[{one.get('type', 'file')}]") for one in blocks)
 
 
 def _encode(message: ChatMessage) -> list[BaseMessage]:

@@ -86,7 +86,8 @@ def _decode(item: Any) -> ChatMessage | None:
 
 def _content_text(content: Any) -> str:
     if isinstance(content, list):
-        return "\n".join(str(one["text"]) for one in content if "text" in one)
+        # An image or file becomes a note such as `[input_image]`.
+        return "\n".join(str(one.get("text") or f"[{one.get('type')}]") for one in content)
     return content_text("" if content is None else content)
 
 

@@ -15,6 +15,7 @@ from pydantic_ai.agent import AbstractAgent, WrapperAgent
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.exceptions import ApprovalRequired, CallDeferred
 from pydantic_ai.messages import (
+    CachePoint,
     ModelMessage,
     ModelMessagesTypeAdapter,
     ModelRequest,
@@ -23,6 +24,7 @@ from pydantic_ai.messages import (
     PartStartEvent,
     RetryPromptPart,
     SystemPromptPart,
+    TextContent,
     TextPart,
     TextPartDelta,
     ToolCallPart,
@@ -136,9 +138,17 @@ def _decode(message: ModelMessage) -> Iterator[ChatMessage]:
 
 
 def _prompt_text(part: UserPromptPart) -> str:
+    """Return the text of a prompt; an image or file becomes a note such as `[image-url]`."""
     if isinstance(part.content, str):
         return part.content
-    return "\n".join(item for item in part.content if isinstance(item, str))
+    texts = [
+        item.content if isinstance(item, TextContent) else item
+        for item in part.content
+        if not isinstance(item, CachePoint)
+    ]
+    return "\n".join(
+        one if isinstance(one, str) else f"[{getattr(one, 'kind', 'content')}]" for one in texts
+    )
 
 
 def _text(message: ChatMessage) -> str:
