@@ -261,13 +261,12 @@ class AccMemory:
         missing = [i for i in ids if i not in known]
         if not missing:
             return
-        places = {i: parse_sentence_id(i) for i in missing}
-        wanted = list(dict.fromkeys([place.passage_id for place in places.values()]))
+        wanted = list(dict.fromkeys(map(passage_of_sentence, missing)))
         found = {p.id: normalize_text(p.text) for p in await self._index.get(wanted)}
-        for i, place in places.items():
-            if place.passage_id in found:
-                text = found[place.passage_id][place.start : place.end]
-                known[i] = " ".join(text.split())
+        for i in missing:
+            passage, start, end = parse_sentence_id(i)
+            if passage in found:
+                known[i] = " ".join(found[passage][start:end].split())
 
     def _set_notes(self, notes: Sequence[Note], texts: Mapping[str, str]) -> None:
         """Replace the notes; the tokens of each note are counted once."""
