@@ -142,6 +142,8 @@ def parse_state(payload: object) -> CompressedCognitiveState:
 def _convert_state(payload: Any) -> CompressedCognitiveState | None:
     """Return the state of a payload without checks, None if that is not possible."""
     try:
+        if not all(isinstance(payload[name], str) for name in _TEXT_FIELDS):
+            return None
         signal = payload[_UNCERTAINTY]
         return CompressedCognitiveState(
             episodic_trace=tuple(payload["episodic_trace"]),
