@@ -308,6 +308,10 @@ def _accumulate(
     return unread
 
 
+#: Positions that are looked up in the time that it takes to find a range among them.
+_POSITIONS_PER_RANGE = 24
+
+
 class _Area:
     """The best passages with their surroundings.
 
@@ -327,16 +331,19 @@ class _Area:
                 start, end = max(first, 0), min(last + 1, size)
                 self._ranges.append((start, end, start - len(self.positions)))
                 self.positions += range(start, end)
+        places = range(len(self.positions))
+        self._places = dict(zip(self.positions, places, strict=True)) if self._ranges else {}
         marks = array("Q", bytes(8 * len(self.positions)))
         for place in self.places_of(ordered):
             marks[place] = 1
-        places = range(len(marks) - 1, -1, -1)
-        self.candidates = [*compress(places, reversed(_sum_windows(marks)))]
+        self.candidates = [*compress(reversed(places), reversed(_sum_windows(marks)))]
 
     def places_of(self, positions: Sequence[int]) -> Sequence[int]:
-        """Return the places of those of ascending positions that have an influence on the area."""
+        """Return the places of those of ascending positions that are in the area, in any order."""
         if not self._ranges:
             return positions
+        if len(positions) < _POSITIONS_PER_RANGE * len(self._ranges):
+            return [*map(self._places.__getitem__, self._places.keys() & positions)]
         found: list[int] = []
         first = 0
         for start, end, difference in self._ranges:
