@@ -26,7 +26,7 @@ class Conversation(NamedTuple):
     """Messages as their words, and an index of them."""
 
     messages: list[set[str]]
-    index: InMemoryRecallIndex
+    recall: InMemoryRecallIndex
 
 
 async def conversation(size: int) -> Conversation:
