@@ -54,7 +54,11 @@ class RunResult(Value, Generic[AnyOutputT], frozen=True, kw_only=True, metaclass
 
     def __repr__(self) -> str:
         """Return a short text for notebooks: the events are counted."""
-        shown = {"status": self.status.value, "text": self.text, "state": self.state}
+        shown: dict[str, object] = {
+            "status": self.status.value,
+            "text": self.text,
+            "state": self.state,
+        }
         if self.requests:
             shown["requests"] = self.requests
         fields = ", ".join(f"{name}={value!r}" for name, value in shown.items())
