@@ -21,7 +21,7 @@ from acc.application.evaluation.configuration import budget_text
 from acc.application.evaluation.cost import CostTracker
 from acc.application.evaluation.plan import Estimate, Plan, PlannedCost
 from acc.application.evaluation.results import RATES, account_from_fields, metric_text
-from acc.cli.output import console, error_console, print_json
+from acc.cli.output import console, count_noun, error_console, print_json
 from acc.domain.cost import Account, Accounts, CostCategory, dollars, spender
 from acc.domain.metrics import metric, spread
 from acc.domain.statistics import detectable_difference, power
@@ -451,7 +451,7 @@ def paired_table(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 def _interval(row: Mapping[str, Any]) -> str:
     if row["low"] is None:
-        return f"none: {row['scenarios']} scenarios"
+        return f"none: {count_noun(row['scenarios'], 'scenario')}"
     low, high = (format_difference(row["metric"], row[end]) for end in ("low", "high"))
     return f"{low} to {high}"
 
