@@ -93,13 +93,18 @@ class ProgressView:
         self._task = self._progress.add_task("evaluating", total=turns, completed=done)
 
     def __enter__(self) -> "ProgressView":
+        if not self._quiet and self._done:
+            self._print(f"continuing: {self._done} of {self._turns} turns are recorded")
+            if self._done == self._turns:
+                self._print(
+                    "no turn is run again: after a change of an agent, delete the run directory "
+                    "or choose another --out"
+                )
         if not self._quiet and self._console.is_terminal:
             self._live = Live(
                 get_renderable=self._render, console=self._console, refresh_per_second=8
             )
             self._live.__enter__()
-        elif not self._quiet and self._done:
-            self._print(f"continuing: {self._done} of {self._turns} turns are recorded")
         return self
 
     def __exit__(self, *error: Any) -> None:
