@@ -91,6 +91,16 @@ def test_incomplete_last_line_is_removed_and_repeated(tmp_path: Path) -> None:
     assert read_records(run) == read_records(complete)
 
 
+def test_complete_run_is_not_repeated_and_the_command_says_how_to_repeat_it(
+    tmp_path: Path,
+) -> None:
+    acc("eval", *SMALL, "--out", tmp_path, "--quiet")
+    done = acc("eval", *SMALL, "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "continuing: 12 of 12 turns are recorded" in done.stderr
+    assert "delete the run directory or choose another --out" in done.stderr
+
+
 def test_damaged_record_is_reported_and_not_changed(tmp_path: Path) -> None:
     run = tmp_path / "run"
     acc("eval", *SMALL, "--out", run, "--quiet")

@@ -36,7 +36,7 @@ def test_message_that_is_not_utf8_is_rejected() -> None:
         check=False,
     )
     assert (done.returncode, done.stdout) == (2, b"")
-    assert done.stderr.splitlines()[-1].startswith(b"error: ")
+    assert done.stderr.splitlines()[-1] == b"error: the text on standard input is not UTF-8"
     assert b"Traceback" not in done.stderr
 
 

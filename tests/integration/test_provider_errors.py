@@ -1,8 +1,10 @@
 """Errors of providers through the real client libraries: reasons, retries, secrets."""
 
+import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +207,35 @@ async def test_invalid_json_is_an_error(
     server.script = [Reply(text="a b c d e", invalid_json=True)]
     error = await error_of(model_of(provider, server), stream=stream)
     assert (error.reason, error.retryable) == ("unreadable", True)
+
+
+@asynccontextmanager
+async def server_of_another_api() -> AsyncIterator[str]:
+    """Serve a JSON object that is a response of no API, and return the URL."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n"
+        writer.write(head + b"content-length: 2\r\n\r\n{}")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+
+
+@pytest.mark.parametrize("provider", ["openai", "openai-chat", "anthropic"])
+async def test_response_of_another_api_is_an_error_that_names_the_fix(
+    provider: str, server: ProviderServer
+) -> None:
+    async with server_of_another_api() as url:
+        error = await error_of(model_of(provider, server, base_url=url))
+    assert error.reason == "unreadable"
+    assert "check the URL" in str(error)
+    assert ("needs openai-compatible:" in str(error)) is (provider == "openai")
+    server.script = [fail(404)]
+    missing = await error_of(model_of(provider, server, base_url=server.url))
+    assert ("needs openai-compatible:" in str(missing)) is (provider == "openai")
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,26 @@ async def test_native_tool_that_a_model_lacks_is_rejected_before_the_request(
 
 
 @EVERY_PROVIDER
+async def test_error_of_a_tool_is_sent_without_nested_json(
+    provider: str, server: ProviderServer
+) -> None:
+    model = model_of(provider, server)
+    server.script = [Reply(calls=(("look", {}),)), say("ok")]
+    response = await model.complete(ModelRequest.of("q", tools=(LOOK,)))
+    (call,) = response.calls
+    result = ToolResult(call_id=call.id, name="look", content={"error": "no city"}, is_error=True)
+    following = (
+        ChatMessage(role="assistant", author="a", parts=(Part(call=call),)),
+        ChatMessage(role="tool", author="t", parts=(Part(result=result),)),
+    )
+    await model.complete(ModelRequest.of("q", tools=(LOOK,), following=following))
+    await model.aclose()
+    sent = server.requests[1].text
+    assert "no city" in sent
+    assert r"\\\"" not in sent and sent.count("error") <= 2
+
+
+@EVERY_PROVIDER
 @STREAMED_OR_NOT
 async def test_reasoning_is_sent_back_with_tool_results_and_is_not_part_of_the_text(
     provider: str, stream: bool, server: ProviderServer

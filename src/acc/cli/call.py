@@ -28,7 +28,7 @@ from acc.bootstrap.a2a_client import make_allow_list, make_remote, new_id
 from acc.bootstrap.contracts import call_remote
 from acc.cli.approval import answer_to, arguments_of, can_ask
 from acc.cli.event_view import make_console, safe_text, write_json
-from acc.cli.output import print_error, print_json
+from acc.cli.output import print_error, print_json, read_stdin
 from acc.cli.session import WAITING
 from acc.cli.tls_options import NO_TLS, TlsOptions, with_tls_advice
 from acc.domain.errors import (
@@ -234,7 +234,7 @@ def call(
     """
     reply.check(message.task)
     message.check_intent(text)
-    parts = message.parts(sys.stdin.read() if text == "-" else text)
+    parts = message.parts(read_stdin() if text == "-" else text)
     if not parts and not reply.is_present and not message.intent:
         raise InvalidInput('the message is empty; use acc call URL "text", or - to read stdin')
     if parts and reply.is_present:

@@ -21,7 +21,7 @@ from acc.application.evaluation.configuration import budget_text
 from acc.application.evaluation.cost import CostTracker
 from acc.application.evaluation.plan import Estimate, Plan, PlannedCost
 from acc.application.evaluation.results import RATES, account_from_fields, metric_text
-from acc.cli.output import console, error_console, print_json
+from acc.cli.output import console, count_noun, error_console, print_json
 from acc.domain.cost import Account, Accounts, CostCategory, dollars, spender
 from acc.domain.metrics import metric, spread
 from acc.domain.statistics import detectable_difference, power
@@ -93,13 +93,18 @@ class ProgressView:
         self._task = self._progress.add_task("evaluating", total=turns, completed=done)
 
     def __enter__(self) -> "ProgressView":
+        if not self._quiet and self._done:
+            self._print(f"continuing: {self._done} of {self._turns} turns are recorded")
+            if self._done == self._turns:
+                self._print(
+                    "no turn is run again: after a change of an agent, delete the run directory "
+                    "or choose another --out"
+                )
         if not self._quiet and self._console.is_terminal:
             self._live = Live(
                 get_renderable=self._render, console=self._console, refresh_per_second=8
             )
             self._live.__enter__()
-        elif not self._quiet and self._done:
-            self._print(f"continuing: {self._done} of {self._turns} turns are recorded")
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -451,7 +456,7 @@ def paired_table(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 def _interval(row: Mapping[str, Any]) -> str:
     if row["low"] is None:
-        return f"none: {row['scenarios']} scenarios"
+        return f"none: {count_noun(row['scenarios'], 'scenario')}"
     low, high = (format_difference(row["metric"], row[end]) for end in ("low", "high"))
     return f"{low} to {high}"
 

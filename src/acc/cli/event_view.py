@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from acc.application.tools.tool import TRANSFER_TOOL_NAME
-from acc.cli.output import show_controls
+from acc.cli.output import print_error, show_controls
 from acc.domain.value_objects.approval import InputRequest, RequestKind
 from acc.domain.value_objects.content import Usage
 from acc.domain.value_objects.event import Event, EventKind
@@ -81,6 +81,8 @@ class EventPrinter:
         if event.kind is EventKind.DELTA:
             self._show_delta(event)
             return
+        if self._answer_only and _is_interruption(event):
+            print_error(safe_text(f"{event.author}: {event.text}").plain)
         if self._events and not event.partial:
             self._end_stream()
             self.show_line(event)
@@ -175,6 +177,11 @@ def _is_transfer(event: Event) -> bool:
     return bool(names) and all(name == TRANSFER_TOOL_NAME for name in names)
 
 
+def _is_interruption(event: Event) -> bool:
+    """Return True for the notice about a call of an earlier run whose process died."""
+    return event.kind is EventKind.PROGRESS and event.detail.get("code") == "interrupted"
+
+
 def describe(event: Event) -> str:
     """Return the content of an event, except messages, in a few words."""
     detail = event.detail
@@ -198,6 +205,14 @@ def describe(event: Event) -> str:
         return f"asks: {one_line(event.request.message)}"
     if event.answer is not None:
         return f"{event.answer.verdict.value} {event.answer.request_id}"
+    return _describe_progress(event)
+
+
+def _describe_progress(event: Event) -> str:
+    if event.kind is EventKind.STATE and "started" in event.detail:
+        return f"starts {event.detail['started']}"
+    if event.status is RunStatus.FAILED and event.text:
+        return f"{event.status.value}: {one_line(event.text)}"
     return event.status.value if event.status is not None else one_line(event.text)
 
 

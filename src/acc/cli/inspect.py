@@ -18,7 +18,7 @@ from acc.application.inspection.run_trace import RunTrace, TraceNode, TraceStep,
 from acc.bootstrap.agents import load_agent
 from acc.bootstrap.inspection import check_store, recorded_events, replay_recorded
 from acc.cli.event_view import safe_text
-from acc.cli.output import console, print_error, print_json
+from acc.cli.output import console, count_noun, print_error, print_json
 from acc.domain.value_objects.content import Usage
 from acc.domain.value_objects.event import Event
 
@@ -265,7 +265,7 @@ def _usage(usage: Usage) -> list[str]:
     if usage.input_tokens or usage.output_tokens:
         parts.append(f"{usage.input_tokens}+{usage.output_tokens} tokens")
     if usage.llm_calls:
-        parts.append(f"{usage.llm_calls} model calls")
+        parts.append(count_noun(usage.llm_calls, "model call"))
     if usage.cost is not None:
         parts.append(f"${usage.cost:.6f}")
     return parts

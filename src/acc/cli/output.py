@@ -50,6 +50,16 @@ def print_error(text: str) -> None:
     error_console().print(show_controls(text), markup=False)
 
 
+def read_stdin() -> str:
+    """Return the text on standard input; InvalidInput if it is not UTF-8."""
+    try:
+        text = sys.stdin.read()
+        text.encode()  # bytes that are not UTF-8 can be unpaired surrogates
+    except UnicodeError:
+        raise InvalidInput("the text on standard input is not UTF-8") from None
+    return text
+
+
 def print_json(data: bytes) -> None:
     """Write JSON without formatting."""
     sys.stdout.write(data.decode())

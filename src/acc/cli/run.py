@@ -28,7 +28,7 @@ from acc.cli.event_view import (
     show_usage,
     write_json,
 )
-from acc.cli.output import print_error
+from acc.cli.output import print_error, read_stdin
 from acc.cli.session import (
     EXIT_INPUT_REQUIRED,
     AgentReference,
@@ -247,7 +247,7 @@ def _read_message(text: str | None, answer: AnswerOptions) -> str | None:
         raise InvalidInput(f"unknown option {text}; see acc run --help")
     if answer.has_answer:
         raise InvalidInput("an answer cannot be combined with a message; send the message later")
-    return sys.stdin.read() if text == "-" else text
+    return read_stdin() if text == "-" else text
 
 
 class _RunCommand:
@@ -282,6 +282,7 @@ class _RunCommand:
         session = self._session
         if answer.abandon:
             session.abandon()
+            print_error("abandoned; the session continues with the next message")
             if message is None:
                 return 0
         answers = answer.answers(session.pending()) if answer.has_answer else []

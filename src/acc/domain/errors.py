@@ -233,8 +233,9 @@ class BudgetExceeded(AccError):
 
     code = "budget_exceeded"
 
-    def __init__(self, what: str, limit: float, where: str) -> None:
-        super().__init__(f"{where}: the run reached its limit of {what} ({limit:g})")
+    def __init__(self, what: str, limit: float, where: str, *, reason: str = "") -> None:
+        text = f"{where}: the run reached its limit of {what} ({limit:g})"
+        super().__init__(f"{text}: {reason}" if reason else text)
         self.what = what
         self.limit = limit
 

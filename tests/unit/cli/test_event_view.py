@@ -52,6 +52,24 @@ def test_decision_of_the_policy_is_described_with_reasons(
     assert describe(event(EventKind.FLOW, detail=detail)) == text
 
 
+def test_start_of_a_tool_and_reason_of_a_failure_are_described() -> None:
+    assert describe(event(EventKind.STATE, detail={"started": "pay"})) == "starts pay"
+    interrupted = event(EventKind.ENDED, "the process was interrupted", status=RunStatus.FAILED)
+    assert describe(interrupted) == "failed: the process was interrupted"
+
+
+def test_interrupted_call_is_reported_on_stderr_if_only_the_answer_is_printed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    notice = event(EventKind.PROGRESS, "pay was started", detail={"code": "interrupted"})
+    progress = event(EventKind.PROGRESS, "half done")
+    end = event(EventKind.ENDED, "Hello", status=RunStatus.COMPLETED)
+    assert printed(notice, progress, end, answer_only=True) == "Hello\n"
+    assert capsys.readouterr().err == "a: pay was started\n"
+    printed(notice, end)
+    assert capsys.readouterr().err == ""
+
+
 def test_streamed_message_is_printed_once() -> None:
     deltas = [event(EventKind.DELTA, text) for text in ("Hel", "lo")]
     message = event(EventKind.MESSAGE, "Hello")

@@ -117,7 +117,9 @@ def test_answer_fails_when_request_is_not_pending(acc: Acc, store: tuple[str, Pa
 
 def test_paused_run_can_be_abandoned(acc: Acc, store: tuple[str, Path]) -> None:
     assert acc("run", "shop:desk", "refund it", *store).status == 3
-    assert acc("run", "shop:desk", "--abandon", *store).status == 0
+    abandoned = acc("run", "shop:desk", "--abandon", *store)
+    assert (abandoned.status, abandoned.stdout) == (0, "")
+    assert "abandoned" in abandoned.stderr
     assert acc("run", "shop:desk", "hello", *store).stdout == "You said: hello\n"
 
 
@@ -208,3 +210,9 @@ def test_debug_calls_no_tool(acc: Acc) -> None:
     done = acc("run", "shop:desk", "where is my order", "--debug", "--events").stdout
     assert 'lookup_order would be called with {"order":"A-17"}' in done
     assert "tool calls: 0" in done
+
+
+def test_trace_counts_one_model_call_in_the_singular(acc: Acc, store: tuple[str, Path]) -> None:
+    acc("run", "shop:desk", "hello", *store)
+    trace = acc("trace", "default", *store).stdout
+    assert "1 model call" in trace and "1 model calls" not in trace

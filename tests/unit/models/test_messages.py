@@ -213,6 +213,8 @@ def test_calls_and_results_are_mapped() -> None:
         ToolResult(call_id="c1", name="weather", content={"t": 9}),
         ToolResult(call_id="c2", name="weather", content="no", is_error=True),
         ToolResult(call_id="c3", name="weather", content=""),
+        ToolResult(call_id="c4", name="weather", content={"error": "no city"}, is_error=True),
+        ToolResult(call_id="c5", name="weather", content={"status": "denied"}, is_error=True),
     )
     prompt = ModelRequest.of(
         query="Hi",
@@ -227,8 +229,10 @@ def test_calls_and_results_are_mapped() -> None:
     *parts, text = returned.parts
     assert [(part.content, part.outcome) for part in parts if isinstance(part, ToolReturnPart)] == [
         ('{"t":9}', "success"),
-        ('{"error":"no"}', "failed"),
+        ("no", "failed"),
         ("(nothing)", "success"),
+        ("no city", "failed"),
+        ('{"status":"denied"}', "failed"),
     ]
     assert isinstance(text, UserPromptPart) and text.content == "and more"
 
@@ -256,6 +260,23 @@ def test_files_are_sent_by_media_type_and_otherwise_named() -> None:
     assert isinstance(found.parts[0], UserPromptPart)
     binary = [part for part in found.parts[0].content if isinstance(part, BinaryContent)]
     assert [part.media_type for part in binary] == ["image/png", "audio/wav"]
+
+
+def test_text_files_are_named_and_separated_from_the_words_of_the_user() -> None:
+    parts = (
+        Part(text="Sum "),
+        Part(text="this up:"),
+        Part(raw=b"a,b\n1,2", media_type="text/csv", filename="a.csv"),
+        Part(data={"year": 2026}),
+        Part(text="Thanks."),
+    )
+    prompt = ModelRequest(messages=(message("user", *parts),))
+    (found,) = to_messages(prompt, "openai", {})
+    (user,) = found.parts
+    assert isinstance(user, UserPromptPart)
+    assert user.content == (
+        'Sum this up:\n[a file a.csv, text/csv]\na,b\n1,2\n{"year":2026}\nThanks.'
+    )
 
 
 def test_previous_response_is_found_only_in_its_conversation() -> None:

@@ -34,7 +34,7 @@ from acc import (
 )
 from acc.adapters.storage.in_memory import InMemoryArtifactStore, InMemorySessionStore
 from acc.application.runtime.interrupts import RunPaused
-from acc.domain.errors import AccError, ReplayMismatch
+from acc.domain.errors import AccError, InvalidInput, ReplayMismatch
 from acc.testing import FrozenClock, ScriptedModel, call
 
 
@@ -277,3 +277,14 @@ async def test_request_recorded_before_crash_is_pending() -> None:
     assert [request.message for request in waiting] == ["Second?"]
     result = await runner.resume(**WHO, answers=approve(waiting[0].id))
     assert result.text == "a done"
+
+
+async def test_wrong_answers_name_the_functions_that_create_them() -> None:
+    runner = Runner(asks("a"))
+    paused = await runner.run(**WHO, message="go")
+    (request,) = paused.requests
+    with pytest.raises(InvalidInput, match=r"approve\(request.id, value=...\)"):
+        await runner.resume(**WHO, answers=[{request.id: "yes"}])  # type: ignore[list-item]
+    with pytest.raises(AttributeError, match=r"pass acc.approve\(request.id\) to resume"):
+        _ = request.approve  # type: ignore[attr-defined]
+    assert not hasattr(request, "args")

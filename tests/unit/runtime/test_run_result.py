@@ -45,6 +45,15 @@ def without_temp(state: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in state.items() if scope_of(key) is not Scope.TEMP}
 
 
+async def test_representation_of_a_result_fits_in_a_notebook() -> None:
+    result = await turn(Agent(name="a", model=ScriptedModel("the answer"), memory=None), "Hi")
+    assert repr(result) == (
+        "RunResult(status='completed', text='the answer', state={}, events=<3 events>, "
+        f"run_id='{result.run_id}')"
+    )
+    assert repr(Part(text="Hi")) == "Part(text='Hi')"
+
+
 async def test_result_contains_text_events_state_and_usage() -> None:
     agent = Agent(name="a", model=ScriptedModel("the answer"), output_key="x", memory=None)
     result = await turn(agent, "the question")

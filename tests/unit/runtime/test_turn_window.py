@@ -124,8 +124,9 @@ async def test_state_is_committed_within_a_long_turn() -> None:
 async def test_prompt_without_room_for_results_is_an_error() -> None:
     agent = Agent(name="a", model=ScriptedModel(call("step", number=1), "x"), tools=[step])
     runner = Runner(agent, config=RunConfig(max_prompt_tokens=10))
-    with pytest.raises(BudgetExceeded, match="max_prompt_tokens"):
+    with pytest.raises(BudgetExceeded, match="max_prompt_tokens") as caught:
         await runner.run(**WHO, message="a message of more than ten tokens, which cannot fit here")
+    assert re.search(r"about \d+ tokens; shorten them, or set a higher limit", str(caught.value))
 
 
 async def test_result_that_was_left_out_can_be_read_with_the_tool() -> None:

@@ -180,13 +180,20 @@ class ModelErrors:
     def _fill(self, advice: str) -> str:
         name = self._name
         variables, url = " or ".join(name.key_variables), name.base_url
+        is_responses_api = name.provider in ("openai", "openai-responses")
+        other_api = (
+            "; a server with the Chat Completions API needs openai-compatible: instead of "
+            f"{name.provider}:"
+            if is_responses_api and self._url
+            else ""
+        )
         return advice.format(
             timeout=name.timeout,
             where=f" at {origin_of(url)}: check the URL" if url else ": check the network",
             variable=variables,
             variables=f" in {variables}" if variables else "",
-            url=" and the URL" if url else "",
-            check=": check the URL" if self._url else "",
+            url=f" and the URL{other_api}" if url else "",
+            check=f": check the URL{other_api}" if self._url else "",
         )
 
 

@@ -199,7 +199,7 @@ def _request_parts(message: ChatMessage, accepted: tuple[str, ...]) -> list[Mode
     content = [_user_content(part, accepted) for part in parts]
     texts = [item for item in content if isinstance(item, str)]
     if len(texts) == len(content):
-        text = "".join(texts)
+        text = _join_texts(parts, texts)
         if message.author in _RUNTIME_AUTHORS:
             text = _runtime_text(text)
         return [*found, UserPromptPart(text if text.strip() else _EMPTY)]
@@ -210,16 +210,30 @@ def _request_parts(message: ChatMessage, accepted: tuple[str, ...]) -> list[Mode
 def _response(message: ChatMessage) -> PydanticResponse:
     """Return an assistant's message: its text and its calls."""
     content = [part for part in message.parts if part.call is None and part.result is None]
-    text = "".join(map(describe, content))
+    text = _join_texts(content, list(map(describe, content)))
     parts: list[ModelResponsePart] = [TextPart(text)] if text.strip() else []
     for call in message.calls:
         parts.append(ToolCallPart(call.name, dict(call.arguments), call.id))
     return PydanticResponse(parts)
 
 
+def _join_texts(parts: Sequence[Part], texts: Sequence[str]) -> str:
+    """Return the texts of parts as one; files and data start and end with their line."""
+    joined = ""
+    is_text = True
+    for part, text in zip(parts, texts, strict=True):
+        separator = "" if not joined or (is_text and part.text is not None) else "\n"
+        joined += separator + text
+        is_text = part.text is not None
+    return joined
+
+
 def _tool_return(result: ToolResult, accepted: tuple[str, ...]) -> ToolReturnPart:
-    # Not every provider has a field for failed calls.
-    text = to_text({"error": result.content} if result.is_error else result.content)
+    value = result.content
+    if result.is_error and isinstance(value, Mapping) and value.keys() == {"error"}:
+        # pydantic-ai adds the key where a provider has no field for failed calls.
+        value = value["error"]
+    text = to_text(value)
     outcome: Any = "failed" if result.is_error else "success"
     content: Any = text if text.strip() else _EMPTY
     if result.files:
@@ -266,16 +280,18 @@ def _user_content(part: Part, accepted: tuple[str, ...]) -> UserContent:
 
 
 def describe(part: Part, *, note: str = "") -> str:
-    """Return a part as text; a file that is not text is named, with a note."""
+    """Return a part as text: a file with its name, and with a note if it is not text."""
     if part.text is not None:
         return part.text
     if part.raw is None:
         return part.url if part.url is not None else to_text(part.data)
     if part.media_type.startswith("text/"):
         try:
-            return part.raw.decode()
+            text = part.raw.decode()
         except UnicodeDecodeError:
             pass
+        else:
+            return f"[a file {part.filename}, {part.media_type}]\n{text}" if part.filename else text
     name, media_type = part.filename or "without a name", part.media_type or "unknown type"
     return f"[a file {name}, {media_type}{note}]"
 

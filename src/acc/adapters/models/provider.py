@@ -72,6 +72,8 @@ _CALL_ERRORS = (
     ValueError,
     RecursionError,
 )
+#: What the library raises for a response that lacks what its API always contains.
+_INCOMPLETE_RESPONSE_ERRORS = (TypeError, AttributeError, LookupError)
 _EFFORTS: dict[Any, str] = {True: "medium", False: "none"}
 #: Providers that accept argument names in every script.
 _ANY_ARGUMENT_NAMES = frozenset({"openai", "openai-chat", "openai-responses", "google"})
@@ -141,6 +143,9 @@ class PydanticAiModel:
                 break
             except _CALL_ERRORS as error:
                 request = self._adapt(error, call, request)
+            except _INCOMPLETE_RESPONSE_ERRORS as error:
+                detail = "it is not a response of this API"
+                raise self._errors.create("unreadable", detail=detail) from error
         return names.restore(self._read(response, names.request))
 
     async def stream(self, prompt: ModelRequest) -> AsyncIterator[str | ModelResponse]:

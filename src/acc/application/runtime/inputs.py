@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from acc.application.agents.base import BaseAgent
 
 Message = str | Part | Sequence[Part]
+_ANSWER_FORM = "approve(request.id), approve(request.id, value=...) or deny(request.id)"
 _ANSWERS_DECODER = msgspec.json.Decoder(tuple[InputAnswer, ...])
 PARTS_DECODER = msgspec.json.Decoder(tuple[Part, ...])
 #: What the validation of a tool raises for invalid arguments.
@@ -62,7 +63,7 @@ def as_answers(answers: InputAnswer | Iterable[InputAnswer]) -> tuple[InputAnswe
     if isinstance(answers, InputAnswer):
         return (answers,)
     if not isinstance(answers, Iterable):
-        raise InvalidInput("answers must be a list of results of approve(...) or deny(...)")
+        raise InvalidInput(f"answers must be a list of {_ANSWER_FORM}")
     return tuple(answers)
 
 
@@ -76,7 +77,7 @@ def collect_answers(
 ) -> dict[str, InputAnswer]:
     """Return the valid answers by request; an expired request gets the answer `expired`."""
     if not all(isinstance(answer, InputAnswer) for answer in answers):
-        raise InvalidInput("an answer must be the result of approve(...) or deny(...)")
+        raise InvalidInput(f"an answer must be {_ANSWER_FORM}")
     check_storable(answers, _ANSWERS_DECODER, "this answer")
     known = {request.id for request in pending}
     given: dict[str, InputAnswer] = {}

@@ -52,6 +52,18 @@ class RunResult(Value, Generic[AnyOutputT], frozen=True, kw_only=True, metaclass
     #: The output, or the error if there is none.
     output_or_error: object = msgspec.UNSET
 
+    def __repr__(self) -> str:
+        """Return a short text for notebooks: the events are counted."""
+        shown: dict[str, object] = {
+            "status": self.status.value,
+            "text": self.text,
+            "state": self.state,
+        }
+        if self.requests:
+            shown["requests"] = self.requests
+        fields = ", ".join(f"{name}={value!r}" for name, value in shown.items())
+        return f"RunResult({fields}, events=<{len(self.events)} events>, run_id={self.run_id!r})"
+
     @property
     def output(self) -> AnyOutputT:
         """Return the answer as a value of the agent's output type.

@@ -109,7 +109,11 @@ class TurnWindow:
         if sum(sizes) <= available:
             return None
         if available <= 0:
-            raise BudgetExceeded("max_prompt_tokens", self._limit, where)
+            reason = (
+                f"the message, the instruction, the tools and the memory have about {used:,} "
+                "tokens; shorten them, or set a higher limit in RunConfig"
+            )
+            raise BudgetExceeded("max_prompt_tokens", self._limit, where, reason=reason)
         return self._shorten(sizes, available, count)
 
     def _others(self, request: ModelRequest) -> Sequence[ChatMessage]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from acc.domain.call_options import checked, explains_call
+from acc.domain.call_options import checked, explain_attributes, explains_call
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.base import ExplainedEnum, JsonData
 
@@ -20,8 +20,19 @@ class RequestKind(ExplainedEnum):
 
 
 _MAX_ARGUMENTS_LENGTH = 2_000
+_REQUEST_HINTS = {
+    "approve": "pass acc.approve(request.id) to resume(...)",
+    "deny": "pass acc.deny(request.id) to resume(...)",
+    "answer": "pass acc.approve(request.id, value=...) to resume(...)",
+    "respond": "pass acc.approve(request.id, value=...) to resume(...)",
+    "request_id": "id",
+    "prompt": "message",
+    "tool_name": "tool",
+    "args": "arguments",
+}
 
 
+@explain_attributes(_REQUEST_HINTS)
 @explains_call()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputRequest:

@@ -17,10 +17,17 @@ JsonData: TypeAlias = Any
 
 # A value never refers to itself, so the garbage collector can skip it, which saves a tenth of the
 # CPU time of a server with many values in memory.
-class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+class Value(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    repr_omit_defaults=True,
+    gc=False,
+):
     """A frozen value, created eight times as fast as a frozen dataclass; see docs/adr/0013.
 
-    Fields with their default value are omitted in JSON.
+    Fields with their default value are omitted in JSON and in `repr`.
     """
 
 
