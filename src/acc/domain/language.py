@@ -389,6 +389,11 @@ _REPORTED_JAPANESE = re.compile(
     r"|明記|回答|答|返|言|述)[^。]{0,10}(?:ください|下さい|こと|よう)(?!と))"
     r"|という(?:記述|記載|指示|文|メール|一文|連絡|書き込み|投稿))"
 )
+_AFTER_COLON_JAPANESE = re.compile(r":\s*(?:「([^「」]{10,})」|『([^『』]{10,})』)")
+#: "回答の最後の文:「…」" and "ルール:「…」" are the author's own words.
+_OWN_WORDS_JAPANESE = re.compile(
+    r"(?:回答|返信|返事|答え|文末|末尾|最後|冒頭|締め|件名|署名|書式|形式|ルール|規則|約束|お願い)[^。!?]*$"
+)
 #: "The web page says: …" and "I got this e-mail:" introduce quoted text.
 _INTRODUCES_QUOTE = re.compile(
     r"^(?!.*\b(?:i|we|you)\s+(?:say|said|wrote|write|told)\b)[^:\n]{0,80}"
@@ -440,6 +445,11 @@ def _inline(line: str) -> list[Segment]:
         for pattern in (_REPORTED, _REPORTED_JAPANESE)
         for match in pattern.finditer(line)
         if not _is_about_answers(line[: match.start()])
+    ]
+    spans += [
+        match.span(match.lastindex or 0)
+        for match in _AFTER_COLON_JAPANESE.finditer(line)
+        if not _OWN_WORDS_JAPANESE.search(line[: match.start()])
     ]
     pieces: list[Segment] = []
     position = 0

@@ -31,6 +31,18 @@ COUNT = WordCounter().count
 IMAGE = Part(raw=b"\x89PNG", media_type="image/png", filename="a.png")
 
 
+def test_text_file_counts_as_its_text_and_an_image_as_a_constant() -> None:
+    def size(file: Part) -> int:
+        return count_tokens(ChatMessage(role="user", author="user", parts=(file,)), COUNT)
+
+    name = MESSAGE_TOKENS + 1
+    text = b"one two three four"
+    assert size(Part(raw=text, media_type="text/csv", filename="a.csv")) == name + 4
+    assert size(IMAGE) == name + FILE_TOKENS
+    long = Part(raw=b"ab " * 500_000, media_type="text/plain", filename="b.txt")
+    assert size(long) == name + 500_000
+
+
 def assistant(text: str) -> ChatMessage:
     return ChatMessage(role="assistant", author="a", parts=text_part(text))
 

@@ -15,6 +15,9 @@ from acc.domain.value_objects.content import (
 
 #: Tokens of a file that a model receives, such as an image. Providers count them differently.
 FILE_TOKENS = 256
+#: Larger text files are not counted exactly. A token has at least as many bytes in most languages.
+_MAX_COUNTED_BYTES = 100_000
+_BYTES_PER_TOKEN = 3
 #: Tokens that separate messages.
 MESSAGE_TOKENS = 4
 _MIN_LENGTH = 40
@@ -79,8 +82,19 @@ def count_tokens(message: ChatMessage, count: CountTokens) -> int:
     for part in message.parts:
         total += count(part_text(part))
         files = part.result.files if part.result is not None else (part,)
-        total += FILE_TOKENS * sum(file.raw is not None for file in files)
+        total += sum(_file_tokens(file, count) for file in files)
     return total
+
+
+def _file_tokens(file: Part, count: CountTokens) -> int:
+    """Return the tokens of the content of a file; models read text files as text."""
+    if file.raw is None:
+        return 0
+    if not file.media_type.startswith("text/"):
+        return FILE_TOKENS
+    if len(file.raw) > _MAX_COUNTED_BYTES:
+        return len(file.raw) // _BYTES_PER_TOKEN
+    return count(file.raw.decode("utf-8", "replace"))
 
 
 def shorten_text(text: str, max_length: int, *, hint: str = "") -> str:
