@@ -19,11 +19,15 @@ from acc.domain.value_objects.reading import Act
 
 DATA = Path(__file__).parent / "data"
 #: Writers whose texts are never used for training or tuning.
-HELD_OUT = ("e12", "e15", "e17", "j12", "j13", "j15")
+HELD_OUT = ("e12", "e15", "e17", "e21", "j12", "j13", "j15", "j16")
 #: Sentences that are drawn from a file of Topical-Chat.
-TOPICAL_CHAT_SENTENCES = 2_000
+TOPICAL_CHAT_SENTENCES = 6_000
+TOPICAL_CHAT_WEIGHT = 0.3
 #: Sentences that are drawn from the chitchat dataset; those of every second conversation.
-CHITCHAT_SENTENCES = 4_000
+CHITCHAT_SENTENCES = 40_000
+CHITCHAT_WEIGHT = 0.6
+#: Sentences of the same conversations that are drawn for the linking model.
+UNUSED_CHAT_SENTENCES = 4_000
 FRAME_WEIGHT = 0.5
 _MAX_PUBLIC_LENGTH = 200
 
@@ -160,21 +164,22 @@ def chitchat(folder: Path, *, first: int) -> list[str]:
 def _chitchat(folder: Path) -> list[Example]:
     acts = frozenset({Act.OTHER, Act.STATE})
     texts = chitchat(folder, first=0)[:CHITCHAT_SENTENCES]
-    return [Example(text=text, acts=acts, weight=0.3) for text in texts]
+    return [Example(text=text, acts=acts, weight=CHITCHAT_WEIGHT) for text in texts]
 
 
 def unused_chat(folder: Path | None, language: str) -> list[str]:
     """Return sentences of the same conversations that `read_public` does not return."""
     if folder is None or language != "e":
         return []
-    return chitchat(folder, first=0)[CHITCHAT_SENTENCES : 2 * CHITCHAT_SENTENCES]
+    unused = chitchat(folder, first=0)[CHITCHAT_SENTENCES:]
+    return unused[:UNUSED_CHAT_SENTENCES]
 
 
 def _topical_chat(folder: Path) -> list[Example]:
     # People who chat set no rules; whether a sentence states a fact is not labelled.
     acts = frozenset({Act.OTHER, Act.STATE})
     return [
-        Example(text=text, acts=acts, weight=0.3)
+        Example(text=text, acts=acts, weight=TOPICAL_CHAT_WEIGHT)
         for name in ("valid_freq.json", "valid_rare.json")
         for text in small_talk(folder, [name])[:TOPICAL_CHAT_SENTENCES]
     ]

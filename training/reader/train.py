@@ -10,8 +10,9 @@ from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
-# Before numpy is loaded: sums of several threads have no fixed order.
-os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
+# Before numpy is loaded: sums of several threads have no fixed order, and the order differs between
+# kinds of processors.
+os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", OPENBLAS_CORETYPE="Haswell")
 
 import numpy as np
 from training.reader.dataset import (
