@@ -171,7 +171,8 @@ class EmbeddedReader:
         """Return the most probable act that reaches its threshold."""
         if sum(scores[act] for act in _PAIRS) >= max(self._min_reference, _SMALL):
             return max(_PAIRS, key=lambda act: scores[act])
-        if scores[Act.SET] >= self._min_rule:
+        # A rule that may replace an earlier one is a rule in both cases.
+        if scores[Act.SET] + scores[Act.CHANGE] >= self._min_rule:
             return Act.SET
         return max(_PLAIN[1:], key=lambda act: scores[act])
 
