@@ -25,9 +25,11 @@ WRITERS = {
     "e12": "English",
     "e15": "English",
     "e17": "English",
+    "e21": "English",
     "j12": "Japanese",
     "j13": "Japanese",
     "j15": "Japanese",
+    "j16": "Japanese",
 }
 SMALL_TALK = 5_000
 RULES = (Act.SET, Act.CHANGE)

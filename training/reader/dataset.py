@@ -19,11 +19,18 @@ from acc.domain.value_objects.reading import Act
 
 DATA = Path(__file__).parent / "data"
 #: Writers whose texts are never used for training or tuning.
-HELD_OUT = ("e12", "e15", "e17", "j12", "j13", "j15")
+HELD_OUT = ("e12", "e15", "e17", "e21", "j12", "j13", "j15", "j16")
 #: Sentences that are drawn from a file of Topical-Chat.
-TOPICAL_CHAT_SENTENCES = 2_000
+TOPICAL_CHAT_SENTENCES = 6_000
 #: Sentences that are drawn from the chitchat dataset; those of every second conversation.
-CHITCHAT_SENTENCES = 4_000
+CHITCHAT_SENTENCES = 40_000
+CHITCHAT_WEIGHT = 0.6
+#: The classifiers of the linking model see fewer chat sentences. With more of them, a sentence of a
+#: user is less often read as a reference, and the linking model learns to expect this.
+LINK_CHAT_SENTENCES = 4_000
+#: Sentences of other chats that the linking model sees as sentences that refer to nothing.
+UNUSED_CHAT_SENTENCES = 4_000
+PUBLIC_WEIGHT = 0.3
 FRAME_WEIGHT = 0.5
 _MAX_PUBLIC_LENGTH = 200
 
@@ -111,13 +118,24 @@ def _read_dialogue(data: dict[str, list[list[object]]]) -> tuple[Line, ...]:
     return tuple(lines)
 
 
-def read_public(folder: Path | None, language: str) -> list[Example]:
-    """Return the public sentences of a language that are present in a folder."""
+def read_public(
+    folder: Path | None, language: str, *, for_links: bool = False
+) -> list[Example]:
+    """Return the public sentences of a language that are present in a folder.
+
+    `for_links` selects fewer sentences of chats, for the classifiers of the linking model.
+    """
     if folder is None:
         return []
-    if language == "e":
-        return [*_topical_chat(folder), *_chitchat(folder), *_follow_bench(folder)]
-    return [*_jfbench(folder), *_m_ifeval(folder)]
+    if language != "e":
+        return [*_jfbench(folder), *_m_ifeval(folder)]
+    if for_links:
+        topical = _topical_chat(folder, LINK_CHAT_SENTENCES // 2)
+        chat = _chitchat(folder, LINK_CHAT_SENTENCES, PUBLIC_WEIGHT)
+    else:
+        topical = _topical_chat(folder, TOPICAL_CHAT_SENTENCES)
+        chat = _chitchat(folder, CHITCHAT_SENTENCES, CHITCHAT_WEIGHT)
+    return [*topical, *chat, *_follow_bench(folder)]
 
 
 def small_talk(folder: Path, files: Sequence[str]) -> list[str]:
@@ -157,26 +175,27 @@ def chitchat(folder: Path, *, first: int) -> list[str]:
     return texts
 
 
-def _chitchat(folder: Path) -> list[Example]:
+def _chitchat(folder: Path, count: int, weight: float) -> list[Example]:
     acts = frozenset({Act.OTHER, Act.STATE})
-    texts = chitchat(folder, first=0)[:CHITCHAT_SENTENCES]
-    return [Example(text=text, acts=acts, weight=0.3) for text in texts]
+    texts = chitchat(folder, first=0)[:count]
+    return [Example(text=text, acts=acts, weight=weight) for text in texts]
 
 
 def unused_chat(folder: Path | None, language: str) -> list[str]:
     """Return sentences of the same conversations that `read_public` does not return."""
     if folder is None or language != "e":
         return []
-    return chitchat(folder, first=0)[CHITCHAT_SENTENCES : 2 * CHITCHAT_SENTENCES]
+    unused = chitchat(folder, first=0)[CHITCHAT_SENTENCES:]
+    return unused[:UNUSED_CHAT_SENTENCES]
 
 
-def _topical_chat(folder: Path) -> list[Example]:
+def _topical_chat(folder: Path, count: int) -> list[Example]:
     # People who chat set no rules; whether a sentence states a fact is not labelled.
     acts = frozenset({Act.OTHER, Act.STATE})
     return [
-        Example(text=text, acts=acts, weight=0.3)
+        Example(text=text, acts=acts, weight=PUBLIC_WEIGHT)
         for name in ("valid_freq.json", "valid_rare.json")
-        for text in small_talk(folder, [name])[:TOPICAL_CHAT_SENTENCES]
+        for text in small_talk(folder, [name])[:count]
     ]
 
 

@@ -10,8 +10,9 @@ from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
-# Before numpy is loaded: sums of several threads have no fixed order.
-os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
+# Before numpy is loaded: sums of several threads have no fixed order, and the order differs between
+# kinds of processors.
+os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", OPENBLAS_CORETYPE="Haswell")
 
 import numpy as np
 from training.reader.dataset import (
@@ -38,19 +39,22 @@ OUTPUT = Path(__file__).parents[2] / "src" / "acc" / "adapters" / "memory" / "re
 
 
 def train_language(
-    writers: Sequence[Writer], public: Sequence[Example], chat: Sequence[str] = ()
+    writers: Sequence[Writer],
+    public: Sequence[Example],
+    link_public: Sequence[Example],
+    chat: Sequence[str] = (),
 ) -> LanguageWeights:
     """Return the weights of a language from its writers.
 
     The linking models, with and without vectors, are trained on scores of classifiers that did not
-    see the writer. `chat` are sentences of conversations that are not among the public ones.
+    see the writer, and that were trained with `link_public` instead of `public`. `chat` are sentences of conversations that are not among the public ones.
     """
     vectors = encode([*(text for writer in writers for text, _ in writer.items()), *chat])
     found, found_with_vectors = [], []
     for first in range(FOLDS):
         unseen = writers[first::FOLDS]
         others = [writer for writer in writers if writer not in unseen]
-        classifier = fit_classifier([*own_examples(others), *public])
+        classifier = fit_classifier([*own_examples(others), *link_public])
         for writer in unseen:
             found += situations(writer, classifier.scores, chat=chat)
             found_with_vectors += situations(writer, classifier.scores, chat=chat, vectors=vectors)
@@ -80,6 +84,7 @@ def main(arguments: Sequence[str]) -> None:
         train_language(
             [writer for writer in writers if writer.language == language],
             read_public(public, language),
+            read_public(public, language, for_links=True),
             unused_chat(public, language),
         )
         for language in "ej"

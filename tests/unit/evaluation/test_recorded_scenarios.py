@@ -52,7 +52,7 @@ async def kinds(*texts: str) -> list[list[ProposalKind]]:
     [
         (
             "Keep every answer under 40 words.",
-            "From now on keep every answer under 20 words.",
+            "From now on, keep all answers under 20 words.",
             "The word limit no longer applies.",
         ),
         (

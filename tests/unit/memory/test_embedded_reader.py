@@ -28,6 +28,7 @@ def _earlier(*texts: str) -> list[EarlierSentence]:
         ("From now on, always answer in French.", Act.SET),
         ("Never use emojis in your replies to me.", Act.SET),
         ("Never restart it.", Act.SET),
+        ("Never delete a branch.", Act.SET),
         ("再起動しないで。", Act.SET),
         (
             "The outage of the north plant began at 03:12, and although the runbook says that the"
@@ -92,6 +93,15 @@ async def test_japanese_reference_is_found_among_earlier_sentences() -> None:
 
     assert (lift.act, lift.target) == (Act.LIFT, "s0")
     assert (correction.act, correction.target) == (Act.CORRECT, "s1")
+
+
+async def test_rule_is_read_if_it_is_unclear_whether_it_replaces_an_earlier_one() -> None:
+    text = "From now on keep every answer under 20 words."
+
+    (reading,) = await EmbeddedReader().read([text], _earlier("Keep every answer under 40 words."))
+
+    assert reading.act is Act.SET
+    assert reading.scores[Act.SET] < 0.75 <= reading.scores[Act.SET] + reading.scores[Act.CHANGE]
 
 
 async def test_higher_threshold_reads_fewer_rules() -> None:

@@ -14,7 +14,7 @@ from operator import mul
 from acc.adapters.memory.reader_links import FEATURES, PAIR_ACTS, Candidates, analyse_sentence
 from acc.adapters.memory.reader_weights import ACTS, ReaderWeights, load_weights, softmax
 from acc.domain.errors import AccError, ModelFailed
-from acc.domain.language import is_japanese, one_line
+from acc.domain.language import one_line
 from acc.domain.value_objects.reading import REFERRING_ACTS, Act, EarlierSentence, Reading
 from acc.ports.outbound.model_ports import EmbedderPort
 
@@ -33,8 +33,6 @@ _SMALL = 1e-6
 _PAIRS = tuple(Act(name) for name in PAIR_ACTS)
 _PLAIN = tuple(act for act in ACTS if act not in REFERRING_ACTS)
 _MAX_NOTE_LENGTH = 300
-#: Minimum probability of a rule, by whether the sentence is Japanese.
-_MIN_RULE = {False: 0.8, True: 0.75}
 
 
 class EmbeddedReader:
@@ -42,8 +40,7 @@ class EmbeddedReader:
 
     `embedder` adds the similarity of sentence vectors to the choice of the earlier sentence. If it
     fails, words alone decide and the readings have a note. `min_rule` and `min_reference` are the
-    probabilities from which on a sentence is read as a standing rule and as a reference. Without
-    `min_rule` the language decides: English small talk resembles rules more often.
+    probabilities from which on a sentence is read as a standing rule and as a reference.
     """
 
     def __init__(
@@ -51,7 +48,7 @@ class EmbeddedReader:
         *,
         embedder: EmbedderPort | None = None,
         weights: ReaderWeights | None = None,
-        min_rule: float | None = None,
+        min_rule: float = 0.75,
         min_reference: float = 0.4,
     ) -> None:
         self._weights = weights or load_weights()
@@ -125,7 +122,7 @@ class EmbeddedReader:
         note: str,
     ) -> Reading:
         scores, links = self._decide(text, earlier, candidates, turn, vectors)
-        act = self._act(scores, self._min_rule or _MIN_RULE[is_japanese(text)])
+        act = self._act(scores)
         target, target_score = "", 0.0
         if act in REFERRING_ACTS:
             best = max(range(len(links)), key=lambda i: (links[i], i))
@@ -170,11 +167,12 @@ class EmbeddedReader:
         size = len(_PAIRS)
         return scores, [sum(rest[i : i + size]) for i in range(0, len(rest), size)]
 
-    def _act(self, scores: dict[Act, float], min_rule: float) -> Act:
+    def _act(self, scores: dict[Act, float]) -> Act:
         """Return the most probable act that reaches its threshold."""
         if sum(scores[act] for act in _PAIRS) >= max(self._min_reference, _SMALL):
             return max(_PAIRS, key=lambda act: scores[act])
-        if scores[Act.SET] >= min_rule:
+        # A rule that may replace an earlier one is a rule in both cases.
+        if scores[Act.SET] + scores[Act.CHANGE] >= self._min_rule:
             return Act.SET
         return max(_PLAIN[1:], key=lambda act: scores[act])
 
