@@ -36,15 +36,15 @@ MEANS = {
         "last_memory_tokens": 272.5,
     },
     "acc": {
-        "outcome": 7.610019,
-        "relevance": 6.570057,
-        "answer_quality": 4.877298,
-        "instruction_following": 9.10008,
-        "coherence": 9.892639,
-        "hallucination": 0.183715,
-        "drift": 0.090978,
-        "memory_tokens": 478.535833,
-        "last_memory_tokens": 504.916667,
+        "outcome": 7.641057,
+        "relevance": 6.651021,
+        "answer_quality": 4.943338,
+        "instruction_following": 9.070543,
+        "coherence": 9.899325,
+        "hallucination": 0.170597,
+        "drift": 0.093992,
+        "memory_tokens": 480.249167,
+        "last_memory_tokens": 506.333333,
     },
     "oracle": {
         "outcome": 8.1971,
@@ -60,7 +60,7 @@ MEANS = {
 }
 CLAIMS = {"baseline": 2125, "retrieval": 1894, "acc": 2114, "oracle": 1811}
 #: Mean, low and high end of the paired difference between acc and baseline.
-ACC_MINUS_BASELINE_OUTCOME = (0.12548, -0.072149, 0.335095)
+ACC_MINUS_BASELINE_OUTCOME = (0.156518, -0.046319, 0.371596)
 
 
 def run_summary(path: Path, options: EvaluationOptions) -> dict[str, Any]:
