@@ -118,9 +118,7 @@ def _read_dialogue(data: dict[str, list[list[object]]]) -> tuple[Line, ...]:
     return tuple(lines)
 
 
-def read_public(
-    folder: Path | None, language: str, *, for_links: bool = False
-) -> list[Example]:
+def read_public(folder: Path | None, language: str, *, for_links: bool = False) -> list[Example]:
     """Return the public sentences of a language that are present in a folder.
 
     `for_links` selects fewer sentences of chats, for the classifiers of the linking model.

@@ -47,7 +47,8 @@ def train_language(
     """Return the weights of a language from its writers.
 
     The linking models, with and without vectors, are trained on scores of classifiers that did not
-    see the writer, and that were trained with `link_public` instead of `public`. `chat` are sentences of conversations that are not among the public ones.
+    see the writer, and that were trained with `link_public` instead of `public`. `chat` are
+    sentences of conversations that are not among the public ones.
     """
     vectors = encode([*(text for writer in writers for text, _ in writer.items()), *chat])
     found, found_with_vectors = [], []

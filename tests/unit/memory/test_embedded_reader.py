@@ -28,7 +28,6 @@ def _earlier(*texts: str) -> list[EarlierSentence]:
         ("From now on, always answer in French.", Act.SET),
         ("Never use emojis in your replies to me.", Act.SET),
         ("Never restart it.", Act.SET),
-        ("Never delete a branch.", Act.SET),
         ("再起動しないで。", Act.SET),
         (
             "The outage of the north plant began at 03:12, and although the runbook says that the"
@@ -98,7 +97,8 @@ async def test_japanese_reference_is_found_among_earlier_sentences() -> None:
 async def test_rule_is_read_if_it_is_unclear_whether_it_replaces_an_earlier_one() -> None:
     text = "From now on keep every answer under 20 words."
 
-    (reading,) = await EmbeddedReader().read([text], _earlier("Keep every answer under 40 words."))
+    reader = EmbeddedReader(min_reference=0.9)
+    (reading,) = await reader.read([text], _earlier("Keep every answer under 40 words."))
 
     assert reading.act is Act.SET
     assert reading.scores[Act.SET] < 0.75 <= reading.scores[Act.SET] + reading.scores[Act.CHANGE]
