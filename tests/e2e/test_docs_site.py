@@ -1,5 +1,6 @@
 """The documentation site, built in strict mode and opened in a browser."""
 
+import fcntl
 import re
 import subprocess
 import sys
@@ -48,8 +49,20 @@ def is_external(reference: str) -> bool:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("docs")
+def site(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """Return the built site; processes of one test run build it once."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base if worker_id == "master" else base.parent) / "docs"
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "complete").exists():
+            build(folder)
+            (folder / "complete").touch()
+    return folder / "site"
+
+
+def build(folder: Path) -> None:
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-c", "docs"]
     done = subprocess.run(  # noqa: S603 - our own interpreter
         [*command, "-d", str(folder / "doctrees"), ".", str(folder / "site")],
@@ -60,7 +73,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return folder / "site"
 
 
 @pytest.fixture(scope="module")
