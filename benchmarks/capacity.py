@@ -290,6 +290,9 @@ def extrapolate(low: Costs, high: Costs) -> None:
             f"{processes:9} {database_cores:9} {rates[0]:19.0f} {rates[1]:11.0f} "
             f"{11 * processes:12}"
         )
+    for name in ("process", "database"):
+        hours = [getattr(costs, name) * 1_000_000 / 3_600 for costs in (low, high)]
+        print(f"core hours of the {name} for a million tasks: {hours[0]:.2f} to {hours[1]:.2f}")
 
 
 def main() -> None:
