@@ -25,8 +25,8 @@ TOPICAL_CHAT_SENTENCES = 6_000
 #: Sentences that are drawn from the chitchat dataset; those of every second conversation.
 CHITCHAT_SENTENCES = 40_000
 CHITCHAT_WEIGHT = 0.6
-#: The classifiers of the linking model see fewer chat sentences. With as many as the final classifier,
-#: more chat sentences were read as rules; see docs/reader.md.
+#: The classifiers of the linking model see fewer chat sentences. With as many as the final
+#: classifier, more chat sentences were read as rules; see docs/reader.md.
 LINK_CHAT_SENTENCES = 4_000
 #: Sentences of other chats that the linking model sees as sentences that refer to nothing.
 UNUSED_CHAT_SENTENCES = 4_000
