@@ -20,13 +20,18 @@ from acc.domain.errors import RemoteFailed
 
 def test_requests_and_results_round_trip() -> None:
     body = encode_rpc_request("SendMessage", "id-1", b'{"a":1}')
-    assert decode_rpc_request(body) == ("SendMessage", "id-1", b'{"a":1}')
-    assert decode_rpc_request(b'{"jsonrpc":"2.0","id":1,"method":"m"}') == ("m", 1, b"{}")
+    assert decode_rpc_request(body) == ("SendMessage", "id-1", b'{"a":1}', False)
+    assert decode_rpc_request(b'{"jsonrpc":"2.0","id":1,"method":"m"}') == ("m", 1, b"{}", False)
     assert (
         decode_rpc_request(b'{"jsonrpc":"2.0","id":1,"method":"m","params":null}').params == b"{}"
     )
     assert decode_rpc_response(encode_rpc_result("id-1", b'{"b":2}'), "id-1") == (b'{"b":2}', None)
     assert decode_rpc_response(encode_rpc_result(None, b"null"), None).result == b"null"
+
+
+def test_only_a_request_without_an_id_is_a_notification() -> None:
+    assert decode_rpc_request(b'{"jsonrpc":"2.0","method":"m"}') == ("m", None, b"{}", True)
+    assert not decode_rpc_request(b'{"jsonrpc":"2.0","id":null,"method":"m"}').is_notification
 
 
 @pytest.mark.parametrize(

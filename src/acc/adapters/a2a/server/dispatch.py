@@ -31,6 +31,7 @@ from acc.adapters.a2a.wire.errors import (
 from acc.adapters.a2a.wire.json_fields import check_tenant
 from acc.adapters.a2a.wire.jsonrpc import (
     RequestId,
+    RpcRequest,
     decode_rpc_request,
     find_request_id,
     rpc_result_prefix,
@@ -140,6 +141,7 @@ class RequestDispatcher:
         """Respond to a JSON-RPC request."""
         request_id: RequestId = None
         operation: Operation | None = None
+        is_notification = False
         body = b""
         wire: Wire = WIRE_V1
         try:
@@ -158,13 +160,8 @@ class RequestDispatcher:
             request_id = call.id
             request.operation = call.method[:_MAX_METHOD_LENGTH]
             if call.method not in wire.methods and call.method in self._serve.intents:
-                self._start_span(request, call.method, request.trace_parent)
-                answer = await call_rpc_intent(
-                    self._serve, principal, call, trace_parent=request.trace_parent
-                )
-                request.note_task(answer.task_id, answer.trace_id)
-                response = rpc_result_prefix(call.id) + answer.body + b"}"
-                await send_response(send, 200, response, JSON, answer.headers)
+                is_notification = call.is_notification
+                await self._answer_intent(request, send, principal, call)
                 return
             extensions = self._negotiate_extensions(request)
             operation = _find_operation(call.method, wire)
@@ -172,6 +169,9 @@ class RequestDispatcher:
             result = await self._perform(wire, operation, principal, params, request, extensions)
         except Exception as error:  # noqa: BLE001 - process boundary
             self.note_refusal(request, error)
+            if is_notification:
+                await _send_notification_error(send, error)
+                return
             request_id = find_request_id(body) if request_id is None else request_id
             streaming = operation in STREAMING
             await _send_rpc_error(send, error, wire, request_id=request_id, streaming=streaming)
@@ -183,6 +183,21 @@ class RequestDispatcher:
             )
         else:
             await send_response(send, 200, prefix + result + b"}", JSON, extensions.headers)
+
+    async def _answer_intent(
+        self, request: HttpRequest, send: Send, principal: Principal, call: RpcRequest
+    ) -> None:
+        """Execute the intent that is the method of a request; a notification gets no response."""
+        self._start_span(request, call.method, request.trace_parent)
+        answer = await call_rpc_intent(
+            self._serve, principal, call, trace_parent=request.trace_parent
+        )
+        request.note_task(answer.task_id, answer.trace_id)
+        if call.is_notification:
+            await send_response(send, 204, b"")
+        else:
+            body = rpc_result_prefix(call.id) + answer.body + b"}"
+            await send_response(send, 200, body, JSON, answer.headers)
 
     async def handle_run(self, request: HttpRequest, send: Send) -> None:
         """Respond to a request that calls an intent at `/run`."""
@@ -510,6 +525,16 @@ async def _send_rpc_error(
         await send({"type": "http.response.body", "body": b"data: %b\n\n" % body})
         return
     await send_response(send, status, body, JSON, error_headers(status, error))
+
+
+async def _send_notification_error(send: Send, error: BaseException) -> None:
+    """Send a response without a body, which JSON-RPC does not allow for a notification.
+
+    The HTTP status still shows a client that it must authenticate or slow down.
+    """
+    status = wire_error_for(error).http_status
+    status = status if status in _RPC_HTTP_STATUSES else 204
+    await send_response(send, status, b"", headers=error_headers(status, error))
 
 
 async def _send_http_error(send: Send, error: BaseException, wire: Wire, kind: bytes) -> None:

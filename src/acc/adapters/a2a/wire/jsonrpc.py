@@ -14,7 +14,7 @@ RequestId = str | int | float | None
 class _WireRequest(msgspec.Struct, gc=False):
     jsonrpc: str
     method: str
-    id: str | int | float | None = None
+    id: str | int | float | None | msgspec.UnsetType = msgspec.UNSET
     params: msgspec.Raw = msgspec.Raw(b"{}")
 
 
@@ -29,11 +29,12 @@ _response_decoder = msgspec.json.Decoder(_WireResponse)
 
 
 class RpcRequest(NamedTuple):
-    """A method call; the params are encoded JSON."""
+    """A method call; the params are encoded JSON. A notification has no id, not even null."""
 
     method: str
     id: RequestId
     params: bytes
+    is_notification: bool = False
 
 
 class RpcResponse(NamedTuple):
@@ -59,7 +60,10 @@ def decode_rpc_request(body: bytes) -> RpcRequest:
     if request.jsonrpc != "2.0":
         raise InvalidRpcRequest('jsonrpc: must be "2.0"')
     params = bytes(request.params)
-    return RpcRequest(request.method, request.id, b"{}" if params == b"null" else params)
+    params = b"{}" if params == b"null" else params
+    if isinstance(request.id, msgspec.UnsetType):
+        return RpcRequest(request.method, None, params, is_notification=True)
+    return RpcRequest(request.method, request.id, params)
 
 
 def find_request_id(body: bytes) -> RequestId:
