@@ -74,7 +74,8 @@ async def call_remote(server: Server, intent: str) -> None:
     remote = RemoteAgent(name="desk", url=server.url, allow=LOOPBACK)
     with suppress(AccError):
         await remote.call(intent, {"text": "a", "length": "long"})
-    await Runner(remote).run(Part(data={"text": "a"}))
+    with suppress(AccError):
+        await Runner(remote).run(Part(data={"text": "a"}))
 
 
 def call_node(server: Server, path: str, inputs: Any, **options: Any) -> None:
@@ -202,9 +203,9 @@ async def test_agent_without_contracts_receives_the_inputs_as_data(tmp_path: Pat
 async def test_remote_agent_in_a_tree_sends_the_context_of_the_run(server: Server) -> None:
     remote = RemoteAgent(name="desk", url=server.url, allow=LOOPBACK)
     runner = Runner(remote)
-    result = await runner.run(user_id="ann", session_id="s", message=Part(data={"text": "a"}))
     # The message names no intent, and the server has several.
-    assert result.status.value == "rejected"
+    with pytest.raises(RemoteFailed, match="names no intent; this agent has: summarize_text"):
+        await runner.run(user_id="ann", session_id="s", message=Part(data={"text": "a"}))
 
 
 async def test_command_calls_an_intent(server: Server, capsys: pytest.CaptureFixture[str]) -> None:

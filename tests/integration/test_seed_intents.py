@@ -184,6 +184,69 @@ async def test_section_7_3_predictive_rejection(client: httpx.AsyncClient) -> No
     assert await count_tasks(client) == 0
 
 
+async def test_section_6_2_notification_is_executed_and_gets_no_response(
+    client: httpx.AsyncClient, desk: Desk
+) -> None:
+    params = {"inputs": SEED_BODY["inputs"]}
+    notification = {"jsonrpc": "2.0", "method": "analyze_sentiment", "params": params}
+    response = await client.post("/", json=notification)
+    assert (response.status_code, response.content) == (204, b"")
+    assert desk.executed == ["analyze_sentiment"]
+    response = await client.post("/", json={**notification, "params": {"inputs": {}}})
+    assert (response.status_code, response.content) == (204, b"")
+    assert await count_tasks(client) == 1
+    response = await client.post("/", json={**notification, "id": None})
+    assert response.json() == {"jsonrpc": "2.0", "id": None, "result": {"sentiment": "positive"}}
+
+
+async def test_notification_that_may_not_be_sent_has_the_status_of_the_error(desk: Desk) -> None:
+    tokens = StaticTokens(
+        [TokenEntry(sha256=token_hash(TOKEN), caller="planner", permissions=["agent.invoke"])]
+    )
+    notification = {"jsonrpc": "2.0", "method": "pay", "params": {"inputs": {"amount": 1}}}
+    async with serving(desk, verifier=tokens) as client:
+        response = await client.post("/", json=notification)
+        assert response.status_code == 401
+        head = {"Authorization": f"Bearer {TOKEN}"}
+        response = await client.post("/", json=notification, headers=head)
+        assert (response.status_code, response.content) == (403, b"")
+        assert desk.executed == []
+
+
+async def test_section_7_3_text_that_lacks_an_input_is_rejected_before_a_task_is_stored() -> None:
+    @intent
+    def translate(text: str, language: str) -> str:
+        return f"{text} ({language})"
+
+    app = create_app(translate.as_agent(), public_url="http://desk", anonymous_listing=True)
+    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hello"}]}
+    rpc = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+    head = {"A2A-Version": "1.0"}
+    async with (
+        app.lifespan(),
+        httpx.AsyncClient(
+            transport=httpx.ASGITransport(app), base_url="http://desk", headers=head
+        ) as client,
+    ):
+        error = (await client.post("/", json=rpc)).json()["error"]
+        assert error["code"] == -32602
+        assert "Missing required field 'language' in inputs." in error["message"]
+        response = await client.post("/message:send", json={"message": message})
+        assert response.status_code == 400
+        assert await count_tasks(client) == 0
+
+
+async def test_text_for_an_agent_with_several_intents_is_rejected_before_a_task_is_stored(
+    client: httpx.AsyncClient,
+) -> None:
+    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hello"}]}
+    head = {"A2A-Version": "1.0"}
+    response = await client.post("/message:send", json={"message": message}, headers=head)
+    assert response.status_code == 400
+    assert "names no intent; this agent has: summarize_text" in response.text
+    assert await count_tasks(client) == 0
+
+
 async def test_section_6_2_unknown_intent_of_a_rest_request(client: httpx.AsyncClient) -> None:
     response = await client.post("/run", json={**SEED_BODY, "intent": "sing"})
     assert response.status_code == 404
@@ -402,7 +465,8 @@ async def test_unknown_skill_is_rejected(client: httpx.AsyncClient) -> None:
 async def test_entry_without_activation_is_ignored(client: httpx.AsyncClient) -> None:
     body = a2a_message("summarize_text", {"text": "abc"})
     response = await client.post("/message:send", json=body, headers={"A2A-Version": "1.0"})
-    assert response.json()["task"]["status"]["state"] == "TASK_STATE_REJECTED"
+    assert response.status_code == 400
+    assert "names no intent" in response.json()["error"]["message"]
 
 
 async def test_forged_entry_in_a_part_is_ignored(client: httpx.AsyncClient, desk: Desk) -> None:
@@ -411,7 +475,8 @@ async def test_forged_entry_in_a_part_is_ignored(client: httpx.AsyncClient, desk
     message = {"messageId": "m1", "role": "ROLE_USER", "parts": [part]}
     headers = {"A2A-Version": "1.0"}
     response = await client.post("/message:send", json={"message": message}, headers=headers)
-    assert response.json()["task"]["status"]["state"] == "TASK_STATE_REJECTED"
+    assert response.status_code == 400
+    assert "names no intent" in response.json()["error"]["message"]
     assert desk.executed == []
 
 

@@ -195,7 +195,7 @@ async def test_generated_request_is_answered_or_has_no_effect(seed: int) -> None
     agent = IntentAgent(name="desk", intents=[summarize, anything])
     app = create_app(agent, public_url="http://desk", limiter=limiter)
     generator = Generator(seed)
-    accepted = repeated = unnamed = 0
+    accepted = repeated = 0
     statuses: set[int] = set()
     async with app.lifespan():
         executed.clear()
@@ -208,10 +208,7 @@ async def test_generated_request_is_answered_or_has_no_effect(seed: int) -> None
             if is_accepted(path, status, body):
                 accepted += 1
                 assert runs <= 1
-                if b"TASK_STATE_REJECTED" in body:  # an ordinary message, which names no intent
-                    unnamed += 1
-                    assert b"names no intent" in body
-                elif not runs:  # the recorded response of an earlier request id
+                if not runs:  # the recorded response of an earlier request id
                     repeated += 1
             else:
                 assert runs == 0, (path, content, body)
@@ -222,6 +219,5 @@ async def test_generated_request_is_answered_or_has_no_effect(seed: int) -> None
         sessions = await store.sessions("desk", ANONYMOUS.caller)
         assert len(sessions) <= accepted - repeated
     assert limiter.charged == []
-    assert unnamed < 20
     assert 200 <= accepted <= 800, "the generator makes enough calls of both kinds"
     assert {200, 400, 404, 415} <= statuses

@@ -40,6 +40,11 @@ from acc.domain.errors import PermissionDenied
 from acc.testing import ScriptedModel
 
 
+@intent
+def route_summary(text: str, doc_type: str) -> str:
+    return f"{doc_type}: {text}"
+
+
 @dataclass
 class DataclassOrder:
     item: str
@@ -387,9 +392,28 @@ def test_two_agents_with_one_intent_are_rejected() -> None:
 
 
 async def test_message_without_an_intent_is_rejected_if_there_are_several() -> None:
-    result = await Runner(review_agent()).run(**WHO, message="hello")
-    assert result.status.value == "rejected"
-    assert "analyze_sentiment" in result.text
+    runner = Runner(review_agent())
+    with pytest.raises(InvalidInputs, match="names no intent; this agent has: .*analyze_sentiment"):
+        await runner.run(**WHO, message="hello")
+    assert await runner.events(**WHO) == ()
+
+
+async def test_section_7_3_text_without_the_other_required_inputs_is_rejected() -> None:
+    runner = Runner(route_summary.as_agent())
+    with pytest.raises(InvalidInputs, match="Missing required field 'doc_type' in inputs"):
+        await runner.run(**WHO, message="a text")
+    assert await runner.events(**WHO) == ()
+    await runner.update_state({"doc_type": "legal"}, **WHO)
+    assert "legal: a text" in (await runner.run(**WHO, message="a text")).text
+
+
+async def test_callback_may_add_inputs_that_a_text_lacks() -> None:
+    def add(ctx: RunContext) -> None:
+        ctx.state["doc_type"] = "news"
+
+    agent = route_summary.as_agent()
+    agent.before_agent_callback = add
+    assert "news: a text" in (await Runner(agent).run(**WHO, message="a text")).text
 
 
 def test_intents_of_a_tree_are_those_of_the_root_and_its_sub_agents() -> None:

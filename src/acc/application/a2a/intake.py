@@ -120,7 +120,7 @@ class MessageIntake:
             text = _STOPPING if self._executor.was_opened else _NOT_STARTED
             raise Unavailable(text, retry_after=_RETRY_AFTER_SECONDS)
         is_active = INTENTS_EXTENSION in (*request.extensions, *request.message.extensions)
-        admitted = self.admission.admit(sender, request.message, is_active=is_active)
+        admitted = await self.admission.admit(sender, request.message, is_active=is_active)
         contract, intents = admitted.contract, admitted.intents
         message = _with_trace(admitted.message, request.trace_parent)
         self.admission.authorize(sender, intents)

@@ -10,6 +10,7 @@ from acc.application.contracts.idempotency import RequestKey, request_key
 from acc.application.contracts.intents import (
     IntentEntry,
     Intents,
+    check_text_message,
     outputs_of,
     read_entry,
     without_entries,
@@ -48,14 +49,17 @@ class IntentAdmission:
         self.intents = Intents(runner.agent)
         self._root = runner.agent
         self._app_name = runner.app_name
-        self._schemas = runner.services.schemas
+        self._session_key = runner.session_key
+        self._services = runner.services
         for agent in self._root.walk():
             if inspect.iscoroutinefunction(agent.authorize_call):  # its result would be true
                 raise InvalidTree(
                     f"agent {agent.name!r}: authorize_call must not be async; define it with `def`"
                 )
 
-    def admit(self, sender: Principal, message: Message, *, is_active: bool) -> AdmittedMessage:
+    async def admit(
+        self, sender: Principal, message: Message, *, is_active: bool
+    ) -> AdmittedMessage:
         """Return the message to store, or raise an error that explains the rejection.
 
         `is_active` is True if the client activated the extension; otherwise what the message says
@@ -79,8 +83,12 @@ class IntentAdmission:
                 _check_permissions(self.intents.contract(name), entry.context, sender)
         if skill:
             parts = self.intents.admit(
-                parts, dataclasses.replace(entry, skill=skill), self._schemas
+                parts, dataclasses.replace(entry, skill=skill), self._services.schemas
             )
+        elif self.intents.names and not message.task_id:
+            context_id = message.context_id or self._services.ids.new()
+            session = self._session_key(sender.owner.user_id, context_id)
+            await check_text_message(self._root, parts, session, self._services.sessions)
         key = None
         if entry.skill:
             key = request_key(entry, parts, self._app_name, sender.owner.user_id)

@@ -12,7 +12,12 @@ import msgspec
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.output import strip_code_fence
 from acc.application.contracts.claims import read_context
-from acc.application.contracts.node_agents import NodeAgent, TreeNode, check_permissions
+from acc.application.contracts.node_agents import (
+    NodeAgent,
+    TreeNode,
+    check_permissions,
+    missing_inputs,
+)
 from acc.application.contracts.packets import (
     REPORT_FIELDS,
     Condition,
@@ -32,6 +37,7 @@ from acc.application.contracts.schemas import (
 )
 from acc.application.runtime.context import RunContext
 from acc.application.runtime.interrupts import RUN_LEVEL_ERRORS
+from acc.application.runtime.run import Services
 from acc.application.runtime.state import State, StateView
 from acc.domain.contract_errors import FieldViolation, InvalidInputs, InvalidOutputs, UnknownIntent
 from acc.domain.errors import (
@@ -42,10 +48,12 @@ from acc.domain.errors import (
     StateNotStorable,
 )
 from acc.domain.value_objects.base import replace
-from acc.domain.value_objects.content import Part
+from acc.domain.value_objects.content import Part, text_of
 from acc.domain.value_objects.contract import INTENTS_EXTENSION, IntentContract
 from acc.domain.value_objects.event import EventKind
 from acc.domain.value_objects.flow import TRUSTED_METADATA, UNTRUSTED_METADATA
+from acc.domain.value_objects.session import SessionKey
+from acc.ports.outbound.storage_ports import SessionStorePort
 from acc.ports.outbound.system_ports import SchemaValidatorPort
 
 log = logging.getLogger("acc.run")
@@ -56,6 +64,7 @@ _RESERVED_KEYS = ("user:", "app:", "temp:", "_", "remote.")
 MAX_MEMORY_KEYS = 100
 #: What the caller says about the provenance of inputs.
 _MARKS = (UNTRUSTED_METADATA, TRUSTED_METADATA)
+_ENTRY_PLACE = f"metadata.{INTENTS_EXTENSION}"
 _ENTRY_FIELDS = ("skill", "memory", "context", "delegation")
 
 
@@ -63,9 +72,9 @@ _ENTRY_FIELDS = ("skill", "memory", "context", "delegation")
 class IntentAgent(BaseAgent):
     """An agent that answers intents, each with a node or an agent that has a contract.
 
-    A message that names no intent is for the only one, or is rejected. `conditions` are the checks
-    that delegation packets may name as success conditions: functions that get the outputs and the
-    state, and return True if the condition is met.
+    A message that names no intent is for the only one; with several it is rejected. `conditions`
+    are the checks that delegation packets may name as success conditions: functions that get the
+    outputs and the state, and return True if the condition is met.
     """
 
     intents: Sequence[TreeNode | BaseAgent] = ()
@@ -93,8 +102,7 @@ class IntentAgent(BaseAgent):
     async def run(self, ctx: RunContext) -> None:
         """Run the only intent."""
         if len(self.sub_agents) > 1:
-            names = ", ".join(Intents(self).names)
-            ctx.reject(f"the message names no intent; this agent has: {names}")
+            raise unnamed_intent(Intents(self).names)
         ctx.text = (await ctx.run_agent(self.sub_agents[0])).text
 
 
@@ -502,18 +510,53 @@ def _intent_call(intents: Intents, name: str, entry: IntentEntry) -> IntentCall:
     return IntentCall(name=target.name, target=target, contract=intents.contract(name), entry=entry)
 
 
-def admit_message(
-    root: BaseAgent, parts: tuple[Part, ...], schemas: SchemaValidatorPort
+async def admit_message(
+    root: BaseAgent, parts: tuple[Part, ...], key: SessionKey, services: Services
 ) -> tuple[Part, ...]:
-    """Return the message of a run; a call of an intent is validated before anything is stored."""
+    """Return the message of a run; the inputs of an intent are validated before it is stored."""
     entry = entry_in(parts)
     if entry is None:
         if not any(isinstance(part.data, Mapping) for part in parts):
+            await check_text_message(root, parts, key, services.sessions)
             return parts
         intents = Intents(root)
         skill = intents.default(parts)
-        return intents.admit(parts, IntentEntry(skill=skill), schemas) if skill else parts
-    return Intents(root).admit(parts, entry, schemas) if entry.skill else parts
+        return intents.admit(parts, IntentEntry(skill=skill), services.schemas) if skill else parts
+    return Intents(root).admit(parts, entry, services.schemas) if entry.skill else parts
+
+
+async def check_text_message(
+    root: BaseAgent, parts: Sequence[Part], key: SessionKey, sessions: SessionStorePort
+) -> None:
+    """Raise InvalidInputs if a message without data lacks required inputs of the root's intent.
+
+    The session state may have them. A callback may add them later, so an agent that has one is not
+    checked here but when its node is executed.
+    """
+    intents = Intents(root)
+    if not intents.own:
+        if isinstance(root, IntentAgent):
+            raise unnamed_intent(intents.names)
+        return
+    agent = intents.agent(intents.own)
+    if (
+        not isinstance(agent, NodeAgent)
+        or root.before_agent_callback
+        or agent.before_agent_callback
+    ):
+        return
+    text = text_of(parts)
+    if not missing_inputs(agent.contract, (), text):
+        return
+    session = await sessions.read(key)
+    if session is None:
+        state = await sessions.shared_state(key.app_name, key.user_id)
+    else:
+        state = session.state
+    missing = missing_inputs(agent.contract, state, text)
+    if missing:
+        violations = [FieldViolation(name, "required", "is required") for name in missing]
+        raise InvalidInputs(agent.contract.name, violations)
 
 
 def contracts_of(root: BaseAgent) -> Iterator[tuple[BaseAgent, IntentContract]]:
@@ -524,7 +567,11 @@ def contracts_of(root: BaseAgent) -> Iterator[tuple[BaseAgent, IntentContract]]:
             yield agent, contract
 
 
+def unnamed_intent(names: Sequence[str]) -> InvalidInputs:
+    """Return the error for a message to an agent with several intents that names none of them."""
+    text = f"is required: the message names no intent; this agent has: {', '.join(names)}"
+    return InvalidInputs("", [FieldViolation("skill", "enum", text)], place=_ENTRY_PLACE)
+
+
 def _invalid_entry(field_name: str, text: str) -> InvalidInputs:
-    return InvalidInputs(
-        "", [FieldViolation(field_name, "type", text)], place=f"metadata.{INTENTS_EXTENSION}"
-    )
+    return InvalidInputs("", [FieldViolation(field_name, "type", text)], place=_ENTRY_PLACE)

@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, ClassVar
@@ -146,11 +146,32 @@ def gather_inputs(ctx: RunContext, contract: IntentContract) -> dict[str, Any]:
                 break
     # A misspelled field of the message must not be ignored.
     inputs |= {name: value for name, value in message.items() if name not in fields}
-    missing = [name for name in contract.required_inputs if name not in inputs]
     text = ctx.current_branch.thread[-1].text if ctx.current_branch.thread else ctx.message
-    if len(missing) == 1 and text and _accepts_text(fields[missing[0]]):
-        inputs[missing[0]] = text
+    name = _text_field(contract, inputs)
+    if name and text:
+        inputs[name] = text
     return inputs
+
+
+def missing_inputs(
+    contract: IntentContract, available: Collection[str], text: str
+) -> tuple[str, ...]:
+    """Return the required inputs that neither the available values nor a text message provide."""
+    if text and _text_field(contract, available):
+        return ()
+    return _missing(contract, available)
+
+
+def _missing(contract: IntentContract, available: Collection[str]) -> tuple[str, ...]:
+    return tuple(name for name in contract.required_inputs if name not in available)
+
+
+def _text_field(contract: IntentContract, available: Collection[str]) -> str:
+    """Return the only required field that is missing if it can be a text, or an empty string."""
+    missing = _missing(contract, available)
+    if len(missing) == 1 and _accepts_text(contract.input_fields[missing[0]]):
+        return missing[0]
+    return ""
 
 
 def _calls(part: Part, contract: IntentContract) -> bool:

@@ -162,13 +162,14 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         if context is not None and context.requests_debug:
             config = dataclasses.replace(config or self.config, debug=True)
         run_id = self.services.ids.new() if segment is None else segment.run_id
+        key = self.session_key(user_id, session_id)
         request = RunRequest(
             run_id=run_id,
-            key=self.session_key(user_id, session_id),
+            key=key,
             root=self.agent,
             config=config or self.config,
             call=context or user_call_context(run_id, user_id),
-            message=admit_message(self.agent, message_parts(message), self.services.schemas),
+            message=await admit_message(self.agent, message_parts(message), key, self.services),
         )
         recorder = recorder or EventRecorder(self.services.sessions, observer)
         if self._dispatcher is not None:
