@@ -84,6 +84,8 @@ _CLAIM = (
     " AND t.state IN ('submitted', 'working') RETURNING t.id, t.task_id"
 )
 _MAX_CONFLICTS = 20
+#: Transactions of one owner that may run at the same time in all processes.
+_MAX_CONCURRENT = 64
 
 
 class PostgresTaskStore:
@@ -164,7 +166,9 @@ class PostgresTaskStore:
             stored = found.stored_tasks + 1, found.stored_bytes + new_task.size
             check_content(*stored, content)
             # Far from the limits, transactions of one owner need not wait for each other.
-            is_near = _is_near(*stored, content) or found.active * 2 >= max_or_all
+            is_near = _is_near(*stored, new_task.size, content) or (
+                found.active + max(found.active, _MAX_CONCURRENT) >= max_or_all
+            )
             if not is_locked and is_near:
                 return None
             self._positions[task.id] = await rows.add_task(connection, self.app_name, entry)
@@ -243,7 +247,7 @@ class PostgresTaskStore:
         if content is None:
             return
         stored = size + await rows.read_stored_bytes(connection, self.app_name, account)
-        if _is_near(0, stored, content):
+        if _is_near(0, stored, size, content):
             await rows.lock_owners(connection, self.app_name, account)
             stored = size + await rows.read_stored_bytes(connection, self.app_name, account)
         check_content(0, stored, content)
@@ -451,9 +455,12 @@ class PostgresTaskStore:
         return this_process()
 
 
-def _is_near(tasks: int, size: int, limit: ContentLimit | None) -> bool:
-    """Return True if concurrent transactions could exceed a limit together."""
-    return limit is not None and (tasks * 2 >= limit.tasks or size * 2 >= limit.bytes)
+def _is_near(tasks: int, size: int, added: int, limit: ContentLimit | None) -> bool:
+    """Return True if concurrent transactions, each adding so many bytes, could exceed a limit."""
+    return limit is not None and (
+        tasks + max(tasks, _MAX_CONCURRENT) >= limit.tasks
+        or size + max(size, _MAX_CONCURRENT * added) >= limit.bytes
+    )
 
 
 class PostgresUnitOfWork:
