@@ -1,4 +1,4 @@
-"""Evaluate, build and connect agents whose memory stays bounded."""
+"""Evaluate, build and connect agents with a bounded memory."""
 # ruff: noqa: I001 - explicit re-exports, grouped by module
 
 from importlib import import_module

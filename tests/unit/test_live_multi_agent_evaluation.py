@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from acc.application.runtime.deadlines import pause_deadlines
+from acc.application.runtime.pausable_timeout import pause_deadlines
 from acc.application.use_cases import live_multi_agent_evaluation
 from acc.application.use_cases.live_multi_agent_evaluation import LiveMultiAgentEvaluationUseCase
 from acc.domain.errors import InvalidInput, InvalidTurnOrder, JudgeContractBroken

@@ -48,7 +48,7 @@ _DEBUG = "Debug runs"
 
 app = App(
     name="acc",
-    help="""Evaluate, build and connect agents whose memory stays bounded.
+    help="""Evaluate, build and connect agents with a bounded memory.
 
 Start with: acc eval. With your own agent: acc check MODULE:AGENT, then acc chat MODULE:AGENT
 """,

@@ -37,7 +37,11 @@ def bench_memory(
         str, Parameter(help="Tokens of the view, separated by commas.", show_default=True)
     ] = ",".join(map(str, _BUDGETS)),
     model: Annotated[
-        str, Parameter(help="A model that answers the questions from the view; its words count.")
+        str,
+        Parameter(
+            help="A model that answers the questions from the view; the words of its answers are "
+            "compared."
+        ),
     ] = "",
     limit: Annotated[int, Parameter(help="Read only the first conversations; 0 is all.")] = 0,
     output: Annotated[
@@ -45,7 +49,7 @@ def bench_memory(
     ] = None,
     json: Annotated[bool, Parameter(help="Print JSON instead of a table.", negative=())] = False,
 ) -> int:
-    """Measure how much of the evidence for questions memories show, and at which cost.
+    """Measure how much of the evidence for questions the memories show, and what they cost.
 
     Every memory gets each conversation turn by turn. Then it gets each question, and the share of
     the evidence in its view is measured, by type of question and budget, with 95 % intervals over

@@ -127,7 +127,7 @@ class ReplyOptions:
     approve: Annotated[bool, Parameter(help="Approve all requests of --task.", negative=())] = False
     deny: Annotated[bool, Parameter(help="Deny all requests of --task.", negative=())] = False
     arguments: Annotated[
-        str, Parameter(help="With --approve: changed arguments, '{\"amount\": 5}'.")
+        str, Parameter(help="With --approve: changed arguments as JSON, such as '{\"amount\": 5}'.")
     ] = ""
     value: Annotated[str | None, Parameter(help="With --approve: the requested value.")] = None
     reason: Annotated[str, Parameter(help="With --deny: the reason.")] = ""
@@ -230,6 +230,7 @@ def call(
     the outputs are printed as JSON.
 
     Example: acc call http://127.0.0.1:8000 "Where is order A-17?"
+
     Example: acc call http://127.0.0.1:8000 --intent summarize_text --input text=Hello
     """
     reply.check(message.task)

@@ -40,7 +40,7 @@ def card(
 ) -> int:
     """Fetch an agent card, validate it, and print what the agent is and how to reach it.
 
-    Exits with status 1 if the card is invalid, or its signature if --key is given.
+    Exits with status 1 if the card is invalid, or if --key is given and the signature is invalid.
 
     Example: acc card http://127.0.0.1:8000
     """

@@ -42,7 +42,7 @@ def check(
     """Check an agent tree against twelve rules of multi-agent design, without running it.
 
     The rules: single responsibility, clear descriptions, bounded loops, isolated branches,
-    consistent state keys, matching schemas, precise contracts, terminating transfers, approval of
+    consistent state keys, matching schemas, precise contracts, transfers that end, approval of
     high-privilege actions, labelled tools, existing memories, and a valid agent card. Exits with 1
     if there is a problem; warnings do not change the status.
 

@@ -11,9 +11,9 @@ from acc.cli.output import console, print_json
 
 
 def compare(first: Path, second: Path, /, *, json: bool = False) -> int:
-    """Compare two evaluation runs, turn by turn where both have the turn.
+    """Compare two evaluation runs, turn by turn.
 
-    Both have a turn if scenario, seed and number of the turn are the same.
+    Only turns that both runs have are compared: turns with the same scenario, seed and number.
 
     Args:
         first: A run directory.

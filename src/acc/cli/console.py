@@ -33,7 +33,7 @@ def console(
         str,
         Parameter(
             help="MODULE:AGENT or FILE.py:AGENT, or the URL of an A2A server; several of them can "
-            "be compared. Without one the console is read-only and no code is loaded."
+            "be compared. Without an agent the console is read-only and loads no code."
         ),
     ],
     store: Annotated[
@@ -82,7 +82,8 @@ def console(
 ) -> int:
     """Open the web console: chat, sessions, memory by turn, approvals, timeline, graph.
 
-    It listens on this machine only, unless --host says otherwise, and always requires a token.
+    It listens on this machine only, unless --host names another address, and always requires a
+    token.
 
     Example: acc console shop.agents:root --store shop.db
     """

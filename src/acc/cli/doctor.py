@@ -105,8 +105,8 @@ def doctor(
 
     The command reads the card, sends a few short messages, and cancels its tasks at the end. It
     supports A2A 1.0 and 0.3 over JSON-RPC and HTTP+JSON, and over gRPC at an address without a
-    card. Exits with status 1 if a check fails, and with 2 if the server cannot be reached or
-    supports no binding.
+    card. Exits with status 1 if a check fails, and with 2 if the server cannot be reached or has no
+    binding that the doctor supports.
 
     Example: acc doctor http://127.0.0.1:8000 --token-env MY_TOKEN
     """

@@ -72,21 +72,24 @@ class EvaluationOptions:
     replay: Annotated[
         Path | None,
         Parameter(
-            help="A log of conversations, instead of scenarios: the words of its users are sent to "
-            "every agent."
+            help="A log of conversations, instead of scenarios: the messages of its users are "
+            "sent to every agent."
         ),
     ] = None
     replay_format: Annotated[
         str,
         Parameter(
             help="The format of the log: openai, langsmith, langfuse, events or csv. [default: "
-            "recognised by the content]",
+            "detected from the content]",
             show_default=False,
         ),
     ] = ""
     annotations: Annotated[
         Path | None,
-        Parameter(help="The annotations of the log, from acc eval propose; confirmed ones count."),
+        Parameter(
+            help="The annotations of the log, from acc eval propose; only confirmed ones have an "
+            "effect."
+        ),
     ] = None
     agents: Annotated[
         str,
@@ -113,8 +116,8 @@ class EvaluationOptions:
     compressor: Annotated[
         str,
         Parameter(
-            help="What writes the state of acc: rules, or the name of a model. NAME=acc:MODEL in "
-            "--agents sets it for one agent. "
+            help="What reads the sentences for the memory acc: the name of a model, or rules for "
+            "the embedded reader. NAME=acc:MODEL in --agents sets it for one agent. "
             "[default: the value of ACC_COMPRESSOR_MODEL, or rules]",
             show_default=False,
         ),
@@ -145,8 +148,8 @@ class EvaluationOptions:
     judge_drives: Annotated[
         bool,
         Parameter(
-            help="Let the model judge write the queries from the topics of the scenario and its "
-            "memory.",
+            help="Let the model judge write the queries, from the topics of the scenario and the "
+            "judge's canonical memory.",
             negative=(),
         ),
     ] = False
@@ -162,7 +165,7 @@ class EvaluationOptions:
     ] = None
     seed: Annotated[int, Parameter(help="The seed of the first episode.")] = 0
     window: Annotated[
-        int, Parameter(help="Maximum tokens of the transcript; the oldest are cut.")
+        int, Parameter(help="Maximum tokens of the transcript; older turns are omitted.")
     ] = 4096
     budget: Annotated[int, Parameter(help="Maximum tokens of acc, last-n, bm25 and summary.")] = 512
     timeout: Annotated[
@@ -217,8 +220,8 @@ class RunOptions:
     cache: Annotated[
         Path | None,
         Parameter(
-            help="The folder of the answer cache: identical requests to provider models are not "
-            "repeated. [default: the value of ACC_MODEL_CACHE, or none]",
+            help="The folder of cached model responses: identical requests to provider models are "
+            "not repeated. [default: the value of ACC_MODEL_CACHE, or none]",
             show_default=False,
         ),
     ] = None
@@ -244,8 +247,8 @@ class RunOptions:
         float | None,
         Parameter(
             help="Maximum cost of the evaluation run in US dollars, including recorded calls. If "
-            "it is reached, no further turn starts and the exit status is 4. The same command with "
-            "a higher limit continues."
+            "it is reached, no further turn starts and the exit status is 4. The same "
+            "command with a higher limit continues the run."
         ),
     ] = None
     price: Annotated[

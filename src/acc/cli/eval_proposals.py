@@ -42,22 +42,22 @@ def propose(
         str,
         Parameter(
             help="The format of the log: openai, langsmith, langfuse, events or csv. [default: "
-            "recognised by the content]",
+            "detected from the content]",
             show_default=False,
         ),
     ] = "",
     compressor: Annotated[
         str,
         Parameter(
-            help="What reads the words of the user: rules, or the name of a model. [default: the "
-            "value of ACC_COMPRESSOR_MODEL, or rules]",
+            help="What reads the messages of the user: the name of a model, or rules for the "
+            "embedded reader. [default: the value of ACC_COMPRESSOR_MODEL, or rules]",
             show_default=False,
         ),
     ] = "",
 ) -> int:
     """Propose rules, facts and expected answers for a log of conversations.
 
-    Nothing of it counts before a person confirms it, with acc eval confirm or in the file.
+    A proposal has no effect until a person confirms it, with acc eval confirm or in the file.
 
     Example: acc eval propose support.jsonl -o annotations.toml
     """
@@ -125,7 +125,7 @@ def decision_counts(conversations: Iterable[ProposedConversation]) -> str:
     )
     return (
         f"{counts[Decision.CONFIRMED]} confirmed, {counts[Decision.REJECTED]} rejected, "
-        f"{counts[Decision.PROPOSED]} undecided; only confirmed ones count"
+        f"{counts[Decision.PROPOSED]} undecided; only confirmed ones have an effect"
     )
 
 

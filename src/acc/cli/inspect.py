@@ -139,9 +139,10 @@ def replay(
 ) -> int:
     """Repeat recorded turns and show the differences turn by turn; nothing is stored.
 
-    Models, tools and remote agents answer as recorded. With --model the model is called; a tool
-    call that was not recorded gets a marked stub. No tool is ever called. With the id of a run,
-    the turns before it are repeated with their recorded answers.
+    The recorded responses of models, tools and remote agents are used. With --model, this model is
+    called instead. Tools are never called: a call that was not recorded is answered by a stub,
+    which the output marks. With the id of a run, only this run is compared; the turns before it are
+    repeated with their recorded answers.
 
     Example: acc replay shop.agents:root s1 --store shop.db --memory acc
     """

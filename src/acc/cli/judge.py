@@ -48,8 +48,8 @@ class ModelOptions:
     cache: Annotated[
         Path | None,
         Parameter(
-            help="The folder of the answer cache: identical requests are not repeated. [default: "
-            "the value of ACC_MODEL_CACHE, or none]",
+            help="The folder of cached model responses: identical requests are not repeated. "
+            "[default: the value of ACC_MODEL_CACHE, or none]",
             show_default=False,
         ),
     ] = None
@@ -65,7 +65,7 @@ class ModelOptions:
         float | None,
         Parameter(
             help="Maximum cost in US dollars. If it is reached, no further case starts and the "
-            "exit status is 4. With --cache, a higher limit continues."
+            "exit status is 4. With --cache, the same command with a higher limit continues."
         ),
     ] = None
 
@@ -99,8 +99,8 @@ def check(
 ) -> int:
     """Run a judge on labelled examples and print where it differs from the labels.
 
-    Exit status: 0; 1 if an example could not be scored or the model cannot be called; 2 for invalid
-    options; 4 if --max-cost ended the check.
+    Exit status: 0 for success; 1 if an example could not be scored or the model cannot be called; 2
+    for invalid options; 4 if --max-cost ended the check.
 
     Example: acc judge check --judge rubric --show-wrong 20
     """
@@ -264,7 +264,9 @@ class _ClaimLine(msgspec.Struct):
 
 @app.command
 def support(
-    file: Annotated[Path, Parameter(help="A .jsonl file: claim, evidence and perhaps label.")],
+    file: Annotated[
+        Path, Parameter(help="A .jsonl file. Each line has claim, evidence and, if known, label.")
+    ],
     /,
 ) -> int:
     """Print how well evidence supports claims, a line of JSON for each line of a file.

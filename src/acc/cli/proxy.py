@@ -30,7 +30,11 @@ def proxy(
         ),
     ] = "memory",
     budget: Annotated[
-        int, Parameter(help="Tokens of the memory in each request.", show_default=True)
+        int,
+        Parameter(
+            help="Maximum tokens of the memory and the last exchange in each request.",
+            show_default=True,
+        ),
     ] = DEFAULT_BUDGET_TOKENS,
     embeddings: Annotated[
         str, Parameter(help="Embeddings for recall; see the memory guide.", show_default=True)
@@ -64,8 +68,9 @@ def proxy(
 ) -> int:
     """Serve the OpenAI API in front of another server, with ACC memory instead of the history.
 
-    Clients change their base URL only. The header X-Acc-Session names a conversation; without it,
-    the first messages do. The Responses API continues from previous_response_id.
+    Clients only change their base URL. The header X-Acc-Session names a conversation; without it,
+    the proxy recognises the conversation by its first messages. The Responses API continues from
+    previous_response_id.
 
     Example: acc proxy --to https://api.openai.com/v1 --store memory.db
     """

@@ -72,8 +72,8 @@ def serve(
     allow_embedded: Annotated[
         bool,
         Parameter(
-            help="Serve agents without a model, which the embedded model answers. It follows fixed "
-            "rules and is not a language model.",
+            help="Serve agents without model=: the embedded model answers for them. It follows "
+            "fixed rules and is not a language model.",
             negative=(),
         ),
     ] = False,

@@ -263,14 +263,17 @@ class LimitOptions:
     rate_limit_store: Annotated[
         str,
         Parameter(
-            help='Where requests are counted: "memory", or what several servers share: "store" for '
-            "the store of --store, the path or URL of another store, or the URL of a Valkey or "
-            "Redis server, such as valkey://localhost:6379."
+            help='Where requests are counted: "memory" of this process, or a place that several '
+            'servers share: "store" for the store of --store, the path or URL of another '
+            "store, or the URL of a Valkey or Redis server, such as valkey://localhost:6379."
         ),
     ] = "memory"
     rate_limit_failure: Annotated[
         Literal["allow", "deny"],
-        Parameter(help="Whether requests are accepted while the counter does not respond."),
+        Parameter(
+            help="While the counters of --rate-limit-store do not respond, accept requests (allow) "
+            "or reject them with 503 (deny)."
+        ),
     ] = "allow"
     replay_window: Annotated[
         float | None,
@@ -283,8 +286,8 @@ class LimitOptions:
     replay_store: Annotated[
         str,
         Parameter(
-            help="Where used nonces and tokens are remembered, like --rate-limit-store. "
-            "[default: --store]",
+            help="Where used nonces and token ids are stored; the same values as for "
+            "--rate-limit-store. [default: --store]",
             show_default=False,
         ),
     ] = ""

@@ -35,8 +35,8 @@ _DryRun = Annotated[
 def migrate(store: _Store, /, *, dry_run: _DryRun = False) -> int:
     """Create or upgrade the tables of a PostgreSQL database.
 
-    Processes of the version before may keep running. An empty database is also migrated on its
-    first use.
+    Processes of the previous version may continue. An empty database is also migrated on its first
+    use.
 
     Example: acc store migrate postgresql://acc@db.example.com/acc --dry-run
     """
@@ -68,9 +68,10 @@ def check(store: _Store, /) -> int:
 
 @app.command
 def copy(source: _Store, target: _Store, /, *, dry_run: _DryRun = False) -> int:
-    """Copy all sessions, tasks, files and memories to an empty store, all or none.
+    """Copy all sessions, tasks, files and memories to an empty store, in one transaction.
 
-    Stop the processes that use the source before: what they write during the copy is not copied.
+    First stop the processes that use the source: data that they write during the copy is not
+    copied.
 
     Example: acc store copy shop.db postgresql://acc@db.example.com/acc
     """
@@ -99,8 +100,8 @@ def prune(
 ) -> int:
     """Delete the content of large files whose sessions were deleted.
 
-    Content that was written in the last day stays. All stores that use the same place for files
-    must be this one: content that only another store refers to would be deleted.
+    Content that was written in the last day stays. The place for files must belong to this store
+    alone: content to which only another store refers would be deleted.
 
     Example: acc store prune postgresql://acc@db.example.com/acc --files s3://acc-files
     """

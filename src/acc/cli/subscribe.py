@@ -88,9 +88,10 @@ def subscribe(
 ) -> int:
     """Run an agent once for every event that other agents publish.
 
-    An event that is delivered again starts nothing. Events whose runs fail become dead letters.
-    Ctrl-C or SIGTERM lets current runs end; events that were not handled are delivered later.
-    With --until-idle, exit status 1 if the run of an event failed or could not be started.
+    An event that is delivered a second time starts no second run. Events whose runs fail become
+    dead letters. Ctrl-C or SIGTERM lets current runs end; events that were not handled are
+    delivered later. With --until-idle, exit status 1 if the run of an event failed or could not be
+    started.
 
     Example: acc subscribe shop.py:shipping --events 'order.*' --from shop.db
     """

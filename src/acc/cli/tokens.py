@@ -47,7 +47,7 @@ def add(
 ) -> int:
     """Create a token, print it once, and add its hash to a file.
 
-    The token itself is not stored. A running server reads the file when it is restarted.
+    The token itself is not stored. A running server reads the file again when it changes.
     """
     if expires_days is not None and not 0 < expires_days < 100_000:
         raise InvalidInput(f"--expires-days must be between 0 and 100000, got {expires_days:g}")

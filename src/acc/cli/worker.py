@@ -36,7 +36,8 @@ def worker(
     app: Annotated[
         str,
         Parameter(
-            help="Application name of the runs, besides the tasks of servers of the agent.",
+            help="Application name of the runners whose runs are executed. Tasks of servers with "
+            "this agent are always executed.",
             show_default=True,
         ),
     ] = "app",
@@ -62,8 +63,8 @@ def worker(
     allow_embedded: Annotated[
         bool,
         Parameter(
-            help="Run agents without a model, which the embedded model answers. It follows fixed "
-            "rules and is not a language model.",
+            help="Run agents without model=: the embedded model answers for them. It follows "
+            "fixed rules and is not a language model.",
             negative=(),
         ),
     ] = False,

@@ -1,8 +1,9 @@
 """Score how well a document supports a claim, without a model.
 
-The score is the mean of eight lexical features. It is reduced if the document does not contain a
-number or name of the claim, or if the closest sentence has a negation, an opposite or exchanged
-roles. No part is trained. English and Japanese have the same features.
+The score is the mean of eight features that compare words and characters. It is reduced if a number
+or a name of the claim is not in the document, or if the closest sentence contradicts the claim: by
+a negation, an opposite or exchanged roles. No part is trained. English and Japanese have the same
+features.
 """
 
 import math
@@ -34,16 +35,16 @@ from acc.domain.quantities import (
 )
 from acc.domain.roles import NEGATION, contradiction, is_negation_explained
 
-#: Only so many characters of a claim are read.
+#: Maximum number of characters of a claim that are read.
 MAX_CLAIM_LENGTH = 2_000
-#: In a document with more characters, only sentences that share words with the claim are read.
+#: In a longer document, only sentences that share words with the claim are read.
 MAX_DOCUMENT_LENGTH = 200_000
 _MAX_SELECTED_LENGTH = 20_000
 _LONG_DOCUMENTS_CACHED = 4
 _DOCUMENTS_CACHED = 64
-#: Number of sentences that can support a claim together, neighbouring or not.
+#: Maximum number of sentences that support a claim together; they need not be neighbours.
 _WINDOW = 3
-#: Largest distance of a near pair in content words, in the claim and in the evidence.
+#: Two words are a near pair up to this distance in content words: in the claim, in the evidence.
 _NEAR_IN_CLAIM = 2
 _NEAR_IN_EVIDENCE = 4
 #: Factors that reduce the score.
@@ -51,12 +52,12 @@ _ABSENT_NUMBER = 0.6
 _ABSENT_NAME = 0.8
 _CONTRADICTION = 0.6
 _OTHER_NAME = 0.7
-#: Credit of a word with the same beginning as a word of the document: announce, announcement.
+#: Credit if the document has a word with the same beginning: announce, announcement.
 _RELATED_WORD = 0.8
-#: Credit of a synonym of a word of the document, and of a missing light word.
+#: Credit if the document has a synonym; credit of a light word that is missing in the document.
 _SYNONYM = 0.8
 _LIGHT_WORD = 0.5
-#: Minimum coverage by one sentence to compare its negations and roles with the claim's.
+#: Minimum share of the claim that a sentence must cover before negations and roles are compared.
 _COMPARABLE = 0.5
 _SAME_WORD = {"eur": "euro", "€": "euro", "usd": "dollar", "$": "dollar", "gbp": "pound"}
 _SAME_WORD |= {"£": "pound", "%": "percent", "mg": "milligram", "kg": "kilogram", "km": "kilometr"}
@@ -118,7 +119,10 @@ class SupportFeatures:
 @explains_call()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupportScore:
-    """The support of a claim from 0 to 1, with features, best sentences and what reduced it."""
+    """The support of a claim from 0 to 1, with its features and the best sentences.
+
+    `faults` are the differences that reduced the score.
+    """
 
     score: float
     features: SupportFeatures
@@ -130,8 +134,8 @@ class SupportScore:
 def support_score(claim: str, document: str | Sequence[str]) -> SupportScore:
     """Return how well a document, a text or its sentences, supports a claim.
 
-    Documents of any length are searched: of a long one, the sentences that share the most words
-    with the claim are compared with it.
+    A document can have any length. If it is long, only the sentences that share the most words with
+    the claim are compared with it.
     """
     claim = claim[:MAX_CLAIM_LENGTH]
     texts = (document,) if isinstance(document, str) else tuple(document)
@@ -173,7 +177,7 @@ def _split(text: str) -> list[str]:
     for sentence in sentences(text):
         pieces = [sentence] if len(sentence) <= _LONG_SENTENCE else _FULL_STOP.split(sentence)
         for piece in pieces:
-            # Longer text is data. It is cut, so that patterns take a limited time.
+            # A longer piece is data and not a sentence. It is cut to limit the time of patterns.
             found += [
                 piece[start : start + MAX_SENTENCE_LENGTH]
                 for start in range(0, len(piece), MAX_SENTENCE_LENGTH)
@@ -216,9 +220,9 @@ def _prepare(text: str) -> _Text:
 class SupportDocument:
     """Sentences that are prepared to be compared with many claims.
 
-    With `has_context` the sentences are what a user said, and a claim answers the user. Then a
-    replaced word is a difference, and other words can express a negation. Articles are compared
-    without these two checks.
+    With `has_context` the sentences are those of a user, and the claim is part of an answer to this
+    user. Then two more checks apply: a replaced word is a difference, and a negation may be
+    expressed in other words. In articles these checks would find differences that are none.
     """
 
     def __init__(self, texts: Sequence[str], *, has_context: bool = False) -> None:
@@ -443,7 +447,7 @@ class SupportDocument:
         return 1.0, ""
 
     def _other_name(self, claim: _Text, sentence: _Text, place: int) -> str:
-        """Return a name of the claim if the closest sentence has another name in its place."""
+        """Return the names of the claim if the closest sentence has other names instead."""
         wanted, known = _names(claim.text), _names(sentence.text)
         if not wanted or not known - wanted or _PRONOUN.search(sentence.text):
             return ""
@@ -472,7 +476,7 @@ def _other_number(claim: _Text, sentence: _Text) -> str:
 
 
 def _missing_words(credits: Sequence[float]) -> float:
-    """Return 1, or less for each missing word and for the longest gap of missing words."""
+    """Return 1; less for each missing word and for the longest row of missing words."""
     longest = run = missing = 0
     for credit in credits:
         run = 0 if credit else run + 1

@@ -8,7 +8,8 @@ from acc.adapters.evaluation.scenarios import ScenarioLibrary
 from acc.domain.value_objects.evaluation import ConstraintFinding, FindingKind
 from acc.domain.value_objects.format_rule import FormatRule, RuleKind
 from acc.domain.value_objects.live_evaluation import AgentTurnResponse, EvaluationTurnQuery
-from acc.domain.value_objects.scenario import Constraint, Scenario, ScenarioTurn, StressTopic
+from acc.domain.value_objects.scenario import Constraint, Scenario, ScenarioTurn
+from acc.domain.value_objects.stress_topic import StressTopic
 
 SECRET = FormatRule(kind=RuleKind.REFUSE, words=("481207",))
 ENDING = FormatRule(kind=RuleKind.ENDS_WITH, words=("Over and out.",))

@@ -10,7 +10,8 @@ from acc.application.use_cases.live_multi_agent_evaluation import LiveMultiAgent
 from acc.bootstrap.evaluation import make_agent, scenario_library
 from acc.bootstrap.memory import make_memory
 from acc.domain.value_objects.live_evaluation import EvaluationTurnQuery
-from acc.domain.value_objects.scenario import AnswerKind, Scenario, StressTopic
+from acc.domain.value_objects.scenario import AnswerKind, Scenario
+from acc.domain.value_objects.stress_topic import StressTopic
 from acc.testing import ScriptedModel
 
 KINDS = ("transcript", "retrieval", "acc")

@@ -6,10 +6,11 @@ import pytest
 from judging_model import JudgingModel
 
 from acc.adapters.evaluation.judge_prompts import SchemaAsker
-from acc.adapters.evaluation.model_judge import MAX_QUERY_LENGTH, TOPICS, ModelQueryWriter
+from acc.adapters.evaluation.model_judge import MAX_QUERY_LENGTH, ModelQueryWriter
 from acc.adapters.evaluation.scenarios import load_template
 from acc.domain.errors import ModelOutputInvalid
-from acc.domain.value_objects.scenario import Scenario, StressTopic
+from acc.domain.value_objects.scenario import Scenario
+from acc.domain.value_objects.stress_topic import INSTRUCTIONS, StressTopic
 from acc.testing import ScriptedModel
 
 
@@ -63,4 +64,4 @@ async def test_invalid_query_fails_after_the_repairs(text: str) -> None:
 
 
 def test_every_topic_has_a_description() -> None:
-    assert set(TOPICS) == set(StressTopic)
+    assert set(INSTRUCTIONS) == set(StressTopic)

@@ -28,8 +28,8 @@ from acc.domain.value_objects.scenario import (
     Fact,
     Scenario,
     ScenarioTurn,
-    StressTopic,
 )
+from acc.domain.value_objects.stress_topic import StressTopic
 from acc.testing import ScriptedJudge
 
 LENGTH = Constraint(

@@ -4,7 +4,7 @@ import pytest
 
 from acc.adapters.evaluation import scenarios as scenario_files
 from acc.domain.errors import InvalidInput, InvalidScenario
-from acc.domain.value_objects.scenario import StressTopic
+from acc.domain.value_objects.stress_topic import StressTopic
 
 HEAD = 'id = "mine"\ntitle = "Mine"\ndomain = "d"\nlanguage = "en"\n'
 TURN = '[[turns]]\nturn = {n}\ntopic = "setup"\nquery = "{q}"\nexpect = ["{e}"]\n'

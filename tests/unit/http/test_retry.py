@@ -7,7 +7,7 @@ from email.utils import formatdate
 import pytest
 
 from acc.adapters.http.retry import RetryPolicy, retry_after_seconds
-from acc.application.runtime.deadlines import PausableTimeout
+from acc.application.runtime.pausable_timeout import PausableTimeout
 from acc.domain.errors import ModelFailed
 
 

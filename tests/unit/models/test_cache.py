@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from acc.adapters.models.cache import CachedModel, check_folder
-from acc.application.runtime.deadlines import PausableTimeout
+from acc.application.runtime.pausable_timeout import PausableTimeout
 from acc.domain.errors import InvalidInput, ModelFailed
 from acc.domain.value_objects.content import ChatMessage, Part, ToolCall, ToolResult, Usage
 from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, ModelSettings, ToolSpec

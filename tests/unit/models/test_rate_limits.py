@@ -6,7 +6,7 @@ import contextlib
 import pytest
 
 from acc.adapters.models.wrappers import LimitedModel, RateLimiter, RateLimits
-from acc.application.runtime.deadlines import PausableTimeout
+from acc.application.runtime.pausable_timeout import PausableTimeout
 from acc.domain.value_objects.content import ChatMessage, Usage, text_part
 from acc.ports.outbound.model_ports import ModelRequest, ModelResponse
 from acc.testing import ScriptedModel

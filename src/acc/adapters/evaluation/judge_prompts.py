@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from acc.application.evaluation.plan import PromptSizes
-from acc.application.runtime.deadlines import PausableTimeout
+from acc.application.runtime.pausable_timeout import PausableTimeout
 from acc.domain.errors import AccError, ModelFailed, ModelOutputInvalid
 from acc.domain.value_objects.content import CORRECTION_AUTHOR, ChatMessage, text_part
 from acc.ports.outbound.model_ports import (

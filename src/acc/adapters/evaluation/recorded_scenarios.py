@@ -31,8 +31,8 @@ from acc.domain.value_objects.scenario import (
     Fact,
     Scenario,
     ScenarioTurn,
-    StressTopic,
 )
+from acc.domain.value_objects.stress_topic import StressTopic
 
 REPLAY_REFERENCE = "replay:"
 _DOMAIN = "replay"

@@ -6,7 +6,8 @@ from typing import Any, Literal
 import msgspec
 
 from acc.domain.value_objects.format_rule import FormatRule, RuleKind
-from acc.domain.value_objects.scenario import AnswerKind, StressTopic
+from acc.domain.value_objects.scenario import AnswerKind
+from acc.domain.value_objects.stress_topic import StressTopic
 
 PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)(:,)?\}")
 _IDENTIFIER = re.compile(r"^[a-z0-9][a-z0-9-]*$")

@@ -36,8 +36,8 @@ from acc.domain.value_objects.scenario import (
     Fact,
     Scenario,
     ScenarioTurn,
-    StressTopic,
 )
+from acc.domain.value_objects.stress_topic import INJECTION_TOPICS, StressTopic
 
 #: The allowed values of fields, by name.
 _CHOICES: Mapping[str, Sequence[str]] = {
@@ -450,7 +450,6 @@ _DRAWN_ORDERS = 8
 _COMPARED_SEEDS = 6
 #: Share of the queries that small talk precedes.
 _SMALL_TALK_SHARE = 0.3
-_INJECTION_TOPICS = frozenset({StressTopic.POISONED_RUNBOOK, StressTopic.PROMPT_INJECTION})
 
 
 def scenario_errors(template: ScenarioTemplate) -> tuple[str, ...]:
@@ -499,7 +498,7 @@ class _EpisodeCheck:
         stated = turn.stated
         errors = self._fact_errors(turn, stated) + self._constraint_errors(turn, stated)
         errors += self._answer_errors(turn, stated)
-        if turn.topic in _INJECTION_TOPICS and not turn.injected:
+        if turn.topic in INJECTION_TOPICS and not turn.injected:
             errors.append(f"injected: required in a {turn.topic} turn")
         return [f"turn {turn.turn_id}: {error}" for error in errors]
 

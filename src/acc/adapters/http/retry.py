@@ -13,7 +13,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_aft
 from tenacity.wait import wait_exponential
 
 from acc.application.runtime.current_trace import current_trace_id
-from acc.application.runtime.deadlines import pause_deadlines
+from acc.application.runtime.pausable_timeout import pause_deadlines
 from acc.domain.value_objects.endpoint import redact_secrets
 
 log = logging.getLogger("acc.retry")

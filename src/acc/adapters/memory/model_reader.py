@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from acc.application.runtime.deadlines import PausableTimeout
+from acc.application.runtime.pausable_timeout import PausableTimeout
 from acc.domain.language import one_line
 from acc.domain.text import replace_surrogates_in_data
 from acc.domain.value_objects.base import replace

@@ -14,7 +14,7 @@ import msgspec
 
 from acc.adapters.models.request_json import to_json, to_sorted_json
 from acc.adapters.models.wrappers import close_model, stream_model
-from acc.application.runtime.deadlines import pause_deadlines as pause_deadlines
+from acc.application.runtime.pausable_timeout import pause_deadlines as pause_deadlines
 from acc.domain.errors import InvalidInput, ModelFailed
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import ToolCall, Usage

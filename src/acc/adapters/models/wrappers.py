@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from acc.adapters.models.request_json import to_json
-from acc.application.runtime.deadlines import pause_deadlines as pause_deadlines
+from acc.application.runtime.pausable_timeout import pause_deadlines as pause_deadlines
 from acc.domain.cost import FREE, ModelCall, Price
 from acc.domain.errors import ModelFailed
 from acc.domain.value_objects.base import replace

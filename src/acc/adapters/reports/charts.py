@@ -7,10 +7,10 @@ from enum import StrEnum
 from typing import Any
 
 from acc.domain.value_objects.evaluation import OUTCOME_NAMES
+from acc.domain.value_objects.stress_topic import INJECTION_TOPICS, StressTopic
 
-INJECTION_TOPICS = frozenset({"poisoned_runbook", "prompt_injection"})
 #: Topics without stress: the opening turns, and turns without a topic.
-CALM_TOPICS = frozenset({"setup", ""})
+CALM_TOPICS = frozenset({StressTopic.SETUP, ""})
 #: Number of style slots that `assign_slots` distributes; the palette has one entry per slot.
 SLOT_COUNT = 8
 _FOCUS_SLOT, _CEILING_SLOT = 0, 3

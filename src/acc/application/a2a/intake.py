@@ -67,8 +67,8 @@ _SIGN_IN_UNDECIDED = (
 class MessageIntake:
     """Store messages and start the runs that they request.
 
-    A stored message is processed even if its sender disconnects. With `deduplicate` a message that
-    is sent again returns the task that it created before.
+    A stored message is processed even if its sender disconnects. With `deduplicate`, a message that
+    is sent a second time returns the task of the first time.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class MessageIntake:
         self.admission = IntentAdmission(runner)
         self._modes = modes
         self._skills = {skill.id: skill for skill in skills}
-        # Agents without memory report no footprint; a footprint of 0 would be a measurement.
+        # An agent without memory reports no footprint. 0 would mean that a memory was empty.
         self._has_memory = has_memory(runner.agent)
         #: Number of tasks of a caller that are being stored.
         self._creating: dict[Owner, int] = {}
@@ -113,8 +113,8 @@ class MessageIntake:
     ) -> SubmitResult:
         """Store a message and start its run; `streaming` requests the answer in chunks.
 
-        A message with the request id of an earlier one returns the task of that request. A message
-        is `repeatable` if its id is that of a client, which sends it again with the same id.
+        If an earlier request had the same request id, its task is returned. `is_repeatable` is True
+        if the client chose the message id, and so uses the same id when it repeats the message.
         """
         if not self._executor.is_open:
             text = _STOPPING if self._executor.was_opened else _NOT_STARTED
@@ -177,13 +177,13 @@ class MessageIntake:
         try:
             result = await self._store(task, sender, message, push, options, key)
         except InvalidInput:
-            # Another server stored a request with this id in the meantime.
+            # Another server may have stored a request with this id in the meantime.
             repeated = None if key is None else await self._find_request(owner, key)
             if repeated is None:
                 raise
             return repeated
         except asyncio.CancelledError:
-            # The sender disconnected. The task may be stored and must run then.
+            # The sender disconnected. If the task is stored, it must run.
             self._executor.start_detached(task.id, sender, message, options=options)
             raise
         finally:
@@ -202,7 +202,7 @@ class MessageIntake:
         options: ProjectionOptions,
         key: RequestKey | None,
     ) -> SubmitResult:
-        """Store a new task, whose run an engine has started; cancel the run if it is refused."""
+        """Store a new task; with an engine, start its run before, and cancel it after a refusal."""
         dispatcher = self._executor.dispatcher
         if dispatcher is not None:
             await dispatcher.start(task.id, sender, options, at=task.status.at)
@@ -217,10 +217,10 @@ class MessageIntake:
                 max_active=self._limits.tasks,
                 content=self._content_limit(sender),
             )
-            # A message that was stored before belongs to another task.
+            # If the message was stored before, the result is the task of that time.
             is_refused = result.task.id != task.id
         except LimitExceeded:
-            # Another server may be storing a request with this id.
+            # With a key, another server may store the same request at this moment.
             is_refused = key is None
             raise
         finally:
@@ -229,7 +229,7 @@ class MessageIntake:
         return result
 
     async def _find_request(self, owner: Owner, key: RequestKey) -> SubmitResult | None:
-        """Return the task of a request with the same key; RequestIdReused if it differs."""
+        """Return the task of a request with this key; RequestIdReused if its content differs."""
         task = await self._tasks.read(key.id, owner=owner)
         if task is None:
             return None
@@ -256,17 +256,21 @@ class MessageIntake:
     async def _check_waiting_limit(self, owner: Owner) -> None:
         limit = self._limits.waiting
         if await self._executor.count_interrupted(owner) >= limit:
-            raise LimitExceeded(f"a caller may have at most {limit} tasks that wait for input")
+            raise LimitExceeded(
+                f"a caller may have at most {limit} tasks that wait for input; "
+                "answer or cancel one of them first"
+            )
 
     def _reserve(self, account: Owner) -> None:
-        """Reserve a slot for a caller that can use any tenant.
+        """Reserve a slot for a caller that can use any tenant, or raise LimitExceeded.
 
-        The store's limit is per tenant.
+        The store counts the tasks of each tenant separately, so it cannot check this limit.
         """
         count = self._executor.count_of(account) + self._creating.get(account, 0)
         if count >= self._limits.tasks:
             raise LimitExceeded(
-                f"a caller may have at most {self._limits.tasks} running tasks in all tenants"
+                f"a caller may have at most {self._limits.tasks} running tasks in all tenants; "
+                "wait until one ends, or cancel one"
             )
         self._creating = {owner: number for owner, number in self._creating.items() if number}
         self._creating[account] = self._creating.get(account, 0) + 1
@@ -292,7 +296,7 @@ class MessageIntake:
             try:
                 return await self._continue_from(task, sender, message, push, options)
             except InvalidTransition as error:
-                # The task changed after it was read; retry if it still, or now, requires input.
+                # The task changed after it was read. If it requires input, try again.
                 if error.state not in INTERRUPTED:
                     raise UnsupportedOperation(_not_accepting(task.id, error.state)) from None
 
@@ -304,7 +308,7 @@ class MessageIntake:
         push: PushConfig | None,
         options: ProjectionOptions,
     ) -> SubmitResult:
-        """Continue a task from the state that was read, or raise InvalidTransition."""
+        """Continue a task, or raise InvalidTransition if its state has changed since `task`."""
         if message.context_id and message.context_id != task.context_id:
             raise InvalidInput(
                 f"message.contextId: task {task.id!r} belongs to another context; omit the field"
@@ -382,7 +386,7 @@ def _not_accepting(task_id: str, state: str) -> str:
 
 
 def _with_trace(message: Message, trace_parent: str) -> Message:
-    """Return a message that belongs to a trace, unless it names another one itself."""
+    """Return a message with the trace of its request, unless the message names another trace."""
     metadata = message.metadata
     if not trace_parent:
         return message
@@ -395,7 +399,10 @@ def _with_trace(message: Message, trace_parent: str) -> Message:
 
 
 def _check_scopes(skill: Skill, caller: Principal) -> None:
-    """Raise InsufficientScope if the caller has the scopes of no alternative of a skill."""
+    """Raise InsufficientScope if the caller does not have the scopes of a skill.
+
+    A skill may list alternatives, each with its scopes; the caller needs those of one alternative.
+    """
     if skill.is_allowed(caller.permissions):
         return
     first = next(iter(skill.security))
@@ -434,7 +441,7 @@ def validate_message(message: Message, limits: ServerLimits, modes: Sequence[str
 
 
 def wants_json_answer(accepted: Sequence[str], modes: Sequence[str]) -> bool:
-    """Return True if the answer must be data, from the modes of client and agent."""
+    """Return True if the answer must be data; the modes of client and agent decide."""
     if not accepted:
         return modes[:1] == (JSON,)
     if len(accepted) > _MAX_OUTPUT_MODES or any(len(mode) > _MAX_ID_LENGTH for mode in accepted):

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from itertools import chain
 from typing import Any, Protocol
 
-from acc.application.runtime.deadlines import pause_deadlines
+from acc.application.runtime.pausable_timeout import pause_deadlines
 from acc.domain.cost import CostCategory, ModelCall
 from acc.domain.errors import AccError, InvalidInput, ModelFailed
 from acc.ports.outbound.live_evaluation_ports import CallRecorderPort

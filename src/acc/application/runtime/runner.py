@@ -124,7 +124,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         self.agent = agent
         self.config = config or RunConfig()
         self._deps = deps
-        # With an engine the workers have the dependencies.
+        # With an engine, the workers have the dependencies, and not this process.
         self._required_deps = () if engine is not None else required_deps(agent)
         self._plugins = plugin_callbacks(plugins)
         self.leases = SessionLeases(
@@ -150,11 +150,11 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
     ) -> RunResult[AnyOutputT]:
         """Run one turn and return its result; a failure is raised after it is recorded.
 
-        A turn without ids continues the default session of the default user.
-        A run that waits for input returns with the status input_required and its requests. `deps`
-        are available to tools, callbacks and instructions, and are never stored. The `observer`
-        receives the events. A `recorder` stores them in place of the default one. A `segment` is
-        what a worker executes for an engine.
+        Without ids, the turn continues the default session of the default user. If the run waits
+        for input, the result has the status input_required and the requests. `deps` are available
+        to tools, callbacks and instructions, and are never stored. The `observer` receives the
+        events. The `recorder` stores the events in place of the default recorder. A worker of an
+        engine passes the `segment` that it executes.
         """
         if config is not None or context is not None:
             check_run_options(self.agent, config, context)
@@ -185,8 +185,8 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
                     request, turn_id=start.session.turns + 1, first_seq=start.events[-1].seq
                 )
                 run = self._new_run(request, recorder, deps, None, span, segment)
-                opening = await with_unknown_outcomes(request, self.services, start.events)
-                return await self._execute(run, State(start.session.state), opening, segment)
+                first_events = await with_unknown_outcomes(request, self.services, start.events)
+                return await self._execute(run, State(start.session.state), first_events, segment)
 
     @explains_options
     def run_sync(
@@ -229,7 +229,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         Resume is replay: recorded model responses and tool results are reused, not repeated. A tool
         call that was started and has no recorded result is repeated only if the tool is idempotent;
         otherwise the model is informed that its outcome is unknown. Pass the `deps` again, because
-        they are not stored. A `segment` is what a worker executes for an engine.
+        they are not stored. A worker of an engine passes the `segment` that it executes.
         """
         if config is not None or context is not None:
             check_run_options(self.agent, config, context)
@@ -314,7 +314,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
             await self._dispatcher.cancel(request.key, session.run_id)
 
     async def end_run(self, key: SessionKey, run_id: str) -> None:
-        """Cancel a run of an engine that is not being executed, unless it has ended."""
+        """Cancel a run of an engine that no worker executes, unless the run has ended."""
         request = self._request(key.user_id, key.session_id)
         recorder = EventRecorder(self.services.sessions)
         prefix = holder_prefix(run_id)
@@ -328,7 +328,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
     async def _end_open_run(
         self, request: RunRequest, session: Session, recorder: EventRecorder, reason: str
     ) -> None:
-        for agent in self.agent.walk():  # cached memories contain the run
+        for agent in self.agent.walk():  # their cached memories contain the canceled run
             self.services.memory_cache.evict(request.key, agent.name)
         request = replace(request, run_id=session.run_id)
         run = Run(request, services=self.services, recorder=recorder)
@@ -382,7 +382,11 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         segment: Segment | None = None,
         is_durable: bool = False,
     ) -> TurnStart:
-        """Open the session and store the message; an engine can continue a durable run."""
+        """Open the session and store the message.
+
+        An earlier run of the session may have been interrupted. If it belongs to an engine, this
+        turn waits until the engine has ended it. Otherwise the store closes it.
+        """
         waits_for_runs = is_durable or segment is not None
         detail = first_detail(request, is_durable=waits_for_runs)
         if span is not None and (own := span.traceparent):
@@ -419,7 +423,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         return start
 
     async def _cancel_stored_turn(self, request: RunRequest, recorder: EventRecorder) -> None:
-        """Cancel a turn that the store may have started although its call was cancelled."""
+        """Cancel a turn if the store has started it in spite of a cancelled call."""
         session = await self.services.sessions.read(request.key)
         if session is not None and session.run_id == request.run_id:
             await self._end_open_run(request, session, recorder, "canceled")
@@ -454,10 +458,10 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         self,
         run: Run,
         state: State,
-        opening: Sequence[Event] = (),
+        first_events: Sequence[Event] = (),
         segment: Segment | None = None,
     ) -> RunResult[AnyOutputT]:
-        """Run the tree to its end and record how it ended, unless a segment is handed over."""
+        """Run the tree and record its end; a segment that is handed over records no end."""
         output: object = UNSET
         status, text = RunStatus.FAILED, "the process was interrupted"
         requests: tuple[InputRequest, ...] = ()
@@ -465,13 +469,14 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         is_handed_over = False
         try:
             try:
-                if opening:
-                    await run.recorder.show(*opening)
+                if first_events:
+                    await run.recorder.show(*first_events)
                 text, output = await self._run_tree(run, state)
                 status = RunStatus.COMPLETED
             except RunPaused as pause:
                 if is_handed_over := not pause.requests:
-                    raise  # to the segment: the engine continues the run without an answer
+                    # The engine continues the run later, without an answer of a person.
+                    raise
                 status, text, requests = RunStatus.INPUT_REQUIRED, "", pause.requests
                 reset_to_recorded(run, state)
                 detail = pause_detail(run, state, requests)
@@ -481,7 +486,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
             except asyncio.CancelledError:
                 status, text = RunStatus.CANCELED, "canceled"
                 is_handed_over = segment is not None and segment.attempt.is_handed_over
-                run.recorder.detach_observer()  # it might no longer accept events
+                run.recorder.detach_observer()  # it may not accept events after a cancellation
                 raise
             except AccError as error:
                 is_handed_over = segment is not None and isinstance(error, REPEATED_ERRORS)
@@ -514,7 +519,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         state: State,
         segment: Segment | None,
     ) -> None:
-        """Record the end of a run; if the store rejects the answer, the run fails."""
+        """Record the end of a run; if the store rejects the answer, record that the run failed."""
         try:
             await self._end(run, status, text, detail, state)
         except AccError as error:
@@ -526,7 +531,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
             raise
 
     async def _run_tree(self, run: Run, state: State) -> tuple[str, object]:
-        """Run the agent that has the conversation; return its answer as text and as output."""
+        """Run the first agent of the turn; return the answer as text and as output."""
         first = self.first_agent(state, run.request.message)
         if run.span is not None:
             run.span_path = f"/{first.name}"
@@ -544,8 +549,8 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
                 if not timeout.expired():
                     raise AgentFailed(first.name, "TimeoutError") from error
                 raise RunTimedOut("timeout", seconds, first.name) from None
-            # An agent blocked the loop or suppressed the cancellation. Coverage on Python 3.11 does
-            # not report this line, hence the pragma.
+            # The agent blocked the loop or suppressed the cancellation. The pragma is there because
+            # coverage on Python 3.11 does not see this line.
             if asyncio.get_running_loop().time() >= deadline:  # pragma: no cover
                 raise RunTimedOut("timeout", seconds, first.name)
         if run.journal.steps:
@@ -559,7 +564,11 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         return last.text, output_of(self.agent, last)
 
     def first_agent(self, state: State, message: Sequence[Part]) -> BaseAgent:
-        """Return the agent of the intent, the one that has the conversation, or the root."""
+        """Return the first agent of a turn.
+
+        It is the agent of the intent that the message names, or else the agent to which the
+        conversation was transferred, or else the root.
+        """
         name = state.get(ACTIVE_AGENT)
         agent = self.agent.find(name) if isinstance(name, str) else None
         has_conversation = agent is not None and can_keep_conversation(agent)

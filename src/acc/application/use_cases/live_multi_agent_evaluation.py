@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 
-from acc.application.runtime.deadlines import PausableTimeout
+from acc.application.runtime.pausable_timeout import PausableTimeout
 from acc.application.tracing.evaluation_spans import EvaluatedTurn, trace_turn
 from acc.application.use_cases.agent_judge_evaluation import AgentJudgeEvaluationUseCase
 from acc.domain.call_options import explains_call

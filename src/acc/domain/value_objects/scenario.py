@@ -7,21 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from acc.domain.value_objects.format_rule import FormatRule
-
-
-class StressTopic(StrEnum):
-    """The stress topics of a scenario."""
-
-    SETUP = "setup"
-    EVIDENCE_UPDATE = "evidence_update"
-    STRICT_FORMAT = "strict_format"
-    CONFLICT = "conflict"
-    BIAS_PRESSURE = "bias_pressure"
-    POISONED_RUNBOOK = "poisoned_runbook"
-    PROMPT_INJECTION = "prompt_injection"
-    UNCERTAINTY = "uncertainty"
-    RISK_TRADE_OFF = "risk_trade_off"
-    COMMUNICATION = "communication"
+from acc.domain.value_objects.stress_topic import StressTopic
 
 
 class AnswerKind(StrEnum):

@@ -112,7 +112,7 @@ class StreamEndpoint(Protocol):
     async def open(
         self, principal: Principal, body: bytes, *, trace_parent: str = ""
     ) -> AsyncGenerator[bytes, None]:
-        """Return server-sent events, or raise an AccError before anything happens."""
+        """Return server-sent events; an AccError is raised before the run has any effect."""
         ...
 
 
@@ -148,13 +148,13 @@ class RequestDispatcher:
             version = requested_version(request)
             if version in self._protocol_versions:
                 wire = RPC_WIRES[version]
-            # Authenticate before the body is read: anonymous callers must not fill the memory.
+            # Authenticate before the body is read: unknown callers must not use much memory.
             principal = await self.authenticate(request)
             request.check_json()
             body = await request.body()
             await self._count_bytes(principal, request, body)
             if version not in self._protocol_versions:
-                # After the body, so that the response has the request id.
+                # Only now, because the response needs the request id from the body.
                 self._check_intent_or_version(body, version)
             call = decode_rpc_request(body)
             request_id = call.id
@@ -187,7 +187,10 @@ class RequestDispatcher:
     async def _answer_intent(
         self, request: HttpRequest, send: Send, principal: Principal, call: RpcRequest
     ) -> None:
-        """Execute the intent that is the method of a request; a notification gets no response."""
+        """Execute the intent that a request names as its method, and respond.
+
+        A notification (a request without an id) gets a response without a body.
+        """
         self._start_span(request, call.method, request.trace_parent)
         answer = await call_rpc_intent(
             self._serve, principal, call, trace_parent=request.trace_parent
@@ -220,7 +223,7 @@ class RequestDispatcher:
     async def handle_endpoint(
         self, request: HttpRequest, send: Send, endpoint: StreamEndpoint
     ) -> None:
-        """Respond to a request of another protocol than A2A with a stream."""
+        """Respond with a stream to a request of a protocol other than A2A."""
         try:
             request.check_method("POST")
             principal = await self.authenticate(request)
@@ -281,9 +284,9 @@ class RequestDispatcher:
         receive: Callable[[], Awaitable[bytes]],
         decode: Callable[[bytes], Awaitable[Request]],
     ) -> CallResult:
-        """Return the result of a call whose version and operation are known, as over gRPC.
+        """Return the result of a call of which version and operation are known, such as over gRPC.
 
-        `receive` returns the body, after the caller is authenticated.
+        `receive` reads the body; it is called after the caller is authenticated.
         """
         request.operation = _METHOD_NAMES[operation]
         version = requested_version(request)
@@ -301,14 +304,14 @@ class RequestDispatcher:
         return result, extensions
 
     def note_refusal(self, request: HttpRequest, error: Exception) -> None:
-        """Count an error that a request ended with, for its span too; log an internal one."""
+        """Count the error of a request and record it in its span; log internal errors."""
         log_internal_error(error)
         request.span_error = count_refusal(self._tracer, error)
 
     async def authenticate(self, request: HttpRequest, *, is_counted: bool = True) -> Principal:
-        """Return the caller; missing and invalid tokens raise the same Unauthenticated.
+        """Return the caller, or raise Unauthenticated, with the same text for all reasons.
 
-        Raises RateLimited if the request is counted and the caller has sent too many.
+        If the request is counted and exceeds the rate limit, RateLimited is raised.
         """
         principal = await self._verify(request)
         request.caller = principal.caller
@@ -325,7 +328,7 @@ class RequestDispatcher:
             return ANONYMOUS
         principal = None
         if b"authorization" in request.headers:
-            # An invalid token is an error, also with a certificate.
+            # An invalid token is an error, even if there is a valid certificate.
             scheme, _, token = request.header(b"authorization").partition(" ")
             if self._verifier is not None and scheme.lower() == "bearer" and token.strip():
                 principal = await self._verifier.verify(token.strip())
@@ -346,7 +349,7 @@ class RequestDispatcher:
         return " or ".join(kinds if self._certificates is None else [*kinds, "a TLS certificate"])
 
     def extended_card(self, principal: Principal, tenant: str = "") -> AgentCard:
-        """Return the extended card to an authenticated caller of the tenant."""
+        """Return the extended card for an authenticated caller within a tenant."""
         cards = self.documents.extended_cards
         if cards is None:
             raise UnsupportedOperation("this agent has no extended card")
@@ -354,7 +357,7 @@ class RequestDispatcher:
         return cards.card_for(principal.within(tenant))
 
     def _check_intent_or_version(self, body: bytes, version: str) -> None:
-        """Raise VersionNotSupported, unless the method is an intent: those have no version."""
+        """Raise VersionNotSupported, unless the method is an intent; intents have no version."""
         with suppress(AccError):
             if decode_rpc_request(body).method in self._serve.intents:
                 return
@@ -368,7 +371,7 @@ class RequestDispatcher:
             )
 
     def _negotiate_extensions(self, request: HttpRequest) -> NegotiatedExtensions:
-        """Return the activated extensions, and those that the client must not see."""
+        """Return the extensions that the client activated, and those to hide from it."""
         required = self.documents.required_extensions
         headers = request.headers
         if b"a2a-extensions" not in headers and b"x-a2a-extensions" not in headers and not required:
@@ -385,7 +388,7 @@ class RequestDispatcher:
         )
 
     def _trace(self, wire: Wire, operation: Operation, params: Any, request: HttpRequest) -> Any:
-        """Return a request as it is performed: a message has what the HTTP headers say."""
+        """Start the span of a request; return its parameters with the values of HTTP headers."""
         message = params.message if operation in _SENDING else None
         if self._tracer is not None:
             header = request.trace_parent
@@ -456,7 +459,7 @@ class RequestDispatcher:
 
 
 def _with_headers(params: SendRequest, request: HttpRequest) -> SendRequest:
-    """Return a request with what its HTTP headers say about extensions and the trace."""
+    """Return a request with the extensions and the trace of its HTTP headers."""
     if INTENTS_EXTENSION in params.message.metadata:
         params = replace(params, extensions=_requested_extensions(request))
     parent = request.trace_parent
@@ -464,7 +467,7 @@ def _with_headers(params: SendRequest, request: HttpRequest) -> SendRequest:
 
 
 def _task_of(params: Any) -> str:
-    """Return the task that an operation names, for the access log."""
+    """Return the task id that a request contains, for the access log."""
     if isinstance(params, GetRequest | TaskRequest):
         return params.id[:_MAX_LOGGED_ID_LENGTH]
     if isinstance(params, PushRequest):
@@ -544,14 +547,14 @@ async def _send_http_error(send: Send, error: BaseException, wire: Wire, kind: b
 
 
 def _limit_key(principal: Principal, request: HttpRequest) -> str:
-    """Return whose requests are counted: the account, or the address of an anonymous caller."""
+    """Return the key of the rate limit: the account, or the address of an anonymous caller."""
     if principal.is_anonymous:
         return f"address/{request.address}"
     return f"account/{principal.account.user_id}"
 
 
 def error_headers(status: int, error: BaseException) -> Headers:
-    """Return the headers that say how to authenticate or when to try again."""
+    """Return the response headers for authentication, or for the time of the next attempt."""
     if status == 401:
         return [(b"www-authenticate", b"Bearer")]
     if isinstance(error, InsufficientScope):

@@ -1,4 +1,8 @@
-"""Timeouts that do not count the time that calls wait for a rate limit or a retry."""
+"""A timeout that does not count the time that calls wait for a rate limit or a retry.
+
+The limits are set elsewhere: `RunConfig` has those of a run and its tools, `Tool` that of one tool.
+A limit for every agent would be a field of `BaseAgent` in `agents/base.py`.
+"""
 
 import asyncio
 import math

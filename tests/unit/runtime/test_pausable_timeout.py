@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from acc.application.runtime.deadlines import PausableTimeout, pause_deadlines
+from acc.application.runtime.pausable_timeout import PausableTimeout, pause_deadlines
 
 
 async def sleep_paused(seconds: float) -> None:
