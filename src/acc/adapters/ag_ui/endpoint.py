@@ -29,14 +29,19 @@ _REPEATED_USAGE = frozenset({EventKind.ENDED, EventKind.MODEL_REQUEST})
 class AgUiEndpoint:
     """Starts and resumes runs; a thread of AG-UI is a session of the caller.
 
-    A caller has at most `max_runs` runs at a time.
+    `admission` decides who may call the agent. A caller has at most `max_runs` runs at a time.
     """
 
     def __init__(
-        self, runner: SessionRunner, *, max_runs: int, limiter: RateLimiterPort | None = None
+        self,
+        runner: SessionRunner,
+        *,
+        admission: IntentAdmission,
+        max_runs: int,
+        limiter: RateLimiterPort | None = None,
     ) -> None:
         self._runner = runner
-        self._admission = IntentAdmission(runner)
+        self._admission = admission
         self._max_runs = max_runs
         self._limiter = limiter
         self._running: Counter[Owner] = Counter()
@@ -51,11 +56,14 @@ class AgUiEndpoint:
         """
         principal.require(INVOKE_SCOPE)
         request = read_request(body)
-        self._admission.authorize(principal, self._admission.addressed({}))
+        intents = self._admission.addressed({})
+        self._admission.authorize(principal, intents)
         user = principal.owner.user_id
         account = principal.account
         if self._limiter is not None:
             await self._limiter.check_quota(account.user_id)
+            for intent in intents:
+                await self._limiter.count_request(account.user_id, intent)
         pending = await self._runner.pending(user_id=user, session_id=request.thread_id)
         if request.message and pending:
             raise InvalidInput(

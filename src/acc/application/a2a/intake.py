@@ -26,7 +26,6 @@ from acc.domain.errors import (
     Unavailable,
     UnsupportedOperation,
 )
-from acc.domain.value_objects.agent_card import Skill
 from acc.domain.value_objects.approval import InputAnswer, InputRequest, RequestKind
 from acc.domain.value_objects.base import replace as with_fields
 from acc.domain.value_objects.contract import INTENTS_EXTENSION
@@ -82,7 +81,7 @@ class MessageIntake:
         limits: ServerLimits,
         deduplicate: bool,
         modes: Modes,
-        skills: Sequence[Skill] = (),
+        admission: IntentAdmission,
         limiter: RateLimiterPort | None = None,
         replays: ReplayGuard,
     ) -> None:
@@ -95,9 +94,8 @@ class MessageIntake:
         self._deduplicate = deduplicate
         self._replays = replays
         self._limiter = limiter
-        self.admission = IntentAdmission(runner)
+        self.admission = admission
         self._modes = modes
-        self._skills = {skill.id: skill for skill in skills}
         # Agents without memory report no footprint; a footprint of 0 would be a measurement.
         self._has_memory = has_memory(runner.agent)
         #: Number of tasks of a caller that are being stored.
@@ -123,10 +121,6 @@ class MessageIntake:
         admitted = await self.admission.admit(sender, request.message, is_active=is_active)
         contract, intents = admitted.contract, admitted.intents
         message = _with_trace(admitted.message, request.trace_parent)
-        self.admission.authorize(sender, intents)
-        for intent in intents:
-            if intent in self._skills:
-                _check_scopes(self._skills[intent], sender)
         modes = self._modes.inputs if contract is None else (*self._modes.inputs, JSON)
         validate_message(message, self._limits, modes)
         modes = self._modes.outputs if contract is None else (JSON, *self._modes.outputs)
@@ -392,16 +386,6 @@ def _with_trace(message: Message, trace_parent: str) -> Message:
         if own != trace_of_parent(trace_parent):
             return message
     return with_fields(message, metadata={**message.metadata, TRACE_PARENT: trace_parent})
-
-
-def _check_scopes(skill: Skill, caller: Principal) -> None:
-    """Raise InsufficientScope if the caller has the scopes of no alternative of a skill."""
-    if skill.is_allowed(caller.permissions):
-        return
-    first = next(iter(skill.security))
-    for scopes in first.values():
-        for scope in scopes:
-            caller.require(scope)
 
 
 def validate_message(message: Message, limits: ServerLimits, modes: Sequence[str]) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, ClassVar, cast
@@ -121,10 +121,14 @@ DELEGATED = IntentContract(name="delegation")
 
 
 class Intents:
-    """The intents of an agent tree: those of the root and of its direct sub-agents."""
+    """The intents of an agent tree: those of the root and of its direct sub-agents.
 
-    def __init__(self, root: BaseAgent) -> None:
-        self._root = root
+    Errors name only those of `listed`, by default all.
+    """
+
+    def __init__(self, root: BaseAgent, *, listed: Collection[str] | None = None) -> None:
+        self.root = root
+        self._listed = listed
         self._agents: dict[str, tuple[IntentContract, BaseAgent]] = {}
         for agent in (root, *root.sub_agents):
             contract = contract_of_agent(agent)
@@ -141,6 +145,11 @@ class Intents:
     def names(self) -> tuple[str, ...]:
         """Return the names of the intents."""
         return tuple(self._agents)
+
+    @property
+    def listed(self) -> tuple[str, ...]:
+        """Return the names of the intents that errors may name."""
+        return tuple(name for name in self._agents if self._listed is None or name in self._listed)
 
     @property
     def contracts(self) -> tuple[IntentContract, ...]:
@@ -168,15 +177,15 @@ class Intents:
 
         An agent with a single intent has this one.
         """
-        if isinstance(self._root, IntentAgent) and len(self.names) == 1:
+        if isinstance(self.root, IntentAgent) and len(self.names) == 1:
             return self.names[0]
-        own = contract_of_agent(self._root)
+        own = contract_of_agent(self.root)
         return "" if own is None else own.name
 
     def _find(self, name: str) -> tuple[IntentContract, BaseAgent]:
         found = self._agents.get(name)
         if found is None:
-            raise UnknownIntent(name, self.names)
+            raise UnknownIntent(name, self.listed)
         return found
 
     def admit(
@@ -216,7 +225,7 @@ class Intents:
     @property
     def conditions(self) -> Mapping[str, Condition]:
         """Return the checks that delegation packets may name."""
-        declared = getattr(self._root, "conditions", None)
+        declared = getattr(self.root, "conditions", None)
         return declared if isinstance(declared, Mapping) else {}
 
     def _check(
@@ -240,7 +249,7 @@ class Intents:
         check_conditions(delegation, contract, self.conditions)
         name = delegation.fallback
         if name not in self._agents or name == contract.name:
-            others = ", ".join(one for one in self._agents if one != contract.name) or "none"
+            others = ", ".join(one for one in self.listed if one != contract.name) or "none"
             text = f"must be another intent of this agent, which has: {others}"
             raise InvalidInputs(
                 contract.name, [FieldViolation("fallback", "enum", text)], place="packet"
@@ -517,7 +526,7 @@ async def admit_message(
     entry = entry_in(parts)
     if entry is None:
         if not any(isinstance(part.data, Mapping) for part in parts):
-            await check_text_message(root, parts, key, services.sessions)
+            await check_text_message(Intents(root), parts, key, services.sessions)
             return parts
         intents = Intents(root)
         skill = intents.default(parts)
@@ -526,17 +535,17 @@ async def admit_message(
 
 
 async def check_text_message(
-    root: BaseAgent, parts: Sequence[Part], key: SessionKey, sessions: SessionStorePort
+    intents: Intents, parts: Sequence[Part], key: SessionKey, sessions: SessionStorePort
 ) -> None:
     """Raise InvalidInputs if a message without data lacks required inputs of the root's intent.
 
     The session state may have them. A callback may add them later, so an agent that has one is not
     checked here but when its node is executed.
     """
-    intents = Intents(root)
+    root = intents.root
     if not intents.own:
         if isinstance(root, IntentAgent):
-            raise unnamed_intent(intents.names)
+            raise unnamed_intent(intents.listed)
         return
     agent = intents.agent(intents.own)
     if (
