@@ -8,7 +8,12 @@ from urllib.parse import urlsplit
 import httpx2
 import msgspec
 
-from acc.adapters.a2a.client.transport import CallFailed, map_transport_errors
+from acc.adapters.a2a.client.transport import (
+    RETRYABLE_STATUS,
+    CallFailed,
+    map_transport_errors,
+    unanswered,
+)
 from acc.adapters.a2a.wire.errors import error_from_http, error_from_rpc
 from acc.adapters.http.client import guarded_client
 from acc.application.runtime.circuits import circuit_call
@@ -81,6 +86,8 @@ class HttpIntentCaller:
             ):
                 with map_transport_errors(origin):
                     response = await http.post(url, content=body, headers=headers)
+                if response.status_code in RETRYABLE_STATUS:
+                    raise unanswered(origin, response, response.content)
             return _run_outputs(response) if is_run else _rpc_outputs(response)
 
 

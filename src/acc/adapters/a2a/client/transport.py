@@ -314,16 +314,21 @@ class HttpTransport:
                 remote_code=str(status),
             )
         if status in RETRYABLE_STATUS:
-            wait = retry_after_seconds(response.headers)
-            return CallFailed(
-                f"{self._origin}: {error_from_http(status, body)}",
-                retryable=True,
-                retry_after=None if wait is None else min(wait, MAX_RETRY_AFTER_SECONDS),
-            )
+            return unanswered(self._origin, response, body)
         error = error_from_http(status, body, task_id=task_id_of(request))
         if status in _NOT_IMPLEMENTED_STATUS and type(error) is RemoteFailed:
             return Unreachable(f"{self._origin}: {error}", retryable=False)
         return error
+
+
+def unanswered(origin: str, response: httpx2.Response, body: bytes) -> CallFailed:
+    """Return the error for a response that says that the agent does not answer at present."""
+    wait = retry_after_seconds(response.headers)
+    return CallFailed(
+        f"{origin}: {error_from_http(response.status_code, body)}",
+        retryable=True,
+        retry_after=None if wait is None else min(wait, MAX_RETRY_AFTER_SECONDS),
+    )
 
 
 @contextmanager
