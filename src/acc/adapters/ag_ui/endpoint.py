@@ -98,6 +98,7 @@ class AgUiEndpoint:
                     trace_id=trace_of_parent(trace_parent) or request.run_id,
                     caller=f"ag-ui://{user}",
                     permissions=principal.permissions,
+                    account=account.user_id,
                     message_id=request.message_id,
                     metadata={TRACE_PARENT: trace_parent} if trace_parent else {},
                 )

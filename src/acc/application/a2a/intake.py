@@ -166,7 +166,8 @@ class MessageIntake:
         )
         if self._executor.may_have_interrupted(owner):
             await self._check_waiting_limit(owner)
-        if sender.any_tenant:
+        is_counted_here = sender.account != owner
+        if is_counted_here:
             self._reserve(sender.account)
         try:
             result = await self._store(task, sender, message, push, options, key)
@@ -181,7 +182,7 @@ class MessageIntake:
             self._executor.start_detached(task.id, sender, message, options=options)
             raise
         finally:
-            if sender.any_tenant:
+            if is_counted_here:
                 self._creating[sender.account] -= 1
         if result.is_new:
             await self._start(result.task, sender, message, options)
@@ -208,7 +209,7 @@ class MessageIntake:
                 message=message,
                 push=push,
                 key=self._deduplication_key(),
-                max_active=self._limits.tasks,
+                max_active=self._max_active(sender),
                 content=self._content_limit(sender),
             )
             # A message that was stored before belongs to another task.
@@ -253,17 +254,23 @@ class MessageIntake:
             raise LimitExceeded(f"a caller may have at most {limit} tasks that wait for input")
 
     def _reserve(self, account: Owner) -> None:
-        """Reserve a slot for a caller that can use any tenant.
+        """Reserve a slot for a caller that can use any tenant, or for an address.
 
-        The store's limit is per tenant.
+        The store's limit is per tenant, and the same for all anonymous callers.
         """
         count = self._executor.count_of(account) + self._creating.get(account, 0)
         if count >= self._limits.tasks:
+            place = "for each address" if account.tenant else "in all tenants"
             raise LimitExceeded(
-                f"a caller may have at most {self._limits.tasks} running tasks in all tenants"
+                f"a caller may have at most {self._limits.tasks} running tasks {place}"
             )
         self._creating = {owner: number for owner, number in self._creating.items() if number}
         self._creating[account] = self._creating.get(account, 0) + 1
+
+    def _max_active(self, sender: Principal) -> int | None:
+        """Return how many tasks of an owner the store accepts, None if they are counted here."""
+        has_address = sender.is_anonymous and bool(sender.address)
+        return None if has_address and self._executor.dispatcher is None else self._limits.tasks
 
     def _content_limit(self, sender: Principal) -> ContentLimit:
         limits = self._limits

@@ -69,7 +69,7 @@ from acc.domain.errors import (
 from acc.domain.value_objects.agent_card import AgentCard
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.contract import INTENTS_EXTENSION
-from acc.domain.value_objects.principal import ANONYMOUS, Principal
+from acc.domain.value_objects.principal import ANONYMOUS, Principal, limited_address
 from acc.domain.value_objects.task import Task
 from acc.ports.outbound.auth_ports import CertificateVerifierPort, TokenVerifierPort
 from acc.ports.outbound.limit_ports import RateLimiterPort
@@ -152,7 +152,7 @@ class RequestDispatcher:
             principal = await self.authenticate(request)
             request.check_json()
             body = await request.body()
-            await self._count_bytes(principal, request, body)
+            await self._count_bytes(principal, body)
             if version not in self._protocol_versions:
                 # After the body, so that the response has the request id.
                 self._check_intent_or_version(body, version)
@@ -206,7 +206,7 @@ class RequestDispatcher:
             principal = await self.authenticate(request)
             request.check_json()
             content = await request.body()
-            await self._count_bytes(principal, request, content)
+            await self._count_bytes(principal, content)
             self._start_span(request, "run", request.trace_parent)
             answer = await call_intent(
                 self._serve, principal, content, trace_parent=request.trace_parent
@@ -226,7 +226,7 @@ class RequestDispatcher:
             principal = await self.authenticate(request)
             request.check_json()
             body = await request.body()
-            await self._count_bytes(principal, request, body)
+            await self._count_bytes(principal, body)
             self._start_span(request, request.path.strip("/"), request.trace_parent)
             chunks = await endpoint.open(principal, body, trace_parent=request.trace_parent)
         except Exception as error:  # noqa: BLE001 - process boundary
@@ -254,7 +254,7 @@ class RequestDispatcher:
             extensions = self._negotiate_extensions(request)
             if route.has_body:
                 body = await request.body()
-                await self._count_bytes(principal, request, body)
+                await self._count_bytes(principal, body)
                 if body:
                     request.check_json()
                 params = wire.read_request(route.operation, body, route.path)
@@ -295,7 +295,7 @@ class RequestDispatcher:
         principal = await self.authenticate(request)
         extensions = self._negotiate_extensions(request)
         body = await receive()
-        await self._count_bytes(principal, request, body)
+        await self._count_bytes(principal, body)
         params = await decode(body)
         result = await self._perform(wire, operation, principal, params, request, extensions)
         return result, extensions
@@ -311,14 +311,16 @@ class RequestDispatcher:
         Raises RateLimited if the request is counted and the caller has sent too many.
         """
         principal = await self._verify(request)
+        if principal.is_anonymous:
+            principal = replace(principal, address=limited_address(request.address))
         request.caller = principal.caller
         if self._limiter is not None and is_counted:
-            await self._limiter.count_request(_limit_key(principal, request))
+            await self._limiter.count_request(_limit_key(principal))
         return principal
 
-    async def _count_bytes(self, principal: Principal, request: HttpRequest, body: bytes) -> None:
+    async def _count_bytes(self, principal: Principal, body: bytes) -> None:
         if self._limiter is not None and body:
-            await self._limiter.count_bytes(_limit_key(principal, request), len(body))
+            await self._limiter.count_bytes(_limit_key(principal), len(body))
 
     async def _verify(self, request: HttpRequest) -> Principal:
         if self._verifier is None and self._certificates is None:
@@ -543,10 +545,10 @@ async def _send_http_error(send: Send, error: BaseException, wire: Wire, kind: b
     await send_response(send, status, encode_http_error(error, wire.version), kind, headers)
 
 
-def _limit_key(principal: Principal, request: HttpRequest) -> str:
+def _limit_key(principal: Principal) -> str:
     """Return whose requests are counted: the account, or the address of an anonymous caller."""
     if principal.is_anonymous:
-        return f"address/{request.address}"
+        return f"address/{principal.address}"
     return f"account/{principal.account.user_id}"
 
 
