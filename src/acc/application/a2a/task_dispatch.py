@@ -73,7 +73,6 @@ class TaskDispatcher:
                 permissions=None if permissions is None else tuple(sorted(permissions)),
                 is_anonymous=sender.is_anonymous,
                 any_tenant=sender.any_tenant,
-                address=sender.address,
                 deltas=options.deltas,
                 as_data=options.as_data,
                 may_reply=options.may_reply,

@@ -154,7 +154,6 @@ class _TaskSegment:
             permissions=options.permissions,
             is_anonymous=options.is_anonymous,
             any_tenant=options.any_tenant,
-            address=options.address,
         )
         self._run = TaskRun(task, self._principal)
         self._segment = replace(segment, attempt=_Attempt(segment.attempt, self._run))

@@ -64,6 +64,10 @@ _RESERVED_KEYS = ("user:", "app:", "temp:", "_", "remote.")
 MAX_MEMORY_KEYS = 100
 #: What the caller says about the provenance of inputs.
 _MARKS = (UNTRUSTED_METADATA, TRUSTED_METADATA)
+_TEXT_HINT = (
+    "A text message can only be one missing text field; send the inputs as data "
+    "(acc call: --intent NAME --input FIELD=VALUE)."
+)
 _ENTRY_PLACE = f"metadata.{INTENTS_EXTENSION}"
 _ENTRY_FIELDS = ("skill", "memory", "context", "delegation")
 
@@ -565,7 +569,7 @@ async def check_text_message(
     missing = missing_inputs(agent.contract, state, text)
     if missing:
         violations = [FieldViolation(name, "required", "is required") for name in missing]
-        raise InvalidInputs(agent.contract.name, violations)
+        raise InvalidInputs(agent.contract.name, violations, hint=_TEXT_HINT)
 
 
 def contracts_of(root: BaseAgent) -> Iterator[tuple[BaseAgent, IntentContract]]:
@@ -578,7 +582,11 @@ def contracts_of(root: BaseAgent) -> Iterator[tuple[BaseAgent, IntentContract]]:
 
 def unnamed_intent(names: Sequence[str]) -> InvalidInputs:
     """Return the error for a message to an agent with several intents that names none of them."""
-    text = f"is required: the message names no intent; this agent has: {', '.join(names)}"
+    known = ", ".join(names) or "none"
+    text = (
+        "is required (acc call: --intent NAME): the message names no intent; this agent has: "
+        f"{known}"
+    )
     return InvalidInputs("", [FieldViolation("skill", "enum", text)], place=_ENTRY_PLACE)
 
 

@@ -18,7 +18,6 @@ class TaskWork(Value, frozen=True, kw_only=True):
     permissions: tuple[str, ...] | None = None
     is_anonymous: bool = False
     any_tenant: bool = False
-    address: str = ""
     deltas: bool = False
     as_data: bool = False
     may_reply: bool = False

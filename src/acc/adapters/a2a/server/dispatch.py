@@ -1,6 +1,6 @@
 """Dispatch JSON-RPC and HTTP+JSON requests: authenticate, negotiate, perform, respond."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil
@@ -164,7 +164,7 @@ class RequestDispatcher:
                 await self._answer_intent(request, send, principal, call)
                 return
             extensions = self._negotiate_extensions(request)
-            operation = _find_operation(call.method, wire)
+            operation = _find_operation(call.method, wire, self._serve.intents.listed)
             params = wire.read_request(operation, call.params)
             result = await self._perform(wire, operation, principal, params, request, extensions)
         except Exception as error:  # noqa: BLE001 - process boundary
@@ -565,7 +565,7 @@ def error_headers(status: int, error: BaseException) -> Headers:
     return []
 
 
-def _find_operation(method: str, wire: Wire) -> Operation:
+def _find_operation(method: str, wire: Wire, intents: Sequence[str]) -> Operation:
     """Return the operation of a method, or raise UnknownMethod."""
     operation = wire.methods.get(method)
     if operation is not None:
@@ -575,6 +575,8 @@ def _find_operation(method: str, wire: Wire) -> Operation:
         hint = "; it exists in version 1.0: send the header A2A-Version: 1.0"
     elif wire is WIRE_V1 and method in WIRE_V03.methods:
         hint = "; it exists in version 0.3: send no A2A-Version header, or 0.3"
+    elif intents:
+        hint = f"; the intents of this agent are: {', '.join(intents)}"
     raise UnknownMethod(f"method {method[:_MAX_METHOD_LENGTH]!r} does not exist{hint}")
 
 
