@@ -297,6 +297,17 @@ async def test_section_7_1_wrong_output_names_field_and_agent(client: httpx.Asyn
     assert "secret" not in message
 
 
+async def test_section_7_1_wrong_output_over_json_rpc_names_field_and_agent(
+    client: httpx.AsyncClient,
+) -> None:
+    body = {"jsonrpc": "2.0", "id": 1, "method": "broken_output", "params": {}}
+    error = (await client.post("/", json=body)).json()["error"]
+    assert error["code"] == -32603
+    assert "'total'" in error["message"]
+    assert "broken_output" in error["message"]
+    assert "secret" not in error["message"]
+
+
 async def test_exception_of_a_node_is_not_disclosed(client: httpx.AsyncClient) -> None:
     response = await client.post("/run", json={"intent": "crash", "inputs": {}})
     assert (response.status_code, response.json()) == (
