@@ -65,8 +65,8 @@ MAX_MEMORY_KEYS = 100
 #: What the caller says about the provenance of inputs.
 _MARKS = (UNTRUSTED_METADATA, TRUSTED_METADATA)
 _TEXT_HINT = (
-    "A text message can only be one missing text field; send the inputs as data "
-    "(acc call: --intent NAME --input FIELD=VALUE)."
+    "A text message can only be one missing text field; send the inputs as data, with acc call URL "
+    "--intent NAME --input FIELD=VALUE or with run_agent in Python."
 )
 _ENTRY_PLACE = f"metadata.{INTENTS_EXTENSION}"
 _ENTRY_FIELDS = ("skill", "memory", "context", "delegation")
@@ -584,8 +584,8 @@ def unnamed_intent(names: Sequence[str]) -> InvalidInputs:
     """Return the error for a message to an agent with several intents that names none of them."""
     known = ", ".join(names) or "none"
     text = (
-        "is required (acc call: --intent NAME): the message names no intent; this agent has: "
-        f"{known}"
+        f"is required: the message names no intent; this agent has: {known}. Name one with acc "
+        "call URL --intent NAME, or with run_agent in Python"
     )
     return InvalidInputs("", [FieldViolation("skill", "enum", text)], place=_ENTRY_PLACE)
 
