@@ -371,6 +371,48 @@ async def test_scopes_of_the_skill_of_the_only_intent_are_required() -> None:
         assert (await front.post(body(user("hi")), "acc_boss")).status_code == 200
 
 
+async def test_concurrent_runs_of_a_caller_are_limited() -> None:
+    running: list[int] = []
+    peak = 0
+    gate = asyncio.Event()
+
+    class Waiting(BaseAgent):
+        async def run(self, ctx: RunContext) -> str:
+            nonlocal peak
+            running.append(1)
+            peak = max(peak, len(running))
+            await gate.wait()
+            running.pop()
+            return "done"
+
+    async with served(Waiting(name="shop"), limits=ServerLimits(streams=2)) as front:
+        async with asyncio.TaskGroup() as group:
+            posts = [
+                group.create_task(front.post(body(user("hi"), thread=f"t{n}", run=f"r{n}")))
+                for n in range(8)
+            ]
+            while sum(post.done() for post in posts) < 6:  # noqa: ASYNC110 - no event for it
+                await asyncio.sleep(0.01)
+            gate.set()
+        assert sorted(post.result().status_code for post in posts) == [200] * 2 + [429] * 6
+        assert peak == 2
+        assert (await front.post(body(user("again"), thread="t9", run="r9"))).status_code == 200
+
+
+async def test_run_is_refused_while_the_server_stops() -> None:
+    app = create_app(shop("hello"), ag_ui=True)
+    transport = httpx2.ASGITransport(app=app)
+    async with (
+        app.lifespan(),
+        httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http,
+    ):
+        await app.stop()
+        response = await FrontEnd(http).post(body(user("hi")))
+    assert response.status_code == 503
+    assert int(response.headers["retry-after"]) > 0
+    assert "stopping" in response.text
+
+
 async def test_run_counts_against_the_rate_of_the_only_intent() -> None:
     @intent
     def pay(memo: str) -> dict[str, str]:

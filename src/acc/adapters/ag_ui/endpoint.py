@@ -71,11 +71,8 @@ class AgUiEndpoint:
                 f"({', '.join(one.id for one in pending)}); send them in `resume`"
             )
         answers = read_answers(request.resume, pending, by=user)
-        if self._running[account] >= self._max_runs:
-            raise LimitExceeded(
-                f"a caller may have at most {self._max_runs} runs at a time; wait until one ends"
-            )
-        return self._respond(principal, request, pending, answers, trace_parent)
+        events = self._respond(principal, request, pending, answers, trace_parent)
+        return _continued(await anext(events), events)  # the first event, if the run is admitted
 
     async def _respond(
         self,
@@ -87,10 +84,19 @@ class AgUiEndpoint:
     ) -> AsyncGenerator[bytes, None]:
         runner, account = self._runner, principal.account
         user, thread = principal.owner.user_id, request.thread_id
-        projection = AgUiProjection(request, await runner.state(user_id=user, session_id=thread))
+        if self._running[account] >= self._max_runs:
+            raise LimitExceeded(
+                f"a caller may have at most {self._max_runs} runs at a time; wait until one ends"
+            )
         self._running[account] += 1
         try:
+            state = await runner.state(user_id=user, session_id=thread)
             history = await runner.events(user_id=user, session_id=thread)
+        except BaseException:
+            self._release(account)
+            raise
+        projection = AgUiProjection(request, state)
+        try:
             yield self._encode(projection.begin(history, pending))
             if request.message or answers:
                 call = CallContext(
@@ -121,7 +127,12 @@ class AgUiEndpoint:
             log.exception(_INTERNAL_ERROR)
             yield self._encode(projection.fail(_INTERNAL_ERROR, _INTERNAL_ERROR.replace(" ", "_")))
         finally:
-            self._running[account] -= 1
+            self._release(account)
+
+    def _release(self, account: Owner) -> None:
+        self._running[account] -= 1
+        if not self._running[account]:
+            del self._running[account]
 
     async def _charge(self, account: Owner, event: Event) -> None:
         if self._limiter is None or event.usage is None or event.kind in _REPEATED_USAGE:
@@ -135,3 +146,12 @@ class AgUiEndpoint:
 
     def _encode(self, events: Iterable[BaseEvent]) -> bytes:
         return "".join(map(self._encoder.encode, events)).encode()
+
+
+async def _continued(
+    first: bytes, rest: AsyncGenerator[bytes, None]
+) -> AsyncGenerator[bytes, None]:
+    async with aclosing(rest):
+        yield first
+        async for chunk in rest:
+            yield chunk

@@ -20,6 +20,7 @@ from acc.domain.errors import (
     NothingPending,
     SessionWaiting,
     TaskNotFound,
+    Unavailable,
 )
 from acc.domain.value_objects.approval import InputAnswer, InputRequest
 from acc.domain.value_objects.base import replace
@@ -55,6 +56,9 @@ from acc.ports.outbound.storage_ports import (
 log = logging.getLogger("acc.serve")
 #: Prefix of the caller of runs that this server starts.
 CALLER_PREFIX = "a2a://"
+_RETRY_AFTER_SECONDS = 5.0
+_STOPPING = "the server is stopping; try again later"
+_NOT_STARTED = "the server is not started; run its lifespan, even if it is mounted"
 _RETRY_HINT = "send the message again with a new messageId (interrupted)"
 STOPPED = f"the server was stopped before this task ended; {_RETRY_HINT}"
 INTERRUPTED_TASK = f"the server was interrupted during this task; {_RETRY_HINT}"
@@ -300,10 +304,11 @@ class TaskExecutor:
         """Return True if tasks are accepted."""
         return self._group is not None
 
-    @property
-    def was_opened(self) -> bool:
-        """Return True if tasks were ever accepted."""
-        return self._was_opened
+    def check_open(self) -> None:
+        """Raise Unavailable unless tasks are accepted."""
+        if not self.is_open:
+            text = _STOPPING if self._was_opened else _NOT_STARTED
+            raise Unavailable(text, retry_after=_RETRY_AFTER_SECONDS)
 
     def open(self, group: asyncio.TaskGroup) -> None:
         """Accept tasks, which run in the group."""

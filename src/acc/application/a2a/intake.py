@@ -23,7 +23,6 @@ from acc.domain.errors import (
     InvalidInput,
     InvalidTransition,
     LimitExceeded,
-    Unavailable,
     UnsupportedOperation,
 )
 from acc.domain.value_objects.approval import InputAnswer, InputRequest, RequestKind
@@ -49,9 +48,6 @@ _MAX_ID_LENGTH = 256
 _MAX_OUTPUT_MODES = 100
 #: Media types of protocol versions before 0.3.
 _LEGACY_MODES = {"text": "text/*", "*": "*/*"}
-_RETRY_AFTER_SECONDS = 5.0
-_STOPPING = "the server is stopping; try again later"
-_NOT_STARTED = "the server is not started; run its lifespan, even if it is mounted"
 _UNDECIDED = (
     "The answer is neither a clear yes nor a clear no; answer with approve or deny.\n"
     "承認するかどうかが読み取れませんでした。「承認」または「却下」でお答えください。"
@@ -114,9 +110,7 @@ class MessageIntake:
         A message with the request id of an earlier one returns the task of that request. A message
         is `repeatable` if its id is that of a client, which sends it again with the same id.
         """
-        if not self._executor.is_open:
-            text = _STOPPING if self._executor.was_opened else _NOT_STARTED
-            raise Unavailable(text, retry_after=_RETRY_AFTER_SECONDS)
+        self._executor.check_open()
         is_active = INTENTS_EXTENSION in (*request.extensions, *request.message.extensions)
         admitted = await self.admission.admit(sender, request.message, is_active=is_active)
         contract, intents = admitted.contract, admitted.intents

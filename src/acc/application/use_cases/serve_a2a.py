@@ -150,6 +150,10 @@ class ServeA2AUseCase:
         """Return True while new tasks are accepted."""
         return self._executor.is_open
 
+    def check_ready(self) -> None:
+        """Raise Unavailable unless new tasks are accepted."""
+        self._executor.check_open()
+
     async def stop(self) -> None:
         """Accept no more tasks, wait for the running ones, then end the streams."""
         try:

@@ -224,6 +224,7 @@ class RequestDispatcher:
         try:
             request.check_method("POST")
             principal = await self.authenticate(request)
+            self._serve.check_ready()
             request.check_json()
             body = await request.body()
             await self._count_bytes(principal, body)
