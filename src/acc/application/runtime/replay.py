@@ -314,6 +314,7 @@ def resumed_call(detail: Mapping[str, Any], context: CallContext | None) -> Call
         permissions=context.permissions if permissions is None else permissions,
         message_id=call.message_id,
         metadata=call.metadata,
+        account=context.account,
     )
 
 
