@@ -6,7 +6,18 @@ from typing import Any
 import pytest
 
 import acc
-from acc import AccError, Agent, BaseAgent, InvalidInput, InvalidTree, Part, Plugin, Runner, Toolset
+from acc import (
+    AccError,
+    Agent,
+    BaseAgent,
+    InvalidInput,
+    InvalidTree,
+    Part,
+    Plugin,
+    Runner,
+    Toolset,
+    tool,
+)
 from acc.domain.errors import AgentFailed, ContentTypeNotSupported
 from acc.testing import ScriptedModel
 
@@ -96,7 +107,7 @@ def test_kinds_that_a_model_accepts_are_listed_as_patterns() -> None:
 def test_confirm_of_a_tool_needs_the_arguments() -> None:
     with pytest.raises(InvalidTree, match=r"write def confirm\(arguments\)"):
 
-        @ANY.tool(confirm=lambda: True)
+        @tool(confirm=lambda: True)  # type: ignore[misc, arg-type]
         def pay(amount: int) -> str:
             """Pay."""
             return "paid"
@@ -109,7 +120,7 @@ def test_confirm_of_an_agent_needs_the_context() -> None:
 
 @pytest.mark.parametrize("name", ["transfer_to_agent", "read_tool_result", "write_plan"])
 def test_reserved_name_of_a_tool_is_named(name: str) -> None:
-    @ANY.tool(name=name)
+    @tool(name=name)
     def own() -> str:
         """Do something."""
         return "x"

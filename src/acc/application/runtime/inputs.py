@@ -54,8 +54,9 @@ def message_parts(message: Message) -> tuple[Part, ...]:
 
 def _describe_message(message: object) -> str:
     """Return the type of an invalid message; dictionaries are messages of other libraries."""
-    is_list = isinstance(message, Sequence) and not isinstance(message, str | bytes)
-    items = message if is_list else [message]
+    items: Sequence[object] = [message]
+    if isinstance(message, Sequence) and not isinstance(message, str | bytes):
+        items = message
     wrong = next((item for item in items if not isinstance(item, str | Part)), None)
     if isinstance(wrong, Mapping):
         return "a dict: pass the text alone; earlier messages are in the session"
