@@ -1,8 +1,6 @@
 """The inbox of approvals, which follows the requests that runs wait for."""
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from typing import Any
 
 from markupsafe import Markup
@@ -12,12 +10,7 @@ from starlette.responses import Response, StreamingResponse
 from acc.adapters.console.event_views import as_json
 from acc.adapters.console.pages import ConsoleServices
 from acc.adapters.console.renderer import Renderer, request_language
-from acc.adapters.console.stream import (
-    HEARTBEAT_SECONDS,
-    POLL_SECONDS,
-    encode_message,
-    partial_html,
-)
+from acc.adapters.console.stream import encode_message, follow, partial_html
 from acc.adapters.console.texts import translate
 from acc.application.console.approvals import PendingRequest, inbox
 
@@ -48,29 +41,19 @@ class ApprovalPages:
     async def stream(self, request: Request) -> Response:
         """Follow the requests; the id of a message has the names of those that a page shows."""
         last = request.headers.get("last-event-id", request.query_params.get("shown", ""))
+        shown = [name for name in last.split(".") if _is_name(name)]
 
-        async def messages() -> AsyncIterator[bytes]:
-            runs = self._services.runs
-            yield b"retry: 500\n\n"
-            shown, idle = last.split("."), 0.0
-            while runs.is_open:
-                changed = runs.changed
-                pending = await inbox(self._services.store, self._services.catalog)
-                names = list(map(_name, pending)) or [""]
-                if names != shown:
-                    html = self._changes(request, pending, shown)
-                    shown, idle = names, 0.0
-                    yield encode_message(html, ".".join(names) or "none")
-                elif idle >= HEARTBEAT_SECONDS:
-                    idle = 0.0
-                    yield b": heartbeat\n\n"
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(POLL_SECONDS):
-                        await changed.wait()
-                        continue
-                idle += POLL_SECONDS
+        async def update() -> bytes:
+            nonlocal shown
+            pending = await inbox(self._services.store, self._services.catalog)
+            names = list(map(_name, pending))
+            if names == shown:
+                return b""
+            html, shown = self._changes(request, pending, shown), names
+            return encode_message(html, ".".join(names) or "none")
 
-        return StreamingResponse(messages(), media_type="text/event-stream")
+        messages = follow(self._services.runs, update)
+        return StreamingResponse(messages, media_type="text/event-stream")
 
     def _changes(
         self, request: Request, pending: Sequence[PendingRequest], shown: Sequence[str]
@@ -82,7 +65,7 @@ class ApprovalPages:
         language = request_language(request)
         names = set(map(_name, pending))
         html = ""
-        for name in filter(_is_name, shown):
+        for name in shown:
             if name not in names:
                 note = Markup('<p class="quiet">{}</p>').format(
                     translate("This request was answered or canceled.", language)
