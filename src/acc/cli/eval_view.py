@@ -352,7 +352,8 @@ def describe_cost(accounts: Accounts, limit: float | None) -> str:
     allowed = "" if limit is None else f" of {dollars(limit)}"
     tokens = f"{total.input_tokens:,} tokens in, {total.output_tokens:,} out"
     cached = f", {total.from_cache:,} answers from the cache" if total.from_cache else ""
-    return f"{total.cost_text}{allowed} spent ({'; '.join(parts)}; {tokens}{cached})"
+    spent = total.cost_text if total.cost is None else f"{total.cost_text}{allowed} spent"
+    return f"{spent} ({'; '.join(parts)}; {tokens}{cached})"
 
 
 def result_table(summary: Mapping[str, Any], agents: Sequence[str] | None = None) -> Table:
