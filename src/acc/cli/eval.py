@@ -43,7 +43,7 @@ from acc.cli.eval_view import (
     agreement_lines,
     paired_table,
     print_plan,
-    result_table,
+    result_tables,
     summary_cost_table,
     unclear_lines,
 )
@@ -559,9 +559,9 @@ def _print_results(results: EvaluationResults) -> None:
     episodes = summary["episodes"]
     output.print(
         f"\nepisodes: {episodes['recorded']}, turns: {summary['turns']}, "
-        f"scenarios: {len(summary['configuration']['scenarios'])}\n"
+        f"scenarios: {len(summary['configuration']['scenarios'])}"
     )
-    output.print(result_table(summary), "")
+    output.print(result_tables(summary, output.width), "")
     names = list(summary["agents"])
     focus = "acc" if "acc" in names else names[-1]
     rows = [
