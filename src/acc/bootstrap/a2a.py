@@ -380,16 +380,18 @@ def make_task_store(
         from acc.adapters.storage.in_memory_tasks import InMemoryTaskStore
         from acc.adapters.storage.unit_of_work import SequentialUnitOfWork
 
-        memory = InMemoryTaskStore(clock=clock, app_name=app_name)
+        memory = InMemoryTaskStore(clock=clock, app_name=app_name, lease=sessions.lease)
         return memory, SequentialUnitOfWork(sessions=sessions, tasks=memory)
     if isinstance(location, PostgresLocation):
         from acc.adapters.storage.postgres_tasks import PostgresTaskStore, PostgresUnitOfWork
 
-        shared = PostgresTaskStore(sessions.database, clock=clock, app_name=app_name)
+        shared = PostgresTaskStore(
+            sessions.database, clock=clock, app_name=app_name, lease=sessions.lease
+        )
         return shared, PostgresUnitOfWork(sessions=sessions, tasks=shared)
     from acc.adapters.storage.sqlite_tasks import SqliteTaskStore, SqliteUnitOfWork
 
-    tasks = SqliteTaskStore(sessions.database, clock=clock, app_name=app_name)
+    tasks = SqliteTaskStore(sessions.database, clock=clock, app_name=app_name, lease=sessions.lease)
     return tasks, SqliteUnitOfWork(sessions=sessions, tasks=tasks)
 
 

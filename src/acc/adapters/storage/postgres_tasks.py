@@ -48,6 +48,7 @@ from acc.domain.value_objects.task import (
     Update,
 )
 from acc.ports.outbound.storage_ports import (
+    LEASE_SECONDS,
     NONE_IN_FLIGHT,
     AppendTaskUpdates,
     BeginTurn,
@@ -100,12 +101,12 @@ class PostgresTaskStore:
         *,
         clock: ClockPort,
         app_name: str = "",
-        lease: float = 30.0,
+        lease: float = LEASE_SECONDS,
     ) -> None:
         self.database = as_database(database)
         self.app_name = app_name
         self._clock = clock
-        self._lease = lease
+        self.lease = lease
         self._notifications = TaskNotifications(self.database)
         #: Positions of active tasks that were created here: a hint, checked by the fence.
         self._positions: dict[str, rows.TaskPosition] = {}
@@ -448,7 +449,7 @@ class PostgresTaskStore:
 
     def _new_lease(self) -> tuple[str, int, str, float]:
         process = self._process
-        return (process.host, process.pid, process.started, self._lease_clock() + self._lease)
+        return (process.host, process.pid, process.started, self._lease_clock() + self.lease)
 
     @cached_property
     def _process(self) -> Process:

@@ -52,7 +52,7 @@ _SEGMENT_WAIT_SECONDS = 2.0
 #: How long the run waits for it. The server repeats its transaction while the database is down.
 TASK_WAIT_SECONDS = 600.0
 _POLL_SECONDS = 0.05
-_MAX_DELAY_SECONDS = 5.0
+_MAX_DELAY_SECONDS = 2.0
 #: Errors after which the segment is repeated. Others fail the task.
 _REPEATED = (*REPEATED_ERRORS, SessionBusy)
 

@@ -132,10 +132,7 @@ class ServeA2AUseCase:
         """Accept tasks while the context is open; running tasks get the grace time to finish."""
         async with asyncio.TaskGroup() as group:
             self._executor.open(group)
-            background = [
-                group.create_task(self._maintenance.watch()),
-                group.create_task(self._maintenance.expire()),
-            ]
+            background = [group.create_task(job) for job in self._maintenance.jobs()]
             if delivery is not None:
                 background.append(group.create_task(delivery.run()))
             try:
