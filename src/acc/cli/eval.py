@@ -517,16 +517,11 @@ def _report_outcome(
         print_error(f"{outcome.cost_limit}; repeat the command with a higher limit to continue")
         return COST_LIMIT_STATUS
     has_failed = outcome.errors or any(result.failed for result in results.gates)
-    is_complete = _has_scores(results) and _have_all_answered(results)
-    return 1 if has_failed or not is_complete else 0
-
-
-def _have_all_answered(results: EvaluationResults) -> bool:
-    """Return False if an agent failed in every turn."""
-    return all(
-        agent["scored"] or agent["unscored"] or not agent["failed"]
+    is_complete = _has_scores(results) and not any(
+        agent["failed"] and not agent["scored"] and not agent["unscored"]
         for agent in results.summary["agents"].values()
     )
+    return 1 if has_failed or not is_complete else 0
 
 
 def _has_scores(results: EvaluationResults) -> bool:
