@@ -490,13 +490,18 @@ def _has_name(name: str, words: frozenset[str], text: str) -> bool:
     if not name.isascii():
         return name in text
     parts = _normalized_words(name).split()
-    if all(part in words or f"{part}s" in words for part in parts):
+    if all(part in words or f"{part}s" in words or _is_weekday(part, words) for part in parts):
         return True
     # In Japanese, a name in Latin letters has no spaces around it.
     joined = " ".join(parts)
     return not text.isascii() and bool(
         re.search(rf"(?<![a-z0-9]){re.escape(joined)}(?![a-z0-9])", text)
     )
+
+
+def _is_weekday(name: str, words: frozenset[str]) -> bool:
+    """Return True if a name is a weekday that occurs as "Mon" or "Thurs"."""
+    return name.endswith("day") and any(name[:length] in words for length in (3, 4, 5))
 
 
 @lru_cache(maxsize=8_192)
