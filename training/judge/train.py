@@ -1,17 +1,18 @@
 """Train the model of claims of the rubric judge with the shipped labelled answers.
 
-PYTHONPATH=. .venv/bin/python -m training.judge.train          # write src/acc/calibration/claim_models.json
+PYTHONPATH=. .venv/bin/python -m training.judge.train          # write claim_models.json
 PYTHONPATH=. .venv/bin/python -m training.judge.train --check  # print the values only
 
-There is one model of all writers and, for an honest `acc judge check`, one without each writer. It is
-a logistic regression with an L2 penalty; the sign of each weight is that of its meaning.
+There is one model of all writers and, for an honest `acc judge check`, one without each writer. It
+is a logistic regression with an L2 penalty; the sign of each weight is that of its meaning.
 """
 
 import argparse
 import json
 import math
+import sys
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,6 +42,10 @@ class Example:
     language: str
     features: dict[str, float]
     is_supported: bool
+
+
+def _print(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
 
 
 def read_examples() -> list[Example]:
@@ -130,6 +135,7 @@ def thresholds(examples: Sequence[Example], probabilities: Sequence[float]) -> l
 
 
 def main() -> None:
+    """Train, print the values and write the models."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="print the values, write nothing")
     options = parser.parse_args()
@@ -142,10 +148,14 @@ def main() -> None:
         for row, example in enumerate(examples):
             if example.writer == writer:
                 held_out[row] = model.probability(example.features)
+    if not options.check:
+        write(examples, models)
     report(examples, [held_out[row] for row in range(len(examples))], models[""])
-    if options.check:
-        return
-    entries = []
+
+
+def write(examples: Sequence[Example], models: Mapping[str, ClaimModel]) -> None:
+    """Write the models with the thresholds of their examples."""
+    entries: list[dict[str, object]] = []
     for writer, model in models.items():
         used = [one for one in examples if one.writer != writer]
         found = thresholds(used, [model.probability(one.features) for one in used])
@@ -167,7 +177,6 @@ def main() -> None:
             }
         )
     OUT.write_text(json.dumps({"models": entries}, indent=1) + "\n", encoding="utf-8")
-    print(f"wrote {OUT.name}: {len(entries)} models")
 
 
 def report(examples: Sequence[Example], probabilities: Sequence[float], model: ClaimModel) -> None:
@@ -178,11 +187,10 @@ def report(examples: Sequence[Example], probabilities: Sequence[float], model: C
             groups[group].append((probability, example.is_supported))
     for group, pairs in sorted(groups.items(), key=lambda entry: (len(entry[0]), entry[0])):
         kappa = cohen_kappa([(p >= 0.5, label) for p, label in pairs])
-        print(
-            f"{group}: {len(pairs)} claims, kappa {kappa or 0:.2f}, AUROC {ranking_quality(pairs):.3f}"
-        )
+        quality = ranking_quality(pairs)
+        _print(f"{group}: {len(pairs)} claims, kappa {kappa or 0:.2f}, AUROC {quality:.3f}")
     for name, weight in sorted(model.weights.items(), key=lambda entry: -abs(entry[1])):
-        print(f"  {name} {weight:+.2f}")
+        _print(f"  {name} {weight:+.2f}")
 
 
 if __name__ == "__main__":

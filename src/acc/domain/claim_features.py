@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from acc.domain.alignment import PRESENT, Alignment, EvidenceIndex
-from acc.domain.claim_words import NEGATED, clause_pattern, read_words
+from acc.domain.claim_words import NEAR_NEGATION, clause_pattern, read_words
 from acc.domain.paraphrases import is_light
 from acc.domain.quantities import (
     MONTHS,
@@ -28,13 +28,10 @@ SUPPORTING = frozenset(
     (
         "covered",
         "covered_by_best",
-        "weakest_clause",
         "second_half",
-        "same_clause",
         "same_negation",
-        "numbers_found",
+        "has_numbers",
         "numbers_in_best",
-        "numbers_and_words",
         "number_context",
         "number_derived",
     )
@@ -42,9 +39,10 @@ SUPPORTING = frozenset(
 #: Below this margin a number belongs to other words.
 _LEAST_MARGIN = -0.15
 _NO_NUMBER = 0.5
+#: Of more numbers, sums and differences are not computed.
+_MOST_SUMMANDS = 40
 #: Distance of two words that are neighbours.
 _NEAR = 2
-_FULL_MATCH = 0.75
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +65,7 @@ def claim_features(claim: str, index: EvidenceIndex) -> dict[str, float]:
     alignment = index.align(claim)
     features = {
         **_word_features(alignment, index),
-        **_polarity_features(alignment, index, claim),
+        **_polarity_features(alignment, index),
         **_order_features(alignment, index),
         **_number_features(claim, alignment, index),
         **_change_features(claim, alignment, index),
@@ -86,12 +84,6 @@ def _word_features(alignment: Alignment, index: EvidenceIndex) -> dict[str, floa
     clauses: dict[int, list[int]] = defaultdict(list)
     for place in content:
         clauses[words[place].clause].append(place)
-    shares = [
-        math.fsum(words[place].weight * alignment.credit(place) for place in places)
-        / math.fsum(words[place].weight for place in places)
-        for places in clauses.values()
-        if len(places) > 1
-    ]
     absent = [
         sum(place in missing for place in places)
         / (sum(words[place].weight == 1 for place in places) + 1)
@@ -99,69 +91,30 @@ def _word_features(alignment: Alignment, index: EvidenceIndex) -> dict[str, floa
     ]
     second = content[len(content) // 2 :] if len(content) > 3 else []
     nouns = sum(words[place].is_noun for place in missing)
-    others = len(missing) - nouns
     return {
         "covered": index.coverage(alignment, lambda placed: placed.sentence in best),
         "covered_by_best": index.coverage(alignment, lambda placed: placed.sentence == best[0])
         if best
         else 0.0,
-        "weakest_clause": min(shares, default=everywhere),
         "second_half": math.fsum(map(alignment.credit, second)) / len(second)
         if second
         else everywhere,
         "missing": len(missing) / max(1, len(content)),
         "missing_nouns": nouns / (nouns + 1),
-        "missing_others": others / (others + 1),
         "missing_in_clause": max(absent, default=0.0),
-        "replaced": _replaced(alignment, index, missing[0]) if len(missing) == 1 else 0.0,
     }
 
 
-def _replaced(alignment: Alignment, index: EvidenceIndex, place: int) -> float:
-    """Return how surely the evidence has another word in the place of a missing one."""
-    words = alignment.words
-    used = set(alignment.chosen.values())
-    neighbours = [
-        alignment.chosen[near]
-        for near in (place - 1, place + 1)
-        if near in alignment.chosen and words[near].clause == words[place].clause
-    ]
-    for known in neighbours:
-        for other in (known - 1, known + 1):
-            if 0 <= other < len(index.placed) and other not in used:
-                placed = index.placed[other]
-                if (
-                    placed.clause == index.placed[known].clause
-                    and not placed.word.is_number
-                    and placed.word.weight == 1
-                ):
-                    return len(neighbours) / 2
-    return 0.0
-
-
-_EXPLAINS_NEGATION = re.compile(
-    r"\b(?:except|excluding|only|instead|rather|but|unless|until|lack\w*|missing|empty|forbid\w*"
-    r"|ban\w*|stop\w*|fine|ok|off|gone|without|un\w{4,}|not|no|never|cannot|nobody|nothing|none"
-    r"|other than)\b|n['’]t|以外|除|しか|だけ|限|のみ|禁|不|無|未|非|ゼロ|なし|だめ|ダメ|断|遠慮|控"
-    r"|ない|ません|なく|ず[、。に]|まで|対象外|取れな",
-    re.I,
-)
-
-
-def _polarity_features(alignment: Alignment, index: EvidenceIndex, claim: str) -> dict[str, float]:
+def _polarity_features(alignment: Alignment, index: EvidenceIndex) -> dict[str, float]:
     different = same = 0.0
-    unexplained = False
     for place, known in alignment.chosen.items():
         word, other = alignment.words[place], index.placed[known].word
         match = alignment.matches[place][known]
         if word.is_number:
             continue
         is_opposite = match.sign < 0
-        is_strong = max(word.negation, other.negation) == NEGATED
-        if bool(word.negation) != bool(other.negation) and is_strong and match.sign > 0:
-            text = index.texts[index.placed[known].sentence] if word.negation else claim
-            unexplained |= match.credit >= _FULL_MATCH and not _EXPLAINS_NEGATION.search(text)
-        if word.negation + other.negation == 1:
+        if word.negation + other.negation == NEAR_NEGATION:
+            # The negation may refer to another word.
             continue
         if (bool(word.negation) != bool(other.negation)) != is_opposite:
             different += word.weight if match.credit >= PRESENT else 0
@@ -175,23 +128,11 @@ def _polarity_features(alignment: Alignment, index: EvidenceIndex, claim: str) -
     return {
         "same_negation": min(same, 2.0) / 2,
         "other_negation": float(different > 0 and same == 0),
-        "unexplained_negation": float(unexplained and same == 0),
         "only_evidence_negated": float(is_evidence_negated and not is_claim_negated),
     }
 
 
 def _order_features(alignment: Alignment, index: EvidenceIndex) -> dict[str, float]:
-    places = sorted(alignment.chosen)
-    pairs = [
-        (alignment.chosen[first], alignment.chosen[second])
-        for number, first in enumerate(places)
-        for second in places[number + 1 : number + 1 + _NEAR]
-        if alignment.chosen[first] != alignment.chosen[second]
-    ]
-    straight = sum(
-        one < other and index.placed[one].clause == index.placed[other].clause
-        for one, other in pairs
-    )
     kept = moved = 0
     for place, known in alignment.chosen.items():
         word, placed = alignment.words[place], index.placed[known]
@@ -214,10 +155,7 @@ def _order_features(alignment: Alignment, index: EvidenceIndex) -> dict[str, flo
             kept += 1
         elif any(near > known or index.placed[near].clause != placed.clause for near in found):
             moved += 1
-    return {
-        "same_clause": straight / len(pairs) if pairs else 0.0,
-        "other_neighbours": moved / max(1, moved + kept),
-    }
+    return {"other_neighbours": moved / max(1, moved + kept)}
 
 
 def _number_features(claim: str, alignment: Alignment, index: EvidenceIndex) -> dict[str, float]:
@@ -235,17 +173,14 @@ def _number_features(claim: str, alignment: Alignment, index: EvidenceIndex) -> 
         for number in absent
         for other in first
     )
-    share = sum(contains_quantity(near, number) for number in wanted) / len(wanted)
-    covered = index.coverage(alignment, lambda placed: placed.sentence in alignment.best)
     margin = _context_margin(claim, wanted, index)
     return {
-        "numbers_found": 1.0,
+        # An offset: the other features of numbers can only speak against a wrong one.
+        "has_numbers": 1.0,
         "numbers_in_best": sum(contains_quantity(first, number) for number in wanted) / len(wanted),
-        "numbers_and_words": covered * share,
         "number_context": margin,
         "number_of_other_words": float(margin < _LEAST_MARGIN),
         "number_derived": float(is_derived),
-        "number_absent": float(bool(absent) and not is_derived),
         "number_replaced": float(is_replaced and not is_derived),
     }
 
@@ -288,7 +223,7 @@ def _plain_terms(text: str) -> frozenset[str]:
 
 def _fit(terms: frozenset[str], sentence: int, clause: int, index: EvidenceIndex) -> float:
     """Return the share of terms in a clause; those in the rest of its sentence count half."""
-    total = 0.0
+    shares: list[float] = []
     for term in terms:
         in_clause = in_sentence = 0.0
         for place, match in index.match(term).items():
@@ -297,8 +232,8 @@ def _fit(terms: frozenset[str], sentence: int, clause: int, index: EvidenceIndex
                 in_sentence = max(in_sentence, match.credit)
                 if placed.clause == clause:
                     in_clause = max(in_clause, match.credit)
-        total += (in_clause + in_sentence / 2) / 1.5
-    return total / max(1, len(terms))
+        shares.append((in_clause + in_sentence / 2) / 1.5)
+    return math.fsum(shares) / max(1, len(terms))
 
 
 def _is_alike(one: Quantity, other: Quantity) -> bool:
@@ -311,7 +246,7 @@ def _is_derived(wanted: Quantity, known: frozenset[Quantity]) -> bool:
     if value is None:
         return False
     found = {_value(number, wanted) for number in known}
-    values = sorted(number for number in found if number is not None)
+    values = sorted(number for number in found if number is not None)[:_MOST_SUMMANDS]
     return any(
         value in (one + other, other - one, one * other)
         for place, one in enumerate(values)
@@ -327,13 +262,17 @@ def _value(number: Quantity, wanted: Quantity) -> float | None:
         return None
 
 
-_PART_OF = re.compile(r"(\d+)(?: out)? of (?:the |our |its |his |her |their |all )?(?:\w+ )?(\d+)")
-_PART_OF_JAPANESE = re.compile(r"(\d+)[^\d。、]{0,6}(?:のうち|、うち|中)の?[^\d。]{0,8}?(\d+)")
+_PART_OF = re.compile(
+    r"(\d{1,9})(?: out)? of (?:the |our |its |his |her |their |all )?(?:\w{1,20} )?(\d{1,9})"
+)
+_PART_OF_JAPANESE = re.compile(
+    r"(\d{1,9})[^\d。、]{0,6}(?:のうち|、うち|中)の?[^\d。]{0,8}?(\d{1,9})"
+)
 _ALL = re.compile(
     r"\b(?:all|every|each|both|whole|entire|unanimous\w*)\b|すべて|全て|全部|全員|全件|みんな", re.I
 )
 _FROM_TO = re.compile(
-    r"from ([\d.h]+)[^\d]{0,25}? to (?:about )?([\d.h]+)|([\d.h]+)[^\d。、]{0,10}から([\d.h]+)"
+    r"from ([\d.h]{1,9})[^\d]{0,25}? to (?:about )?([\d.h]{1,9})|([\d.h]{1,9})[^\d。、]{0,10}から([\d.h]{1,9})"
 )
 _EARLIER = re.compile(
     r"\b(?:was|were|used to|from|previous\w*|before|former\w*|until|than|more|by|last)\b"
@@ -357,7 +296,9 @@ def _change_features(claim: str, alignment: Alignment, index: EvidenceIndex) -> 
     plain = with_digits(claim)
     best = [with_digits(index.texts[sentence]) for sentence in alignment.best]
     dates = _dates(plain)
-    known = frozenset[tuple[int, int]]().union(*(_dates(with_digits(t)) for t in index.texts))
+    known = frozenset[tuple[int, int]]()
+    if dates:
+        known = known.union(*(_dates(with_digits(text)) for text in index.texts))
     return {
         "part_for_whole": float(any(_is_part_for_whole(plain, text) for text in best[:1])),
         "old_value": float(any(_has_old_value(plain, text) for text in best[:2])),
@@ -400,6 +341,11 @@ def _dates(plain: str) -> frozenset[tuple[int, int]]:
     return frozenset(found)
 
 
+@lru_cache(maxsize=8_192)
+def _announces_change(text: str) -> bool:
+    return _UPDATE.search(text) is not None
+
+
 def _is_updated(alignment: Alignment, index: EvidenceIndex) -> bool:
     """Return True if a later sentence on the same subject changes something, unlike the claim."""
     if not alignment.best:
@@ -412,7 +358,7 @@ def _is_updated(alignment: Alignment, index: EvidenceIndex) -> bool:
     }
     mine = {word.term for word in alignment.words}
     for text in index.texts[first + 1 :]:
-        if _UPDATE.search(text):
+        if _announces_change(text):
             terms = _plain_terms(text)
             new = terms - about
             if terms & about & mine and new and not new & mine:

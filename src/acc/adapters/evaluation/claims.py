@@ -13,7 +13,7 @@ from acc.domain.claim_features import ClaimModel, claim_features
 from acc.domain.language import identifiers, numbers, one_line, sentences, terms, values, word_list
 from acc.domain.roles import NEGATION
 from acc.domain.statement_frames import frame
-from acc.domain.support import SupportDocument
+from acc.domain.support import MAX_CLAIM_LENGTH, SupportDocument
 from acc.domain.value_objects.evaluation import (
     NOT_CLOSE,
     NOT_IN_FULL,
@@ -45,21 +45,19 @@ _DIFFERENCES = {
     "another frequency": "other_frequency",
     "the order is exchanged": "other_order",
     "more certain than what was said": "more_certain",
+    "what was said is uncertain": "uncertain",
     "says": "other_word",
 }
 #: What a feature that speaks against a claim means.
 _REASONS = {
-    "number_absent": "number differs",
     "number_replaced": "number differs",
     "number_of_other_words": "the number belongs to something else",
     "other_negation": NEGATION,
-    "unexplained_negation": NEGATION,
     "part_for_whole": "says all, but part was stated",
     "old_value": "the value was changed",
     "other_date": "date differs",
     "updated_later": "a later sentence changed it",
     "outdated": "a later sentence changed it",
-    "replaced": "another word was stated",
 }
 
 
@@ -71,6 +69,7 @@ class _Sentences:
         self._index = EvidenceIndex(texts)
 
     def compare(self, claim: str) -> "_Comparison":
+        claim = claim[:MAX_CLAIM_LENGTH]
         support = self._document.score(claim)
         faults = support.faults
         if other := difference(claim, support.evidence):
@@ -126,7 +125,7 @@ class EvidencePool:
                 supported=not exact.fault,
                 reason=exact.fault or STATED,
                 evidence=exact.text,
-                score=0.0 if exact.fault else 1.0,
+                score=None if exact.fault else 1.0,
             )
         comparison, newer = self._compare(claim)
         probability = self._model.probability(comparison.features)
@@ -137,7 +136,6 @@ class EvidencePool:
                 supported=False,
                 reason=faulty.fault,
                 evidence=faulty.text,
-                score=round(probability, 4),
             )
         supported = probability >= self._threshold.value
         evidence = newer or " ".join(comparison.evidence)
