@@ -41,6 +41,8 @@ _LEAST_MARGIN = -0.15
 _NO_NUMBER = 0.5
 #: Of more numbers, sums and differences are not computed.
 _MOST_SUMMANDS = 40
+#: Coverage of a claim that repeats a sentence.
+_NEARLY_ALL = 0.9
 #: Distance of two words that are neighbours.
 _NEAR = 2
 
@@ -70,6 +72,9 @@ def claim_features(claim: str, index: EvidenceIndex) -> dict[str, float]:
         **_number_features(claim, alignment, index),
         **_change_features(claim, alignment, index),
     }
+    if features["negated_copy"]:
+        # What else agrees does not support the opposite of a sentence.
+        features = {name: value for name, value in features.items() if name not in SUPPORTING}
     return {name: value for name, value in features.items() if value}
 
 
@@ -125,9 +130,13 @@ def _polarity_features(alignment: Alignment, index: EvidenceIndex) -> dict[str, 
         placed.word.negation for placed in index.placed if placed.clause in clauses
     )
     is_claim_negated = any(word.negation for word in alignment.words)
+    is_other = different > 0 and same == 0
+    first = alignment.best[0] if alignment.best else -1
+    copied = index.coverage(alignment, lambda placed: placed.sentence == first)
     return {
         "same_negation": min(same, 2.0) / 2,
-        "other_negation": float(different > 0 and same == 0),
+        "other_negation": float(is_other),
+        "negated_copy": float(is_other and copied > _NEARLY_ALL),
         "only_evidence_negated": float(is_evidence_negated and not is_claim_negated),
     }
 
@@ -272,7 +281,8 @@ _ALL = re.compile(
     r"\b(?:all|every|each|both|whole|entire|unanimous\w*)\b|すべて|全て|全部|全員|全件|みんな", re.I
 )
 _FROM_TO = re.compile(
-    r"from ([\d.h]{1,9})[^\d]{0,25}? to (?:about )?([\d.h]{1,9})|([\d.h]{1,9})[^\d。、]{0,10}から([\d.h]{1,9})"
+    r"from ([\d.h]{1,9})[^\d]{0,25}? to (?:about )?([\d.h]{1,9})"
+    r"|([\d.h]{1,9})[^\d。、]{0,10}から([\d.h]{1,9})"
 )
 _EARLIER = re.compile(
     r"\b(?:was|were|used to|from|previous\w*|before|former\w*|until|than|more|by|last)\b"

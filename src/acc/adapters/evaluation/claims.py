@@ -53,6 +53,7 @@ _REASONS = {
     "number_replaced": "number differs",
     "number_of_other_words": "the number belongs to something else",
     "other_negation": NEGATION,
+    "negated_copy": NEGATION,
     "part_for_whole": "says all, but part was stated",
     "old_value": "the value was changed",
     "other_date": "date differs",
