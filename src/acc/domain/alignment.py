@@ -211,10 +211,14 @@ class EvidenceIndex:
         }
 
     def coverage(self, alignment: Alignment, is_allowed: Callable[[Placed], bool]) -> float:
-        """Return the share of the words of a claim that allowed words of the evidence match."""
+        """Return the share of the words of a claim that allowed words of the evidence match.
+
+        Numbers count only if a claim has no other words.
+        """
         covered = total = 0.0
+        only_numbers = all(word.is_number for word in alignment.words)
         for word, found in zip(alignment.words, alignment.matches, strict=True):
-            if word.is_number:
+            if word.is_number and not only_numbers:
                 continue
             total += word.weight
             covered += word.weight * max(

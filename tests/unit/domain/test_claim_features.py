@@ -119,6 +119,12 @@ def test_later_change_of_the_subject_is_found() -> None:
     assert not claim_features(moved, EvidenceIndex([first, later])).get("updated_later")
 
 
+def test_claim_without_words_is_covered_by_its_numbers() -> None:
+    index = EvidenceIndex(["The file is J-5280."])
+    assert claim_features("J-5280", index)["covered_by_best"] == 1.0
+    assert not claim_features("J-6180", index).get("covered_by_best")
+
+
 def test_probability_follows_the_weights() -> None:
     model = ClaimModel(bias=0.0, weights={"covered": 2.0, "other_date": -4.0})
     assert model.probability({}) == 0.5

@@ -7,6 +7,7 @@ from types import ModuleType
 import pytest
 
 from acc.adapters.evaluation.calibration import load_cases, shipped_judgement
+from acc.adapters.evaluation.claims import Evidence, EvidencePool
 from acc.adapters.evaluation.rubric_judge import RubricJudge, reported_sentences
 from acc.domain.claim_features import SUPPORTING
 from acc.domain.value_objects.evaluation import ClaimVerdict
@@ -92,6 +93,20 @@ async def test_claim_is_judged_by_what_was_said(context: str, claim: str, suppor
     assert verdict.score is not None
     assert bool(verdict.evidence) or not supported
     assert (verdict.reason == "stated") is supported
+
+
+@pytest.mark.parametrize("is_annotated", [True, False])
+def test_change_is_inferred_only_without_annotations(is_annotated: bool) -> None:
+    texts = ["The lead of the second house is Ines.", "The new house has a lead for events."]
+    pool = EvidencePool(
+        [Evidence(text) for text in texts],
+        shipped_judgement().thresholds[0],
+        shipped_judgement().model,
+        is_annotated=is_annotated,
+    )
+    assert pool.features("the lead of the house is Ines").get("updated_later", 0) == (
+        0 if is_annotated else 1
+    )
 
 
 async def test_statement_of_a_quoted_mail_supports_a_claim() -> None:

@@ -97,12 +97,21 @@ class _Comparison:
 
 
 class EvidencePool:
-    """Sentences that can support a claim in one turn, and those that cannot any more."""
+    """Sentences that can support a claim in one turn, and those that cannot any more.
+
+    Without annotations, a later sentence on the same subject may change what was said.
+    """
 
     def __init__(
-        self, entries: Iterable[Evidence], threshold: ClaimThreshold, model: ClaimModel
+        self,
+        entries: Iterable[Evidence],
+        threshold: ClaimThreshold,
+        model: ClaimModel,
+        *,
+        is_annotated: bool = False,
     ) -> None:
         self._threshold = threshold
+        self._is_annotated = is_annotated
         self._model = model
         listed = list(entries)
         self._exact: dict[str, Evidence] = {}
@@ -174,6 +183,9 @@ class EvidencePool:
     def _compare(self, claim: str) -> tuple[_Comparison, str]:
         """Return how a claim relates to the sentences, and the sentence that corrected it."""
         comparison = self._active.compare(claim)
+        if self._is_annotated:
+            # The annotations say what was changed later.
+            comparison.features.pop("updated_later", None)
         newer = self._corrections.outdated(claim)
         if newer:
             comparison.features["outdated"] = 1.0

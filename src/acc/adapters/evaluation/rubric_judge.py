@@ -344,7 +344,9 @@ class TurnScorer:
             reason = "was quoted with an instruction, not stated by the user"
             evidence += [Evidence(text, reason) for text in quoted_sentences(query.query)]
         language = "ja" if is_japanese(query.query) else "en"
-        self._pool = EvidencePool(evidence, threshold_for(language, thresholds), model)
+        self._pool = EvidencePool(
+            evidence, threshold_for(language, thresholds), model, is_annotated=turn is not None
+        )
         stated = turn.stated if turn else query.query
         questions = [s for s in sentences(stated) if is_question(s)]
         self._carry_over = memory.carry_over([rule for _, rule, _ in self._rules], [stated])
