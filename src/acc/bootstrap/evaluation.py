@@ -469,17 +469,18 @@ def make_calibration(
 ) -> "CalibrateJudgeUseCase":
     """Return the calibration of a judge; a model judge is metered.
 
-    Without `thresholds`, those of the rubric judge come from the shipped examples of all other
-    writers than that of a case.
+    The rubric judge of a case is trained with the shipped examples of all other writers.
     """
     from acc.application.use_cases.calibrate_judge import CalibrateJudgeUseCase
 
     if judge == "rubric":
-        from acc.adapters.evaluation.rubric_judge import RubricJudge, shipped_thresholds
+        from acc.adapters.evaluation.calibration import shipped_judgement
+        from acc.adapters.evaluation.rubric_judge import RubricJudge
 
         return CalibrateJudgeUseCase(
             lambda case: RubricJudge(
-                thresholds=thresholds or shipped_thresholds(without=case.writer)
+                thresholds=thresholds or shipped_judgement(case.writer).thresholds,
+                model=shipped_judgement(case.writer).model,
             )
         )
     if config is None:

@@ -158,9 +158,9 @@ class EvaluationSources:
 
     def claim_thresholds(self) -> tuple[ClaimThreshold, ...]:
         """Return the thresholds of the rubric judge, from the shipped labelled examples."""
-        from acc.adapters.evaluation.rubric_judge import shipped_thresholds
+        from acc.adapters.evaluation.calibration import shipped_judgement
 
-        return shipped_thresholds()
+        return shipped_judgement().thresholds
 
     def judge_config(
         self, model: str, temperature: float | None, options: JudgeOptions

@@ -1,245 +1,23 @@
-"""Words that paraphrases exchange: synonyms, and words that add little to a claim.
+"""Words that paraphrases exchange: synonyms, opposites, and words that add little to a claim.
 
-Both lists are general English and Japanese, not those of a domain. A synonym of a word of the
-document supports a word of a claim nearly as well as the word itself; a light word, such as "takes
-place" or 行う, hardly counts if it is missing.
+A synonym of a word of the document supports a word of a claim nearly as well as the word itself; a
+light word, such as "takes place" or 行う, hardly counts if it is missing.
 """
 
 from collections import defaultdict
+from collections.abc import Iterator
 from functools import lru_cache
 
 from acc.domain.language import stem, term_list
+from acc.domain.thesaurus import (
+    GROUPS,
+    GROUPS_JAPANESE,
+    NEAR,
+    NEAR_JAPANESE,
+    OPPOSITES,
+    OPPOSITES_JAPANESE,
+)
 
-_GROUPS = """
-begin start commence launch open onset
-end finish complete conclude stop over close
-buy purchase order acquire
-sell sold
-get receive obtain got arrive
-send ship dispatch mail deliver forward
-deliver delivery arrive supply
-reply respond answer responded
-ask request demand want wish desire like
-want prefer wish
-tell inform notify report told let
-inform told notify aware know
-say state explain mention according said think believe
-permit allow authorise authorize let may possible can
-forbid forbidden prohibit ban disallow
-return refund repay reimburse back brought
-return bring brought back
-pay cost price charge fee paid
-cost price amount charge expense
-fall fell drop decrease decline reduce dropped down sank
-rise rose increase grow grew climb up raise
-shrink shrank reduce smaller shrunk
-repair fix mend
-replace exchange swap change
-broken defective faulty damaged dead fail failed broke down
-damage damaged break broke
-breakdown fail failed broke
-big large huge
-small little tiny
-quick fast rapid
-job position post role vacancy
-work job
-staff employee personnel worker workforce team
-boss manager superior supervisor report chief
-company firm business enterprise corporation
-customer client buyer
-child kid children
-doctor physician
-surgery operation operated
-sick ill
-allergy allergic
-diabetes diabetic
-ache pain
-medicine drug medication
-house home
-flat apartment
-lift elevator
-car vehicle automobile
-trip journey tour travel
-leave depart go departure left
-arrive reach come arrival
-stay remain spend
-meet meeting session
-plan intend schedule planned going
-postpone delay put
-cancel terminate end quit
-contract agreement
-rule policy regulation
-limit cap restrict maximum most up
-free gratis nothing
-include cover contain comprise
-exclude omit drop
-lack miss missing without
-need require necessary must
-late overdue
-early earlier
-daily day every
-yearly year annual annually
-annual year yearly
-morning am
-evening night
-noon midday
-choose select pick
-accept agree approve fine ok
-reject refuse decline turn
-win beat won defeat
-lose lost defeat
-score goal scored
-die death dead killed
-kill die death
-vote voted election ballot
-fund pay finance funded
-show demonstrate reveal prove
-cause reason because
-problem issue fault trouble
-error mistake fault
-check inspect examine test verify
-test exam examine
-throw discard dump thrown
-use employ apply used
-build construct erect
-number amount count
-person people
-several various
-location place site situated lie
-address street
-hand submit deliver
-submit hand file
-ascent climb climbing
-advertise recruit recruitment
-storm hurricane
-newspaper paper
-picture photo photograph
-film movie
-phone telephone call ring rang
-call phone ring telephone
-email mail message
-room bedroom
-food meal dish
-drink beverage
-automatic automatically
-manual manually hand
-alone herself himself oneself
-own herself himself
-overweight heavy
-poorly badly bad
-additional extra further
-additional more
-borrow lend loan
-switch change turn move
-move relocate transfer
-relocate move
-connect reconnect electricity power
-power electricity
-expire run
-guarantee warranty
-learn study
-look search
-handle manage care
-guest visitor
-warn caution alert
-"""
-_GROUPS_JAPANESE = """
-開始 始 開
-終了 終 完了 完成 済
-購入 買
-販売 売
-到着 届 着 到
-出発 出 発
-送付 送 発送 出荷
-連絡 知 伝 通知 報告
-回答 答 返答 返事
-希望 望 願
-許可 認 可
-禁止 禁 不可
-返金 返 払戻 返却
-返却 返
-支払 払 負担
-費用 料金 代 値段 価格 額
-減少 減 下
-増加 増 上
-修理 直 修復 修繕
-交換 替 取替 差替 取
-故障 壊 不具合
-停止 止 中断
-再開 復旧 戻
-不足 足
-移転 移 移動 引越
-移動 移 特急
-変更 変 改
-中止 取
-延期 延
-決定 決
-検討 考
-提出 出
-参加 出席 加
-反対 否
-賛成 承認
-承認 認
-必要 要 入用
-不要 要
-可能 出来
-予約 押
-滞在 泊 宿泊
-飛行機 飛 行機 空
-運航 便 航
-所要 時間 掛
-利用 使 使用
-使用 使 使用率
-保管 置 預
-預 持 渡 保管
-担当 係 受持
-手作業 手動
-自動 自動的
-停電 電気
-退院 帰
-入院 入
-注意 気
-転倒 倒 転
-負傷 怪我 傷
-死亡 死 亡
-家族 身内
-客 客様 来客
-職員 社員 従業員
-会社 企業 社
-医師 医者 先生
-午前 朝
-午後 昼
-夕方 夕
-夜間 夜 晩
-毎日 日
-無料 料
-禁煙 煙
-喫煙 煙
-募集 募
-上限 限
-追加 加 別
-別 追加
-空 空き
-削除 消 除
-作成 作
-起票 作
-稼働 動 運転
-失格 除外
-割合 割
-部屋 室 号室
-家賃 賃料
-席 座
-場所 所
-開催 開
-実施 行
-休暇 休
-休業 休
-訴 訴え
-訪問 伺
-引取 引
-掃除 清掃
-詰 詰まり
-"""
 _LIGHT = """
 take takes taken took place come comes came coming go goes going went gone get gets got give gives
 gave given make makes made happen happens occur be become became remain remains stay keep kept hold
@@ -271,16 +49,36 @@ def _stems(text: str) -> list[str]:
     return [stem(word) if word.isascii() else word for word in text.split()]
 
 
+def _groups(text: str) -> Iterator[list[str]]:
+    for line in text.splitlines():
+        yield from (_stems(group) for group in line.split(" / ") if group.strip())
+
+
 def _synonym_table() -> dict[str, frozenset[str]]:
     table: dict[str, set[str]] = defaultdict(set)
-    for line in (*_GROUPS.splitlines(), *_GROUPS_JAPANESE.splitlines()):
-        group = _stems(line)
+    for group in (*_groups(GROUPS), *_groups(GROUPS_JAPANESE)):
         for term in group:
-            table[term].update(other for other in group if other != term)
+            table[term].update(group)
+    for head, *near in (*_groups(NEAR), *_groups(NEAR_JAPANESE)):
+        table[head].update(near)
+        for term in near:
+            table[term].add(head)
+    return {term: frozenset(others - {term}) for term, others in table.items()}
+
+
+def _opposite_table() -> dict[str, frozenset[str]]:
+    table: dict[str, set[str]] = defaultdict(set)
+    for line in (*OPPOSITES.splitlines(), *OPPOSITES_JAPANESE.splitlines()):
+        for pair in filter(None, line.split(" / ")):
+            one, other = (_stems(side) for side in pair.split("|"))
+            for first, second in ((one, other), (other, one)):
+                for term in first:
+                    table[term].update(second)
     return {term: frozenset(others) for term, others in table.items()}
 
 
 _SYNONYMS = _synonym_table()
+_OPPOSITES = _opposite_table()
 _LIGHT_TERMS = frozenset((*_stems(_LIGHT), *_stems(_LIGHT_JAPANESE)))
 _NONE: frozenset[str] = frozenset()
 
@@ -288,6 +86,16 @@ _NONE: frozenset[str] = frozenset()
 def synonyms(term: str) -> frozenset[str]:
     """Return the terms that can stand for a term."""
     return _SYNONYMS.get(term, _NONE)
+
+
+def opposites(term: str) -> frozenset[str]:
+    """Return the terms that exclude a term."""
+    return _OPPOSITES.get(term, _NONE)
+
+
+def listed_terms() -> frozenset[str]:
+    """Return all terms that have a synonym or an opposite."""
+    return frozenset((*_SYNONYMS, *_OPPOSITES))
 
 
 def is_light(term: str) -> bool:

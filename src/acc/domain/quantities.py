@@ -61,7 +61,7 @@ _SPELLED = re.compile(
 )
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _CLOCK_WORDS = re.compile(
-    r"\bhalf past (\d{1,2}|[a-z]+)\b|\b(noon|midday)\b|\bmidnight\b"
+    r"\bhalf(?: past)? (\d{1,2}|[a-z]+)\b|\b(noon|midday)\b|\bmidnight\b"
     r"|\b(\d{1,2}|[a-z]+)(?: o['’]clock)?(?:(?<=clock)| in the (morning|afternoon|evening))"
 )
 #: "1日2回" has one number: how often.
@@ -75,7 +75,7 @@ _KANJI_SCALES = {"十": 10, "百": 100, "千": 1_000, "万": 10**4, "億": 10**8
 _KANJI_NUMBER = "〇一二三四五六七八九十百千万億兆"
 _COUNTER = (
     "(?:パーセント|キロ|グラム|ミリ|トン|メートル|ドル|ユーロ|ポンド|ページ|ビット|対"
-    "|分の|%|年|月|日|時|分|秒|週|円|人|名|件|個|台|本|回|度|倍|割|点|歳|社|か|カ|ヶ|ヵ|番|つ|階|羽"
+    "|分の|%|年|月|日|時|分|秒|週|円|人|名|件|個|台|本|回|軒|度|倍|割|点|歳|社|か|カ|ヶ|ヵ|番|つ|階|羽"
     "|匹|頭|枚|冊|室|両|基|隻|株|票|店|校|晩|得点|得|四半期|版|丁目|号|位|便)"
 )
 #: A Japanese number: digits with scales, or kanji that a counter or 第 marks as a number.
@@ -88,11 +88,11 @@ _JAPANESE = re.compile(
 _JAPANESE_PART = re.compile(rf"\d[\d,]*(?:\.\d+)?|[{_KANJI_NUMBER}]")
 _TIME_JAPANESE = re.compile(r"(午前|午後)?(\d{1,2})時(?!間)(?:(\d{1,2})分|(半))?")
 _TIME = re.compile(
-    r"\b(\d{1,2})(?::(\d{2}))?(?::\d{2})?\s?([ap])\.?m\b\.?|(午前|午後)?(?<![\d:.])(\d{1,2}):(\d{2})"
+    r"\b(\d{1,2})(?:[:.](\d{2}))?(?::\d{2})?\s?([ap])\.?m\b\.?|(午前|午後)?(?<![\d:.])(\d{1,2}):(\d{2})"
     r"(?![\d:])"
 )
 _ISO_DATE = re.compile(r"\b((?:19|20)\d\d)[-/](\d{1,2})[-/](\d{1,2})\b")
-_MONTHS = [
+MONTHS = [
     "january",
     "february",
     "march",
@@ -286,7 +286,7 @@ def _iso_date(match: re.Match[str]) -> str:
     month = int(match[2])
     if not 1 <= month <= 12:
         return match[0]
-    return f"{int(match[3])} {_MONTHS[month - 1]} {match[1]}"
+    return f"{int(match[3])} {MONTHS[month - 1]} {match[1]}"
 
 
 @lru_cache(maxsize=2_048)

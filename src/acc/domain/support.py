@@ -494,13 +494,21 @@ def _has_name(name: str, words: frozenset[str], text: str) -> bool:
     if not name.isascii():
         return name in text
     parts = _normalized_words(name).split()
-    if all(part in words or f"{part}s" in words for part in parts):
+    if all(_has_part(part, words) for part in parts):
         return True
     # In Japanese, a name in Latin letters has no spaces around it.
     joined = " ".join(parts)
     return not text.isascii() and bool(
         re.search(rf"(?<![a-z0-9]){re.escape(joined)}(?![a-z0-9])", text)
     )
+
+
+def _has_part(part: str, words: frozenset[str]) -> bool:
+    """Return True if a part of a name occurs, or as a weekday in another form: "Thurs"."""
+    if part in words or f"{part}s" in words:
+        return True
+    day = part.removesuffix("s")
+    return day.endswith("day") and any(day[:length] in words for length in (3, 4, 5, None))
 
 
 @lru_cache(maxsize=8_192)

@@ -128,7 +128,7 @@ def test_answers_are_labelled_by_several_writers(language: str) -> None:
         [case for case in load_cases(path) if case.language == language] for path in (None, UNSEEN)
     )
     assert not {case.writer for case in shipped} & {case.writer for case in unseen}
-    for is_claim, least, writers in ((True, 400, 9), (False, 100, 5)):
+    for is_claim, least, writers in ((True, 600, 12), (False, 100, 5)):
         items = [
             (case, item)
             for case in (*shipped, *unseen)

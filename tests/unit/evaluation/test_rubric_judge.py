@@ -5,7 +5,8 @@ from collections.abc import Mapping
 import pytest
 
 from acc.adapters.evaluation.blinding import BlindedJudge
-from acc.adapters.evaluation.rubric_judge import RubricJudge, shipped_thresholds
+from acc.adapters.evaluation.calibration import shipped_judgement
+from acc.adapters.evaluation.rubric_judge import RubricJudge
 from acc.domain.errors import JudgeContractBroken
 from acc.domain.metrics import (
     claim_recall,
@@ -311,16 +312,17 @@ async def test_threshold_of_the_run_decides_and_its_band_is_unclear() -> None:
 
 
 def test_shipped_thresholds_come_from_labelled_examples_of_both_languages() -> None:
-    thresholds = shipped_thresholds()
+    thresholds = shipped_judgement().thresholds
     assert [threshold.language for threshold in thresholds] == ["en", "ja"]
     assert all(threshold.low < threshold.value < threshold.high for threshold in thresholds)
     assert all(threshold.examples > 50 for threshold in thresholds)
 
 
-def test_thresholds_for_a_writer_do_not_use_its_examples() -> None:
-    own, other = shipped_thresholds(), shipped_thresholds(without="en-ops")
-    assert own[0].examples > other[0].examples
-    assert own[1] == other[1]
+def test_model_for_a_writer_does_not_use_its_examples() -> None:
+    own, other = shipped_judgement(), shipped_judgement("en-ops")
+    assert own.thresholds[0].examples > other.thresholds[0].examples
+    assert own.thresholds[1].examples == other.thresholds[1].examples
+    assert own.model != other.model
 
 
 @pytest.mark.parametrize(

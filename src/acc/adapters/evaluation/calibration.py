@@ -1,15 +1,19 @@
-"""Load labelled examples from TOML files."""
+"""Load labelled examples from TOML files, and the model of claims that was trained with them."""
 
 import tomllib
 from collections.abc import Iterable
+from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 
 import msgspec
 
 from acc.adapters.system.decode_errors import field_error_of
+from acc.domain.claim_features import ClaimModel
 from acc.domain.errors import InvalidInput
+from acc.domain.value_objects.evaluation import ClaimThreshold
 from acc.domain.value_objects.evaluation_run import (
     CLAIM_LABELS,
     RULE_LABELS,
@@ -47,6 +51,62 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     language: str = ""
     domain: str = ""
     writer: str = ""
+
+
+class _Threshold(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    language: str
+    value: float
+    low: float
+    high: float
+    examples: int
+
+
+class _Trained(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    without: str
+    bias: float
+    weights: dict[str, float]
+    thresholds: tuple[_Threshold, ...]
+
+
+class _Models(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    models: tuple[_Trained, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimJudgement:
+    """A trained model of claims with its threshold for each language."""
+
+    model: ClaimModel
+    thresholds: tuple[ClaimThreshold, ...]
+
+
+@lru_cache(maxsize=64)
+def shipped_judgement(without: str = "") -> ClaimJudgement:
+    """Return the shipped model of claims, trained without the examples of a writer.
+
+    An unknown writer gets the model of all examples.
+    """
+    listed = {trained.without: trained for trained in _shipped_models().models}
+    trained = listed.get(without) or listed[""]
+    return ClaimJudgement(
+        model=ClaimModel(bias=trained.bias, weights=trained.weights),
+        thresholds=tuple(
+            ClaimThreshold(
+                language=one.language,
+                value=one.value,
+                low=one.low,
+                high=one.high,
+                examples=one.examples,
+            )
+            for one in trained.thresholds
+        ),
+    )
+
+
+@lru_cache(maxsize=1)
+def _shipped_models() -> _Models:
+    data = files("acc.calibration").joinpath("claim_models.json").read_bytes()
+    return msgspec.json.decode(data, type=_Models)
 
 
 def load_cases(path: Path | None = None) -> tuple[CalibrationCase, ...]:

@@ -2,15 +2,18 @@
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 from acc.adapters.evaluation.answer_kinds import is_refusal, is_unknown
+from acc.domain.alignment import EvidenceIndex
 from acc.domain.claim_differences import Corrections, difference
+from acc.domain.claim_features import ClaimModel, claim_features
 from acc.domain.language import identifiers, numbers, one_line, sentences, terms, values, word_list
+from acc.domain.roles import NEGATION
 from acc.domain.statement_frames import frame
-from acc.domain.support import SupportDocument, SupportScore
+from acc.domain.support import MAX_CLAIM_LENGTH, SupportDocument
 from acc.domain.value_objects.evaluation import (
     NOT_CLOSE,
     NOT_IN_FULL,
@@ -33,11 +36,83 @@ class Evidence(NamedTuple):
     fault: str = ""
 
 
-class EvidencePool:
-    """Sentences that can support a claim in one turn, and those that cannot any more."""
+#: Features of the differences that `SupportDocument` and `difference` name.
+_DIFFERENCES = {
+    "number differs": "number_differs",
+    "name differs": "name_differs",
+    NEGATION: "negation",
+    "says all, but part was stated": "all_for_part",
+    "another frequency": "other_frequency",
+    "the order is exchanged": "other_order",
+    "more certain than what was said": "more_certain",
+    "what was said is uncertain": "uncertain",
+    "says": "other_word",
+}
+#: What a feature that speaks against a claim means.
+_REASONS = {
+    "number_replaced": "number differs",
+    "number_of_other_words": "the number belongs to something else",
+    "other_negation": NEGATION,
+    "negated_copy": NEGATION,
+    "part_for_whole": "says all, but part was stated",
+    "old_value": "the value was changed",
+    "other_date": "date differs",
+    "updated_later": "a later sentence changed it",
+    "outdated": "a later sentence changed it",
+}
 
-    def __init__(self, entries: Iterable[Evidence], threshold: ClaimThreshold) -> None:
+
+class _Sentences:
+    """Sentences in the two forms that a claim is compared with."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._document = SupportDocument(texts, has_context=True)
+        self._index = EvidenceIndex(texts)
+
+    def compare(self, claim: str) -> "_Comparison":
+        claim = claim[:MAX_CLAIM_LENGTH]
+        support = self._document.score(claim)
+        faults = support.faults
+        if other := difference(claim, support.evidence):
+            faults = (*faults, other)
+        return _Comparison(claim_features(claim, self._index), faults, support.evidence)
+
+
+class _Comparison:
+    """The features of a claim, what differs and the closest sentences."""
+
+    def __init__(
+        self, features: dict[str, float], faults: tuple[str, ...], evidence: tuple[str, ...]
+    ) -> None:
+        self.features = features
+        self.evidence = evidence
+        is_derived = "number_derived" in features
+        self.faults = tuple(
+            fault for fault in faults if not (is_derived and fault.startswith("number differs"))
+        )
+        for fault in self.faults:
+            kind = fault.split(":")[0]
+            if name := _DIFFERENCES.get(kind) or _DIFFERENCES.get(kind.split()[0]):
+                features[name] = 1.0
+
+
+class EvidencePool:
+    """Sentences that can support a claim in one turn, and those that cannot any more.
+
+    Without annotations, a later sentence on the same subject may change what was said.
+    """
+
+    def __init__(
+        self,
+        entries: Iterable[Evidence],
+        threshold: ClaimThreshold,
+        model: ClaimModel,
+        *,
+        is_annotated: bool = False,
+    ) -> None:
         self._threshold = threshold
+        self._is_annotated = is_annotated
+        self._model = model
         listed = list(entries)
         self._exact: dict[str, Evidence] = {}
         for entry in listed:
@@ -46,16 +121,13 @@ class EvidencePool:
             if known is None or (known.fault and not entry.fault):
                 self._exact[_key(entry.text)] = entry
         self._corrections = Corrections([entry.text for entry in listed])
-        active = [entry.text for entry in listed if not entry.fault]
-        self._active = SupportDocument(active, has_context=True)
+        self._active = _Sentences([entry.text for entry in listed if not entry.fault])
         self._faulty = [
-            (entry, terms(entry.text), SupportDocument([entry.text]))
-            for entry in listed
-            if entry.fault
+            (entry, terms(entry.text), _Sentences([entry.text])) for entry in listed if entry.fault
         ]
 
     def judge(self, claim: str) -> ClaimVerdict:
-        """Return the verdict on one claim with its score, reason and evidence."""
+        """Return the verdict on one claim with its probability, reason and evidence."""
         exact = self._exact.get(_key(claim))
         if exact is not None:
             return ClaimVerdict(
@@ -63,78 +135,78 @@ class EvidencePool:
                 supported=not exact.fault,
                 reason=exact.fault or STATED,
                 evidence=exact.text,
-                score=0.0 if exact.fault else 1.0,
+                score=None if exact.fault else 1.0,
             )
-        support = self.score(claim)
-        faulty, fault = self._closest_faulty(claim, support.score)
-        if faulty is not None and faulty.score >= self._threshold.value:
+        comparison, newer = self._compare(claim)
+        probability = self._model.probability(comparison.features)
+        faulty = self._closest_faulty(claim, max(probability, self._threshold.value))
+        if faulty is not None:
             return ClaimVerdict(
                 claim=claim,
                 supported=False,
-                reason=fault,
-                evidence=" ".join(faulty.evidence),
-                score=round(1 - faulty.score, 4),
+                reason=faulty.fault,
+                evidence=faulty.text,
             )
-        if newer := self._corrections.outdated(claim):
-            return ClaimVerdict(
-                claim=claim,
-                supported=False,
-                reason=f"superseded: {newer}",
-                evidence=newer,
-                score=round(1 - support.score, 4),
-            )
-        faults = self._faults(claim, support)
-        # A number, name or negation that differs decides, whatever the rest of the claim scores.
-        supported = not faults and support.score >= self._threshold.value
-        in_band = self._threshold.low <= support.score <= self._threshold.high
-        is_unclear = in_band and not faults
-        evidence = " ".join(support.evidence)
-        reason = STATED if supported else "; ".join(faults)
-        if not reason:
-            nothing = support.features.coverage < _LEAST_SHARED
-            reason = NOT_CLOSE if nothing else NOT_IN_FULL
-            evidence = "" if nothing else evidence
+        supported = probability >= self._threshold.value
+        evidence = newer or " ".join(comparison.evidence)
+        reason = STATED
+        if not supported:
+            reason = "; ".join(comparison.faults) or self._reason(comparison.features, newer)
+            evidence = "" if reason == NOT_CLOSE else evidence
+        in_band = self._threshold.low <= probability <= self._threshold.high
         return ClaimVerdict(
             claim=claim,
             supported=supported,
             reason=reason,
             evidence=evidence,
-            verdict=UNCLEAR if is_unclear else "",
-            score=support.score,
+            verdict=UNCLEAR if in_band else "",
+            score=round(probability, 4),
         )
 
-    def _faults(self, claim: str, support: SupportScore) -> tuple[str, ...]:
-        """Return what differs, without numbers that an earlier, corrected sentence contradicts."""
-        faults = support.faults
+    def _reason(self, features: Mapping[str, float], newer: str) -> str:
+        if newer:
+            return f"superseded: {newer}"
+        if features.get("covered", 0.0) < _LEAST_SHARED:
+            return NOT_CLOSE
+        against = {
+            name: self._model.weights.get(name, 0.0) * features[name]
+            for name in _REASONS
+            if name in features
+        }
+        worst = min(against, key=lambda name: against[name], default="")
+        return _REASONS[worst] if worst and against[worst] < 0 else NOT_IN_FULL
+
+    def features(self, claim: str) -> dict[str, float]:
+        """Return the features that decide whether a claim is supported."""
+        return self._compare(claim)[0].features
+
+    def _compare(self, claim: str) -> tuple[_Comparison, str]:
+        """Return how a claim relates to the sentences, and the sentence that corrected it."""
+        comparison = self._active.compare(claim)
+        if self._is_annotated:
+            # The annotations say what was changed later.
+            comparison.features.pop("updated_later", None)
+        newer = self._corrections.outdated(claim)
+        if newer:
+            comparison.features["outdated"] = 1.0
         if self._corrections.has_new_value(claim):
-            faults = tuple(fault for fault in faults if not fault.startswith("number differs"))
-        if not faults and (other := difference(claim, support.evidence)):
-            faults = (other,)
-        return faults
+            # An earlier sentence still has the old number.
+            for name in ("number_differs", "number_of_other_words"):
+                comparison.features.pop(name, None)
+        return comparison, newer
 
-    def score_without_fault(self, claim: str) -> float | None:
-        """Return the support of a claim, or None if something in it differs."""
-        support = self.score(claim)
-        if self._corrections.outdated(claim) or self._faults(claim, support):
-            return None
-        return support.score
-
-    def score(self, claim: str) -> SupportScore:
-        """Return the support of a claim by the sentences without a fault."""
-        return self._active.score(claim)
-
-    def _closest_faulty(self, claim: str, best: float) -> tuple[SupportScore | None, str]:
-        """Return the best score by evidence that does not count, if it is above `best`."""
+    def _closest_faulty(self, claim: str, best: float) -> Evidence | None:
+        """Return the evidence that does not count, if it supports the claim more than `best`."""
         wanted = terms(claim)
-        closest: SupportScore | None = None
-        reason = ""
-        for entry, entry_terms, document in self._faulty:
+        closest: Evidence | None = None
+        for entry, entry_terms, sentences_ in self._faulty:
             if len(wanted & entry_terms) < _LEAST_SHARED * len(wanted):
                 continue
-            support = document.score(claim)
-            if support.score > best and not support.faults:
-                closest, reason, best = support, entry.fault, support.score
-        return closest, reason
+            comparison = sentences_.compare(claim)
+            probability = self._model.probability(comparison.features)
+            if probability > best and not comparison.faults:
+                closest, best = entry, probability
+        return closest
 
 
 @lru_cache(maxsize=4_096)

@@ -5,18 +5,19 @@ one from the sentences of the query.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from acc.adapters.evaluation.answer_kinds import is_refusal, is_unknown
-from acc.adapters.evaluation.calibration import load_cases
+from acc.adapters.evaluation.calibration import shipped_judgement
 from acc.adapters.evaluation.claims import Evidence, EvidencePool, claims_of
 from acc.adapters.evaluation.coherence import coherence
 from acc.adapters.evaluation.findings import CarryOver, leaks, rule_data, rule_of
 from acc.adapters.evaluation.free_text_rules import free_text_violation, is_free_text_rule
+from acc.adapters.evaluation.judge_injection import injection_flags
 from acc.adapters.evaluation.policies import LACKS, policy_violation
 from acc.domain.call_options import explains_call
+from acc.domain.claim_features import ClaimModel
 from acc.domain.format_rules import (
     OMISSION_KINDS,
     StatedRule,
@@ -36,7 +37,6 @@ from acc.domain.language import (
 )
 from acc.domain.metrics import drift_rate, hallucination_rate
 from acc.domain.statement_frames import supersedes
-from acc.domain.statistics import threshold_of
 from acc.domain.value_objects.evaluation import (
     ClaimThreshold,
     ConstraintFinding,
@@ -45,7 +45,7 @@ from acc.domain.value_objects.evaluation import (
     HallucinationAudit,
     OutcomeScores,
 )
-from acc.domain.value_objects.evaluation_run import CalibrationCase, Label
+from acc.domain.value_objects.evaluation_run import CalibrationCase
 from acc.domain.value_objects.format_rule import EXCLUSIVE_KINDS, FormatRule, RuleKind
 from acc.domain.value_objects.live_evaluation import (
     AgentTurnResponse,
@@ -68,6 +68,10 @@ class ActiveRule(NamedTuple):
 
 
 _FULL_STOP = re.compile(r"(?<=[.!。])\s+")
+#: "The form is due on Friday, can you sign it?" states something before it asks.
+_QUESTION_TAG = re.compile(
+    r",\s*(?:can|could|will|would|do|does|did|is|are|shall|right|ok|okay)\b[^,.?]{0,30}\?\s*$", re.I
+)
 _QUESTION_END = re.compile(r"[?？]\W*$|か[。.]?$")
 
 
@@ -123,10 +127,12 @@ class CanonicalMemory:
                 self._add_statement(key, sentence, query.turn_id)
             else:
                 # What is asked for, or stated before a question, can support a claim as well.
-                pieces = _FULL_STOP.split(sentence)
+                pieces = _FULL_STOP.split(_QUESTION_TAG.sub(".", sentence))
                 statement = " ".join(piece for piece in pieces if not _QUESTION_END.search(piece))
                 if statement:
                     self._add_statement(key, statement, query.turn_id)
+        for number, sentence in enumerate(reported_sentences(query.query), start=1):
+            self.data["context"][f"{query.turn_id}.q{number}"] = sentence
 
     def _lift(self, sentence: str, turn_id: int) -> bool:
         lifted = [
@@ -229,6 +235,19 @@ class CanonicalMemory:
         return evidence
 
 
+def reported_sentences(query: str) -> tuple[str, ...]:
+    """Return the statements that a user quotes from a source, such as an e-mail.
+
+    A quote that contains an instruction is not a report; nothing in it counts.
+    """
+    quoted = quoted_sentences(query)[:MAX_SENTENCES]
+    is_instruction = injection_flags("\n".join(quoted)) or any(
+        read_rule(sentence) is not None or is_free_text_rule(sentence) or is_revocation(sentence)
+        for sentence in quoted
+    )
+    return () if is_instruction else quoted
+
+
 def _reading_order(item: tuple[str, Any]) -> tuple[int, ...]:
     return tuple(int(part) for part in item[0].split(".") if part.isdigit())
 
@@ -259,8 +278,10 @@ class RubricJudge:
         scenario: Scenario | None = None,
         *,
         thresholds: Sequence[ClaimThreshold] = (),
+        model: ClaimModel | None = None,
     ) -> None:
         self._thresholds = tuple(thresholds)
+        self._model = model or shipped_judgement().model
         self._turns: dict[int, ScenarioTurn] = {}
         if scenario is not None:
             self._turns = {turn.turn_id: turn for turn in scenario.turns}
@@ -278,7 +299,7 @@ class RubricJudge:
             memory.read_annotated(turn)
         else:
             memory.read_plain(query)
-        scorer = TurnScorer(query, turn, memory, self._thresholds)
+        scorer = TurnScorer(query, turn, memory, self._thresholds, self._model)
         return JudgeTurnResult(
             canonical_memory=memory.data,
             evaluations=tuple(
@@ -301,6 +322,7 @@ class TurnScorer:
         turn: ScenarioTurn | None,
         memory: CanonicalMemory,
         thresholds: Sequence[ClaimThreshold],
+        model: ClaimModel,
     ) -> None:
         self._turn = turn
         self._rules = memory.rules()
@@ -318,11 +340,13 @@ class TurnScorer:
                 if read and read.once
             ]
         evidence = memory.evidence()
-        if turn is None:
-            reason = "was quoted in this turn, not stated by the user"
+        if turn is None and not reported_sentences(query.query):
+            reason = "was quoted with an instruction, not stated by the user"
             evidence += [Evidence(text, reason) for text in quoted_sentences(query.query)]
         language = "ja" if is_japanese(query.query) else "en"
-        self._pool = EvidencePool(evidence, threshold_for(language, thresholds))
+        self._pool = EvidencePool(
+            evidence, threshold_for(language, thresholds), model, is_annotated=turn is not None
+        )
         stated = turn.stated if turn else query.query
         questions = [s for s in sentences(stated) if is_question(s)]
         self._carry_over = memory.carry_over([rule for _, rule, _ in self._rules], [stated])
@@ -426,41 +450,16 @@ class TurnScorer:
 
 def threshold_for(language: str, thresholds: Sequence[ClaimThreshold]) -> ClaimThreshold:
     """Return the threshold of a language; without one, that of the shipped examples."""
-    for listed in (thresholds, shipped_thresholds()):
-        for threshold in listed:
-            if threshold.language == language:
-                return threshold
-    return shipped_thresholds()[0]
+    shipped = shipped_judgement().thresholds
+    for threshold in (*thresholds, *shipped):
+        if threshold.language == language:
+            return threshold
+    return shipped[0]
 
 
-@lru_cache(maxsize=64)
-def shipped_thresholds(without: str = "") -> tuple[ClaimThreshold, ...]:
-    """Return the threshold of each language from the shipped labelled answers.
-
-    The answers of the writer `without` are left out, so that they can be judged by it.
-    """
-    scored: dict[str, list[tuple[float, bool]]] = {}
-    for case, pairs in _shipped_scores():
-        if case.writer != without:
-            scored.setdefault(case.language, []).extend(pairs)
-    return tuple(threshold_of(language, pairs) for language, pairs in sorted(scored.items()))
-
-
-@lru_cache(maxsize=1)
-def _shipped_scores() -> tuple[tuple[CalibrationCase, tuple[tuple[float, bool], ...]], ...]:
-    return tuple((case, tuple(_claim_scores(case))) for case in load_cases())
-
-
-_ANY_THRESHOLD = ClaimThreshold(language="", value=0.0, low=0.0, high=0.0, examples=0)
-
-
-def _claim_scores(case: CalibrationCase) -> Iterable[tuple[float, bool]]:
-    """Yield score and label of the claims of a case that have no fault."""
+def read_context(case: CalibrationCase) -> CanonicalMemory:
+    """Return the memory after the context of a case, as `acc judge check` builds it."""
     memory = CanonicalMemory({})
-    for turn, text in enumerate(case.context, start=1):
+    for turn, text in enumerate((*case.context, case.question), start=1):
         memory.read_plain(EvaluationTurnQuery(turn_id=turn, query=text))
-    pool = EvidencePool(memory.evidence(), _ANY_THRESHOLD)
-    for item in case.items:
-        # A claim with a fault is unsupported at any threshold.
-        if item.is_claim and (score := pool.score_without_fault(item.text)) is not None:
-            yield score, item.label is Label.SUPPORTED
+    return memory

@@ -15,9 +15,6 @@ from acc.domain.errors import InvalidInput
 from acc.domain.labels import LabelItem, LabelKind, SampleMethod, draw_sample
 from acc.domain.language import is_japanese, sentences, terms
 from acc.domain.value_objects.evaluation import (
-    NOT_CLOSE,
-    NOT_IN_FULL,
-    STATED,
     UNCLEAR,
     TurnStatus,
 )
@@ -101,7 +98,7 @@ def _turn_items(
             claim.claim,
             good=claim.supported,
             unclear=claim.verdict == UNCLEAR,
-            score=claim.score if claim.reason in (STATED, NOT_CLOSE, NOT_IN_FULL) else None,
+            score=claim.score,
         )
         for claim in agent.claims
     ]
