@@ -2,6 +2,7 @@
 
 from asyncio import TaskGroup
 from pathlib import Path
+from typing import Any
 
 import pytest
 from task_store_factories import (
@@ -106,6 +107,34 @@ async def test_message_to_a_task_counts_for_its_account(kind: str, tmp_path: Pat
     await store.append("t1", [status_update(TaskState.COMPLETED, 4.0)])
     assert await delete_expired(store, before=10.0) == 1
     assert await store_file(store, "t2", 1000, limit())
+    await store.aclose()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"metadata": {"note": "x" * 600}},
+        {"extensions": ("x" * 600,)},
+        {"reference_task_ids": ("駅" * 200,)},
+        {"parts": (Part("hi", metadata={"note": "x" * 600}),)},
+        {"parts": (Part("hi", media_type="text/plain", filename="x" * 600),)},
+        {"parts": (Part(url=f"https://example.com/{'x' * 600}"),)},
+    ],
+    ids=["metadata", "extensions", "references", "part", "filename", "url"],
+)
+async def test_everything_that_a_message_contains_counts(
+    kind: str, tmp_path: Path, fields: dict[str, Any]
+) -> None:
+    store = MAKERS[kind](tmp_path).store
+    stored = []
+    for name in ("t1", "t2"):
+        sent = Message(**{"message_id": name, "role": Role.USER, "parts": (Part("hi"),), **fields})
+        try:
+            await store.create(task(name, f"c-{name}"), owner=ANN, message=sent, content=limit())
+            stored.append(name)
+        except LimitExceeded:
+            pass
+    assert stored == ["t1"]
     await store.aclose()
 
 

@@ -17,11 +17,32 @@ from seed_nodes import SummarizeTextNode, SummaryRouterNode
 from server_process import Server
 
 from acc import BaseAgent, Part, RemoteAgent, RunContext, Runner
-from acc.a2a import ServerLimits, create_app
+from acc.a2a import (
+    CardConfig,
+    ServerLimits,
+    StaticTokens,
+    TokenEntry,
+    create_app,
+    token_hash,
+)
 from acc.adapters.a2a.server.uvicorn import bind, serving
 from acc.cli import execute as run
-from acc.contracts import InvalidInputs, UnknownIntent, intent, run_agent, run_agent_async
-from acc.domain.errors import AccError, AddressRefused, InvalidInput, NotFound, RemoteFailed
+from acc.contracts import (
+    IntentAgent,
+    InvalidInputs,
+    UnknownIntent,
+    intent,
+    run_agent,
+    run_agent_async,
+)
+from acc.domain.errors import (
+    AccError,
+    AddressRefused,
+    InvalidInput,
+    NotFound,
+    PermissionDenied,
+    RemoteFailed,
+)
 
 LOOPBACK = ("127.0.0.1",)
 
@@ -191,6 +212,43 @@ async def test_remote_agent_refuses_bad_inputs_before_sending() -> None:
         with pytest.raises(UnknownIntent, match="summarize_text"):
             await remote.call("sing", {})
     assert set(requests) == {"GET /.well-known/agent-card.json"}
+
+
+async def test_intent_that_only_the_extended_card_lists_is_called() -> None:
+    @intent
+    def quote(text: str) -> str:
+        """Quote a price."""
+        return text
+
+    @intent(permissions=["approve"])
+    def approve(number: int) -> dict[str, int]:
+        """Approve an invoice."""
+        return {"approved": number}
+
+    scopes = {"boss": ["agent.invoke", "approve"], "clerk": ["agent.invoke"]}
+    verifier = StaticTokens(
+        [
+            TokenEntry(sha256=token_hash(f"acc_{name}"), caller=name, permissions=permissions)
+            for name, permissions in scopes.items()
+        ]
+    )
+    listener = bind("127.0.0.1", 0)
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    desk = IntentAgent(name="desk", intents=[quote, approve])
+    card = CardConfig(public=("*", "!approve"))
+    app = create_app(desk, public_url=url, verifier=verifier, card=card)
+    async with serving(app, listener), app.lifespan():
+        boss, clerk = (
+            RemoteAgent(name="desk", url=url, token=f"acc_{name}", allow=["127.0.0.1"])
+            for name in ("boss", "clerk")
+        )
+        assert await boss.call("approve", {"number": 7}) == {"approved": 7}
+        with pytest.raises(AccError, match="must be an integer"):
+            await boss.call("approve", {"number": "seven"})
+        with pytest.raises(PermissionDenied):
+            await clerk.call("approve", {"number": 7})
+        with pytest.raises(AccError, match="is unknown; this agent has: quote"):
+            await boss.call("unknown", {})
 
 
 async def test_agent_without_contracts_receives_the_inputs_as_data(tmp_path: Path) -> None:

@@ -110,10 +110,12 @@ class CircuitBreaker:
     def _record_failure(self) -> None:
         self._failures += 1
         if self._probing or (self.max_failures and self._failures >= self.max_failures):
+            # Calls that were admitted before it opened may fail later.
+            is_change = self._probing or not self._open_until
             self._probing = False
             self._open_until = self._now() + self.reset
-            self._report_change()
-        self._probing = False
+            if is_change:
+                self._report_change()
 
     def _record_success(self) -> None:
         was_open = bool(self._open_until)

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from acc import Runner
+from acc import AccError, Runner
 from acc.a2a import ServerLimits, StaticTokens, TokenEntry, create_app, token_hash
 from acc.bootstrap.agents import make_services
 from acc.contracts import (
@@ -155,6 +155,27 @@ async def test_in_process_requests_are_repeated_too() -> None:
     without_id = {"intent": "order", "inputs": {"item": "tea"}}
     assert (await run_agent_async(shop.agent, without_id))["number"] == 3
     assert (await run_agent_async(shop.agent, without_id))["number"] == 4
+
+
+async def test_canceled_request_in_process_is_not_executed_again() -> None:
+    started: list[str] = []
+
+    @intent
+    async def pay(memo: str) -> dict[str, str]:
+        """Pay slowly."""
+        started.append(memo)
+        await asyncio.sleep(60)
+        return {"memo": memo}
+
+    agent = IntentAgent(name="shop", intents=[pay])
+    payload = {"intent": "pay", "inputs": {"memo": "m"}, "context": {"request_id": "r-1"}}
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await run_agent_async(agent, payload)
+    with pytest.raises(AccError, match="new request_id") as caught:
+        await run_agent_async(agent, payload)
+    assert caught.value.code == "intent_not_completed"
+    assert started == ["m"]
 
 
 async def test_calls_on_behalf_of_one_request_are_executed_each() -> None:

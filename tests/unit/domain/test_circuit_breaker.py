@@ -75,6 +75,26 @@ def test_failed_probe_opens_the_circuit_again() -> None:
         attempt(breaker)
 
 
+def test_late_failures_of_earlier_calls_are_no_further_change() -> None:
+    clock, changes = Clock(), list[str]()
+    breaker = CircuitBreaker(
+        "a", failures=2, reset=30, now=clock, on_change=lambda status: changes.append(status.state)
+    )
+    calls = [breaker.call(FAILURES) for _ in range(5)]
+    for call in calls:
+        call.__enter__()
+    for call in calls:
+        error = ConnectionError()
+        with pytest.raises(ConnectionError):
+            call.__exit__(ConnectionError, error, None)
+            raise error
+    assert changes == ["open"]
+    clock.now += 30
+    with pytest.raises(ConnectionError):
+        attempt(breaker, ConnectionError())
+    assert changes == ["open", "open"]
+
+
 def test_cancelled_probe_leaves_room_for_the_next() -> None:
     clock = Clock()
     breaker = opened(clock)

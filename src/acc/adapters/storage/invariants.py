@@ -2,7 +2,7 @@
 
 import struct
 from base64 import b64decode, urlsafe_b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from math import isnan
 from typing import Any, NamedTuple
@@ -192,18 +192,29 @@ def check_active(count: int, limit: int | None) -> None:
 
 
 def message_size(message: Message) -> int:
-    """Return the bytes of the content of a message; files count with their decoded size."""
-    size = 0
+    """Return the bytes of a message; files count with their decoded size."""
+    size = _json_size(message.metadata)
+    for name in (*message.reference_task_ids, *message.extensions):
+        size += _text_size(name)
     for part in message.parts:
         if part.text is not None:
-            size += (
-                len(part.text) if part.text.isascii() else len(part.text.encode(errors="replace"))
-            )
+            size += _text_size(part.text)
         elif part.raw is not None:
             size += len(part.raw)
+        elif part.url is not None:
+            size += _text_size(part.url)
         elif part.data is not None:
             size += len(msgspec.json.encode(part.data))
+        size += _json_size(part.metadata) + _text_size(part.filename) + _text_size(part.media_type)
     return size
+
+
+def _text_size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode(errors="replace"))
+
+
+def _json_size(data: Mapping[str, Any]) -> int:
+    return len(msgspec.json.encode(data)) if data else 0
 
 
 def check_content(tasks: int, size: int, limit: ContentLimit | None) -> None:

@@ -1,6 +1,7 @@
 """Validation of values with JSON schemas from servers and agents."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from difflib import get_close_matches
 from functools import lru_cache
 from itertools import islice
@@ -19,11 +20,48 @@ MAX_VALUE_ERROR_LENGTH = 200
 MAX_ERRORS = 5
 MAX_EXAMINED_ERRORS = 50
 _MAX_SUGGESTION_LENGTH = 64
+#: Keywords of a schema of others that are evaluated for one value; references can repeat them
+#: exponentially often.
+MAX_EVALUATED_KEYWORDS = 50_000
 # A regular expression of a server can take exponential time on a value of a model. The server
-# validates these keywords itself.
-_IGNORED_KEYWORDS = ("pattern", "patternProperties", "format")
+# validates these keywords itself. `$schema` would select another validator.
+_IGNORED_KEYWORDS = frozenset({"pattern", "patternProperties", "$schema"})
+#: Keywords that reject more values if a schema inside accepts more.
+_NEGATIVE_KEYWORDS = frozenset(
+    {"not", "if", "then", "else", "unevaluatedProperties", "unevaluatedItems", "maxContains"}
+)
+_KEYWORDS_WITH_NAMED_SCHEMAS = frozenset({"properties", "$defs", "definitions", "dependentSchemas"})
+_KEYWORDS_WITH_SCHEMAS = frozenset(
+    {
+        *("allOf", "anyOf", "oneOf", "prefixItems", "items", "contains", "propertyNames"),
+        *("additionalProperties", "unevaluatedProperties", "unevaluatedItems"),
+        *("not", "if", "then", "else"),
+    }
+)
+_Check = Callable[[Any, Any, Any, Any], Iterable[jsonschema.ValidationError] | None]
+_evaluated: ContextVar[int] = ContextVar("evaluated_keywords")
+
+
+class _TooExpensive(Exception):
+    """The evaluation of a schema takes too long."""
+
+
+def _counted(check: _Check) -> _Check:
+    def evaluate(
+        validator: Any, value: Any, instance: Any, schema: Any
+    ) -> Iterable[jsonschema.ValidationError] | None:
+        number = _evaluated.get(0) + 1
+        if number > MAX_EVALUATED_KEYWORDS:
+            raise _TooExpensive
+        _evaluated.set(number)
+        return check(validator, value, instance, schema)
+
+    return evaluate
+
+
 _Validator = jsonschema.validators.extend(
-    jsonschema.Draft202012Validator, dict.fromkeys(_IGNORED_KEYWORDS)
+    jsonschema.Draft202012Validator,
+    {name: _counted(check) for name, check in jsonschema.Draft202012Validator.VALIDATORS.items()},
 )
 _IterErrors = Callable[[Any], Iterable[jsonschema.ValidationError]]
 _TYPE_NAMES = {
@@ -60,16 +98,17 @@ class JsonSchemaValidator:
     def schema_error(self, schema: Mapping[str, Any], value: Any) -> str:
         """Return what is invalid in a value, or an empty string if it is valid.
 
-        An invalid schema, or one with an external reference, accepts every value: its author has to
-        validate the value.
+        An invalid schema, one with an external reference, or one whose evaluation takes too long
+        accepts every value: its author has to validate the value.
         """
+        _evaluated.set(0)
         iter_errors = _compile(msgspec.json.encode(schema))
         if iter_errors is None:
             return ""
         try:
             instance = dict(value) if isinstance(value, Mapping) else value
             errors = [_format_error(error) for error in iter_errors(instance)]
-        except (Unresolvable, RecursionError, TypeError, ValueError):
+        except (_TooExpensive, Unresolvable, RecursionError, TypeError, ValueError):
             return ""
         return "; ".join(errors[:MAX_ERRORS])[:MAX_ERROR_LENGTH]
 
@@ -79,8 +118,9 @@ class JsonSchemaValidator:
         """Return the fields of a value that violate a schema, without their values.
 
         Regular expressions of schemas that are not trusted are not evaluated, and an invalid schema
-        that is not trusted accepts every value.
+        that is not trusted, or one whose evaluation takes too long, accepts every value.
         """
+        _evaluated.set(0)
         iter_errors = _compile(msgspec.json.encode(schema), is_trusted)
         if iter_errors is None:
             return ()
@@ -89,7 +129,7 @@ class JsonSchemaValidator:
             found = [one for error in errors for one in _violations(error)]
         except RecursionError:
             return (FieldViolation("", "depth", "are nested too deeply"),)
-        except Unresolvable:
+        except (_TooExpensive, Unresolvable):
             return ()
         unique = dict.fromkeys(found)
         return tuple(sorted(unique, key=lambda one: one.rule != "required"))[:MAX_ERRORS]
@@ -101,6 +141,9 @@ def _compile(schema: bytes, is_trusted: bool = False) -> _IterErrors | None:
     document = msgspec.json.decode(schema)
     validator = jsonschema.Draft202012Validator if is_trusted else _Validator
     try:
+        if not is_trusted:
+            has_patterns = b'"pattern"' in schema or b'"patternProperties"' in schema
+            document = _without_patterns(document, is_weaker=has_patterns)
         validator.check_schema(document)
     except (jsonschema.SchemaError, RecursionError) as error:
         if is_trusted:
@@ -109,6 +152,36 @@ def _compile(schema: bytes, is_trusted: bool = False) -> _IterErrors | None:
         return None
     iter_errors: _IterErrors = validator(document, registry=Registry()).iter_errors
     return iter_errors
+
+
+def _without_patterns(schema: Any, *, is_weaker: bool) -> Any:
+    """Return a schema without regular expressions, which accepts all values that it accepts.
+
+    If it becomes weaker, keywords that would then reject more values are left out too.
+    """
+    if isinstance(schema, list):
+        return [_without_patterns(item, is_weaker=is_weaker) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    result: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in _IGNORED_KEYWORDS or (is_weaker and key in _NEGATIVE_KEYWORDS):
+            continue
+        if key == "additionalProperties" and "patternProperties" in schema:
+            continue
+        if key in _KEYWORDS_WITH_NAMED_SCHEMAS and isinstance(value, dict):
+            result[key] = {
+                name: _without_patterns(item, is_weaker=is_weaker) for name, item in value.items()
+            }
+        elif key in _KEYWORDS_WITH_SCHEMAS:
+            result[key] = _without_patterns(value, is_weaker=is_weaker)
+        else:
+            result[key] = value
+    if is_weaker and isinstance(result.get("oneOf"), list):
+        alternatives = {"anyOf": result.pop("oneOf")}
+        others = result.get("allOf")
+        result["allOf"] = [*(others if isinstance(others, list) else ()), alternatives]
+    return result
 
 
 def _violations(error: jsonschema.ValidationError) -> Iterator[FieldViolation]:

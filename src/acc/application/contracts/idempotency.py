@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from acc.application.contracts.intents import IntentEntry
-from acc.domain.contract_errors import RequestIdReused
+from acc.domain.contract_errors import IntentNotCompleted, RequestIdReused
 from acc.domain.errors import AccError, InvalidInput, NotFound, PermissionDenied
 from acc.domain.value_objects.content import Part
 
@@ -108,5 +108,12 @@ class RecordedRequests:
                 raise
             except AccError as error:
                 record.error = error
+                raise
+            except asyncio.CancelledError:
+                record.error = IntentNotCompleted(
+                    f"the request {request.key[:100]!r} was canceled while it was executed. A "
+                    "request_id is executed once, because it may have had effects: check them, "
+                    "then send the request again with a new request_id"
+                )
                 raise
             return IntentOutputs(record.outputs)

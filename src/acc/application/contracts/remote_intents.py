@@ -65,13 +65,14 @@ async def call_remote_intent(
     """Call an intent and return its outputs.
 
     InvalidInputs and UnknownIntent are raised before anything is sent. An agent that does not offer
-    the extension receives the inputs as data; its answer is returned as it is. `marks` are metadata
-    of the inputs.
+    the extension receives the inputs as data; its answer is returned as it is. An agent with an
+    extended card may have intents that its card does not list, and validates their inputs itself.
+    `marks` are metadata of the inputs.
     """
     card = await remote.card()
     contracts = contracts_on_card(card)
     contract = contracts.get(intent)
-    if contract is None and contracts:
+    if contract is None and contracts and not card.extended_card:
         raise UnknownIntent(intent, contracts)
     if contract is not None:
         violations = _violations(schemas, contract.input_schema, inputs)
@@ -80,7 +81,7 @@ async def call_remote_intent(
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     claims = {"timestamp": now, **read_context(context, intent)}
     entry: dict[str, Any] = {"skill": intent, "context": claims}
-    is_offered = contract is not None
+    is_offered = bool(contracts)
     result = await remote.send(
         Message(
             message_id=message_id,
