@@ -304,7 +304,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         """Cancel a run that waits for input, so that the session accepts another message."""
         request = self._request(user_id, session_id)
         if await self.services.sessions.read(request.key) is None:
-            raise NothingPending(f"session {session_id!r} does not exist")
+            raise NothingPending(f"session {session_id!r} does not exist; nothing to abandon")
         recorder = EventRecorder(self.services.sessions)
         async with self.leases.acquire(request.key, request.run_id, recorder) as lease:
             session = await self.open_session(recorder, lease)
@@ -382,11 +382,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         segment: Segment | None = None,
         is_durable: bool = False,
     ) -> TurnStart:
-        """Open the session and store the message.
-
-        An earlier run of the session may have been interrupted. If it belongs to an engine, this
-        turn waits until the engine has ended it. Otherwise the store closes it.
-        """
+        """Store the message; wait for an interrupted run if an engine will continue it."""
         waits_for_runs = is_durable or segment is not None
         detail = first_detail(request, is_durable=waits_for_runs)
         if span is not None and (own := span.traceparent):
@@ -475,8 +471,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
                 status = RunStatus.COMPLETED
             except RunPaused as pause:
                 if is_handed_over := not pause.requests:
-                    # The engine continues the run later, without an answer of a person.
-                    raise
+                    raise  # the engine continues the run later, without an answer of a person
                 status, text, requests = RunStatus.INPUT_REQUIRED, "", pause.requests
                 reset_to_recorded(run, state)
                 detail = pause_detail(run, state, requests)
@@ -564,11 +559,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         return last.text, output_of(self.agent, last)
 
     def first_agent(self, state: State, message: Sequence[Part]) -> BaseAgent:
-        """Return the first agent of a turn.
-
-        It is the agent of the intent that the message names, or else the agent to which the
-        conversation was transferred, or else the root.
-        """
+        """Return the agent of the intent, or else that of the last transfer, or else the root."""
         name = state.get(ACTIVE_AGENT)
         agent = self.agent.find(name) if isinstance(name, str) else None
         has_conversation = agent is not None and can_keep_conversation(agent)
