@@ -121,6 +121,20 @@ async def test_account_is_counted_over_its_tenants(kind: str, tmp_path: Path) ->
     await store.aclose()
 
 
+async def test_owner_may_have_several_accounts(kind: str, tmp_path: Path) -> None:
+    # Anonymous callers are one owner, and have an account for each address.
+    store, everyone = MAKERS[kind](tmp_path).store, Owner("", "anonymous")
+    one, other = (limit(Owner(f"address/{n}", "anonymous"), tasks=1) for n in (1, 2))
+    assert await store_file(store, "t1", 1, one, everyone)
+    assert not await store_file(store, "t2", 1, one, everyone)
+    assert await store_file(store, "t2", 1, other, everyone)
+    await store.append("t1", [status_update(TaskState.COMPLETED)])
+    assert await delete_expired(store, before=10.0) == 1
+    assert await store_file(store, "t3", 1, one, everyone)
+    assert not await store_file(store, "t4", 1, other, everyone)
+    await store.aclose()
+
+
 async def test_concurrent_tasks_do_not_exceed_the_limit(kind: str, tmp_path: Path) -> None:
     store = MAKERS[kind](tmp_path).store
     async with TaskGroup() as group:

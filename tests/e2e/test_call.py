@@ -140,6 +140,13 @@ def test_private_address_is_rejected_without_the_allow_option() -> None:
     assert acc("card", "http://10.255.255.1:9").returncode == 2
 
 
+def test_intent_of_an_agent_without_contracts_sends_nothing(everything: str) -> None:
+    done = acc("call", everything, "--intent", "summarize", "--input", "text=hello")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "has no contracts" in done.stderr
+    assert "--data" in done.stderr
+
+
 def test_unreachable_server_is_reported() -> None:
     done = acc("call", "http://127.0.0.1:9", "hello")
     assert done.returncode == 1

@@ -90,6 +90,8 @@ def test_second_approver_sees_that_the_request_is_answered(visitor: Visitor) -> 
     page = visitor.send("two", "please refund")
     expect(page.locator("#controls .request")).to_have_count(1)
     first, second = visitor.open_page(), visitor.open_page()
+    silent = {"content_type": "text/event-stream", "body": ": nothing\n\n"}
+    second.route("**/approvals/stream*", lambda route: route.fulfill(**silent))
     for approver in (first, second):
         approver.goto(f"{visitor.process.url}/approvals")
     before = len(visitor.process.refunds)
@@ -102,6 +104,27 @@ def test_second_approver_sees_that_the_request_is_answered(visitor: Visitor) -> 
     # A browser logs the status of the refused form.
     assert all("409" in error for error in visitor.errors)
     visitor.errors.clear()
+
+
+def test_inbox_follows_requests_and_keeps_what_was_entered(visitor: Visitor) -> None:
+    inbox = visitor.open_page()
+    inbox.goto(f"{visitor.process.url}/approvals")
+    expect(inbox.get_by_text("Nothing waits for an answer.")).to_be_visible()
+    visitor.send("inbox-1", "please refund")
+    cards = inbox.locator("#requests .request")
+    expect(cards).to_have_count(1)
+    expect(inbox.get_by_text("Nothing waits for an answer.")).to_have_count(0)
+    inbox.get_by_label("Reason of a denial (optional)").fill("予算超過")
+    other = visitor.send("inbox-2", "please refund")
+    expect(cards).to_have_count(2)
+    expect(inbox.get_by_label("Reason of a denial (optional)").last).to_have_value("予算超過")
+    other.get_by_role("button", name="Approve").click()
+    expect(inbox.get_by_text("This request was answered or canceled.")).to_be_visible()
+    expect(cards).to_have_count(1)
+    inbox.get_by_role("button", name="Deny").click()
+    expect(inbox.get_by_text("Nothing waits for an answer.")).to_be_visible()
+    page = visitor.open("/session", "inbox-1")
+    expect(page.locator("#conversation")).to_contain_text("予算超過")
 
 
 def test_hostile_content_stays_text(visitor: Visitor) -> None:

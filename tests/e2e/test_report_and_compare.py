@@ -52,6 +52,24 @@ def test_compare_prints_the_differences_of_two_runs(runs: tuple[Path, Path]) -> 
     assert (oracle["difference"], oracle["clear"]) == (0, False), "it does not use the budget"
 
 
+def test_compare_explains_means_of_different_turns(runs: tuple[Path, Path]) -> None:
+    first, other = runs[0], runs[0].parent / "other"
+    scenarios = ("--scenario", "it-operations-ja,it-operations", "--turns", "5")
+    options = ("--agents", "acc,baseline", "--seed", "0", "--episodes", "1")
+    assert acc("eval", *scenarios, *options, "--out", other, "--quiet").returncode == 0
+    done = acc("compare", first, other)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(acc("compare", first, other, "--json").stdout)
+    turns = found["turns"]
+    assert turns["second"] == 10
+    assert 0 < turns["common"] <= 10
+    assert f"those of the {turns['common']} turns that both runs have" in done.stdout
+    settings = {row["what"]: (row["first"], row["second"]) for row in found["settings"]}
+    assert settings["agents that the other run does not have"] == ("oracle", "baseline")
+    same = acc("compare", first, first).stdout
+    assert "The means are those of all turns" not in same
+
+
 def test_compare_gives_intervals_over_six_scenarios(tmp_path: Path) -> None:
     assert acc("scenarios", "new", "mine", cwd=tmp_path).returncode == 0
     shipped = json.loads(acc("scenarios", "list", "--json").stdout)[:5]

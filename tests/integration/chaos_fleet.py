@@ -28,7 +28,7 @@ from temporal_server import shared_server
 HERE = Path(__file__).parent
 #: A lease of a session or task expires after this time.
 LEASE_SECONDS = 30.0
-#: Another worker must continue a run within this time.
+#: A task must make progress within this time after the last kill.
 MAX_TAKEOVER_SECONDS = 10.0
 _COMPLETED = "TASK_STATE_COMPLETED"
 _ENDED = (_COMPLETED, "TASK_STATE_FAILED", "TASK_STATE_CANCELED", "TASK_STATE_REJECTED")
@@ -40,7 +40,7 @@ _MAX_STARTING = 2
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How many tasks, and how often a process is killed."""
+    """How many tasks, how often processes are killed, and how many at the same time."""
 
     tasks: int
     seed: int
@@ -51,8 +51,9 @@ class Plan:
     pause: tuple[float, float] = (2.0, 5.0)
     outage: tuple[float, float] = (0.0, 2.0)
     step_seconds: float = 0.05
-    #: Names to kill in this order; empty for random ones.
-    victims: tuple[str, ...] = ()
+    together: int = 1
+    #: Names to kill at the same time, in this order; empty for random ones.
+    victims: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +63,11 @@ class Kill:
     name: str
     process_id: int
     at: float
+
+    @property
+    def delays_tasks(self) -> bool:
+        """Return True unless only streams are cut."""
+        return not self.name.startswith("server")
 
 
 @dataclass(kw_only=True)
@@ -263,6 +269,23 @@ def _add(seen: Followed, number: int, update: dict[str, Any]) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Takeover:
+    """A run of a killed worker: seconds from the first and the last kill until it continued."""
+
+    kills: int
+    since_first: float
+    since_last: float
+
+
+def _summary(takeovers: list[Takeover]) -> str:
+    last = max((one.since_last for one in takeovers), default=0.0)
+    first = max((one.since_first for one in takeovers), default=0.0)
+    return (
+        f"{len(takeovers)}, at most {last:.1f} s after the last kill, {first:.1f} s after the first"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Report:
     """The outcome: what happened, and every violation of what is promised."""
 
@@ -273,8 +296,8 @@ class Report:
     entries: int
     unknown: int
     not_made: int
-    takeovers: list[float]
-    disturbed: list[float]
+    takeovers: list[Takeover]
+    delays: list[float]
     longest_silence: float
     violations: list[str]
 
@@ -287,10 +310,14 @@ class Report:
             "streams continued on a server": str(self.reconnects),
             "entries in the ledger": str(self.entries),
             "calls with unknown outcome": f"{self.unknown}, of which not made: {self.not_made}",
-            "runs taken over by a worker": f"{len(self.takeovers)}, the last after "
-            f"{max(self.takeovers, default=0.0):.1f} s",
-            "with a second kill meanwhile": f"{len(self.disturbed)}, the last after "
-            f"{max(self.disturbed, default=0.0):.1f} s",
+            "runs taken over by a worker": _summary(
+                [one for one in self.takeovers if one.kills < 2]
+            ),
+            "with several kills meanwhile": _summary(
+                [one for one in self.takeovers if one.kills > 1]
+            ),
+            "all tasks without progress": f"{len(self.delays)} at a kill, at most "
+            f"{max(self.delays, default=0.0):.1f} s after it",
             "longest time without progress": f"{self.longest_silence:.1f} s",
             "violations": str(len(self.violations)),
         }
@@ -334,12 +361,13 @@ async def _follow_all(client: Client, fleet: Fleet, plan: Plan) -> list[Followed
         next_at = time.monotonic() + (0.0 if victims else chance.uniform(*plan.pause))
         while True:
             if time.monotonic() >= next_at and (victims or not plan.victims):
-                name = victims[0] if victims else chance.choice(fleet.names)
+                chosen = victims[0] if victims else chance.sample(fleet.names, plan.together)
                 ready = fleet.ready
                 # A process that is killed while it starts would never do anything.
-                if name in ready and len(fleet.names) - len(ready) <= _MAX_STARTING:
+                if set(chosen) <= set(ready) and len(fleet.names) - len(ready) <= _MAX_STARTING:
                     victims = victims[1:]
-                    fleet.kill(name, chance.uniform(*plan.outage))
+                    for name in chosen:
+                        fleet.kill(name, chance.uniform(*plan.outage))
                     next_at = time.monotonic() + chance.uniform(*plan.pause)
             fleet.supervise()
             fleet.watch()
@@ -373,25 +401,39 @@ def _report(
     violations = [f"entry of {run} made twice: step {step}" for run, step in repeated]
     unknown = not_made = 0
     silence = 0.0
+    takeovers: list[Takeover] = []
+    delays: list[float] = []
     for seen in followed:
         uncertain = {int(step) for step in seen.text.partition("certain: ")[2].split()}
         missing = set(range(1, STEPS + 1)) - {step for step, _, _ in made[seen.run]}
         unknown += len(uncertain)
         not_made += len(missing)
+        makers = [0, *(process_id for _, process_id, _ in made[seen.run])]
         times = [seen.accepted_at, *(at for _, _, at in made[seen.run]), seen.ended_at]
-        gaps = zip(times, times[1:], strict=False)
-        silence = max(silence, *(_available(fleet.outages, *gap) for gap in gaps))
+        for maker, start, end in zip(makers, times, times[1:], strict=False):
+            silence = max(silence, _available(fleet.outages, start, end))
+            kills = [one for one in fleet.kills if start < one.at < end and one.delays_tasks]
+            if not kills:
+                continue
+            delays.append(_available(fleet.outages, kills[-1].at, end))
+            if delays[-1] > MAX_TAKEOVER_SECONDS:
+                violations.append(
+                    f"{seen.run} made no progress for {delays[-1]:.1f} s after the last kill: "
+                    + ", ".join(f"{one.name} {end - one.at:.1f} s before" for one in kills)
+                    + f"; it was silent for {end - start:.1f} s, entries: {len(made[seen.run])}"
+                )
+            own = [one for one in kills if one.process_id == maker != 0]
+            if own:
+                since_first = _available(fleet.outages, own[0].at, end)
+                after = [one for one in kills if one.at >= own[0].at]
+                takeovers.append(
+                    Takeover(kills=len(after), since_first=since_first, since_last=delays[-1])
+                )
         violations += _violations(seen, stored[seen.run], missing - uncertain)
     if len({seen.task_id for seen in followed}) != plan.tasks:
         violations.append("two messages have the same task")
-    takeovers, disturbed = _takeovers(fleet, followed, made)
     if silence > LEASE_SECONDS:
         violations.append(f"a task made no progress for {silence:.1f} s")
-    violations += [
-        f"a run was continued only after {late:.1f} s"
-        for late in takeovers
-        if late > MAX_TAKEOVER_SECONDS
-    ]
     return Report(
         seconds=seconds,
         kills=Counter(kill.name.rstrip("0123456789") for kill in fleet.kills),
@@ -401,7 +443,7 @@ def _report(
         unknown=unknown,
         not_made=not_made,
         takeovers=takeovers,
-        disturbed=disturbed,
+        delays=delays,
         longest_silence=silence,
         violations=violations,
     )
@@ -431,34 +473,6 @@ def _available(outages: list[tuple[float, float]], start: float, end: float) -> 
     """Return the seconds of a period in which there were a database and a worker."""
     out = sum(max(0.0, min(end, until or end) - max(start, since)) for since, until in outages)
     return end - start - out
-
-
-def _takeovers(
-    fleet: Fleet, followed: list[Followed], made: dict[str, list[tuple[int, int, float]]]
-) -> tuple[list[float], list[float]]:
-    """Return how long runs of killed workers waited for another worker.
-
-    The second list has those in which another worker or the database was killed meanwhile.
-    """
-    alone: list[float] = []
-    disturbed: list[float] = []
-    kills = fleet.kills
-    for kill in kills:
-        if not kill.name.startswith("worker"):
-            continue
-        for seen in followed:
-            before = [entry for entry in made[seen.run] if entry[2] <= kill.at]
-            if not before or before[-1][1] != kill.process_id or seen.ended_at < kill.at:
-                continue
-            later = [at for _, _, at in made[seen.run] if at > kill.at]
-            continued_at = min([*later, seen.ended_at])
-            is_disturbed = any(
-                kill.at < other.at < continued_at and not other.name.startswith("server")
-                for other in kills
-            )
-            seconds = _available(fleet.outages, kill.at, continued_at)
-            (disturbed if is_disturbed else alone).append(seconds)
-    return alone, disturbed
 
 
 def _free_port() -> int:

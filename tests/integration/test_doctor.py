@@ -26,7 +26,8 @@ MISSING = {"push-targets", "size-limit"}
 
 
 def environment() -> dict[str, str]:
-    path = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH", "")]))
+    folders = [str(HERE), str(HERE.parent / "support"), os.environ.get("PYTHONPATH", "")]
+    path = os.pathsep.join(filter(None, folders))
     variables = {**TOKENS, "BROKEN": "s3cret あ", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
     return {**os.environ, **variables, "PYTHONPATH": path}
 
@@ -127,6 +128,31 @@ def test_own_server_with_tokens_isolates_callers(tokens: Path) -> None:
         assert results[name] == "ok"
     assert (alone.returncode, with_status(statuses(alone), "fail")) == (0, set())
     assert statuses(alone)["send"] == "skipped"
+
+
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
+def test_agent_with_intents_is_checked_with_a_call_of_one(version: str) -> None:
+    call = ("--intent", "summarize_text", "--data", '{"text": "要約してください。"}')
+    with our_server("intent_agents:desk", "--protocol-version", version) as url:
+        text = doctor(url, "--json")
+        called = doctor(url, "--json", *call)
+        wrong = doctor(url, "--only", "send", "--intent", "summarize_text", "--data", "{}")
+        usage = [doctor(url, "--data", "{}"), doctor(url, "--intent", "x", "--data", "[]")]
+    assert (text.returncode, with_status(statuses(text), "fail")) == (0, set())
+    results = {entry["id"]: entry for entry in json.loads(text.stdout)["results"]}
+    for name in ("send", "stream"):
+        assert results[name]["status"] == "skipped"
+        assert "summarize_text" in results[name]["observation"]
+        assert "--intent NAME" in results[name]["observation"]
+    found = statuses(called)
+    assert (called.returncode, with_status(found, "fail")) == (0, set()), called.stdout
+    for name in ("send", "get", "stream", "idempotent", "interfaces-answer", "message-to-ended"):
+        assert found[name] == "ok", name
+    assert wrong.returncode == 1
+    assert "the message was rejected" in wrong.stdout
+    assert [one.returncode for one in usage] == [2, 2]
+    assert "--intent" in usage[0].stderr
+    assert "JSON object" in usage[1].stderr
 
 
 def test_official_server_fails_known_checks() -> None:

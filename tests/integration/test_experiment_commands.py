@@ -63,7 +63,8 @@ def test_comparison_names_settings_that_differ(run: Path, tmp_path: Path) -> Non
     options = ["--scenario", "it-operations", "--episodes", "1", "--turns", "3", "--window", "128"]
     run_command("eval", *options, "--agents", "baseline,acc", "--out", other, "--quiet")
     data = json.loads(run_command("compare", run, other, "--json").stdout)
-    assert {row["what"] for row in data["settings"]} == {"window", "turns"}
+    other_turns = {"turns", "episodes", "scenarios that the other run does not have"}
+    assert {row["what"] for row in data["settings"]} == {"window", *other_turns}
     assert "window: 4096, then 128" in run_command("compare", run, other).stdout
 
 

@@ -259,6 +259,9 @@ def test_contracts_are_shown_compared_and_made_a_client(
     stub = tmp_path / "desk_client.py"
     assert run(["contracts", "stub", server.url, "--out", str(stub)]) == 0
     ast.parse(stub.read_text("utf-8"))
+    missing = tmp_path / "no" / "client.py"
+    assert run(["contracts", "stub", server.url, "--out", str(missing)]) == 1
+    assert f"cannot write {missing}" in capsys.readouterr().err
     program = tmp_path / "program.py"
     program.write_text(
         "import asyncio\n"

@@ -160,7 +160,9 @@ async def test_section_6_2_missing_field_is_rejected_before_a_task_is_stored(
 
 async def test_section_6_2_unknown_method_is_not_found(client: httpx.AsyncClient) -> None:
     response = await client.post("/", json={**SEED_REQUEST, "method": "sing"})
-    assert response.json()["error"]["code"] == -32601
+    error = response.json()["error"]
+    assert error["code"] == -32601
+    assert "the intents of this agent are: summarize_text, analyze_sentiment" in error["message"]
 
 
 async def test_section_6_2_intent_needs_no_protocol_version(desk: Desk) -> None:
@@ -191,6 +193,7 @@ async def test_section_6_2_notification_is_executed_and_gets_no_response(
     notification = {"jsonrpc": "2.0", "method": "analyze_sentiment", "params": params}
     response = await client.post("/", json=notification)
     assert (response.status_code, response.content) == (204, b"")
+    assert not {"content-length", "content-type"} & set(response.headers)
     assert desk.executed == ["analyze_sentiment"]
     response = await client.post("/", json={**notification, "params": {"inputs": {}}})
     assert (response.status_code, response.content) == (204, b"")
@@ -231,6 +234,7 @@ async def test_section_7_3_text_that_lacks_an_input_is_rejected_before_a_task_is
         error = (await client.post("/", json=rpc)).json()["error"]
         assert error["code"] == -32602
         assert "Missing required field 'language' in inputs." in error["message"]
+        assert "send the inputs as data" in error["message"]
         response = await client.post("/message:send", json={"message": message})
         assert response.status_code == 400
         assert await count_tasks(client) == 0
@@ -291,6 +295,17 @@ async def test_section_7_1_wrong_output_names_field_and_agent(client: httpx.Asyn
     assert "'total'" in message
     assert "'broken_output'" in message
     assert "secret" not in message
+
+
+async def test_section_7_1_wrong_output_over_json_rpc_names_field_and_agent(
+    client: httpx.AsyncClient,
+) -> None:
+    body = {"jsonrpc": "2.0", "id": 1, "method": "broken_output", "params": {}}
+    error = (await client.post("/", json=body)).json()["error"]
+    assert error["code"] == -32603
+    assert "'total'" in error["message"]
+    assert "broken_output" in error["message"]
+    assert "secret" not in error["message"]
 
 
 async def test_exception_of_a_node_is_not_disclosed(client: httpx.AsyncClient) -> None:

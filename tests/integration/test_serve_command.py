@@ -10,10 +10,11 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from acc import Agent
+from acc import Agent, tool
 from acc.adapters.auth.bearer_tokens import StaticTokens
 from acc.adapters.auth.keys import generate_key
 from acc.bootstrap.a2a import ServeOptions, make_server
+from acc.bootstrap.callers import check_limited_names
 from acc.cli import execute as run
 from acc.testing import ScriptedModel
 
@@ -116,10 +117,13 @@ def test_foreign_file_is_not_modified(tmp_path: Path, capsys: pytest.CaptureFixt
         (["--card", "no-such.json"], "no-such.json"),
         (["--max-body", "much"], "--max-body"),
         (["--max-body", "0"], "--max-body"),
-        (["--heartbeat", "0"], "heartbeat"),
-        (["--keep-days", "-1"], "keep"),
-        (["--max-tasks", "0"], "tasks"),
-        (["--request-timeout", "nan"], "receive"),
+        (["--heartbeat", "0"], "--heartbeat"),
+        (["--keep-days", "-1"], "--keep-days"),
+        (["--max-tasks", "0"], "--max-tasks"),
+        (["--request-timeout", "nan"], "--request-timeout"),
+        (["--token-quota", "0"], "--token-quota"),
+        (["--replay-window", "0"], "--replay-window"),
+        (["--rate-limit-store", "store"], "--rate-limit, --byte-limit"),
         (["--protocol-version", "2.0"], "2.0"),
         (["--port", "99999"], "--port"),
         (["--tokens", "no-such.toml"], "no-such.toml"),
@@ -145,6 +149,29 @@ def test_invalid_options_prevent_start(
     assert run(["serve", "sample_agents:payment", "--port", "0", *arguments]) == 2
     output = capsys.readouterr()
     assert advice in output.err + output.out
+
+
+def test_rate_of_an_unknown_intent_prevents_start(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--port", "0", "--rate-limit", "9/minute", "--rate-limit", "summarise=1/minute"]
+    assert run(["serve", "intent_agents:desk", *options]) == 2
+    error = capsys.readouterr().err
+    assert "'summarise'" in error
+    assert "summarize_text" in error
+
+
+def test_limit_of_an_unknown_tool_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    @tool
+    def search(query: str) -> str:
+        """Search."""
+        raise AssertionError
+
+    helper = Agent(name="helper", description="Searches.", tools=[search])
+    root = Agent(name="desk", sub_agents=[helper])
+    check_limited_names(root, None, ["any=1/minute"], ["search=1/minute"])
+    assert caplog.text == ""
+    check_limited_names(root, None, [], ["serach=1/minute"])
+    assert "serach" in caplog.text
+    assert "there are: search" in caplog.text
 
 
 def test_unusable_signing_key_is_reported(

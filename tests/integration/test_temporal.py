@@ -305,6 +305,9 @@ async def test_stopped_worker_hands_its_run_over(store: str, app: str) -> None:
         ("temporal://user:secret@localhost:7233", "ACC_TEMPORAL_API_KEY"),
         ("temporal://localhost:7233/a b", "temporal://HOST:PORT"),
         ("temporal://localhost:port", "temporal://HOST:PORT"),
+        ("temporal://localhost?worker_timeout=1", "2 to 60 seconds"),
+        ("temporal://localhost?worker_timeout=", "2 to 60 seconds"),
+        ("temporal://localhost?worker_timeout=5s", "2 to 60 seconds"),
         ("localhost", "temporal://HOST:PORT"),
     ],
 )

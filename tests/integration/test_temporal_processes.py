@@ -2,84 +2,35 @@
 
 import asyncio
 import json
-import os
 import signal
-import sqlite3
 import subprocess
-import sys
 import time
 import urllib.request
-from collections.abc import Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from durable_agents import STEPS, agent, create_ledger
+from durable_agents import STEPS, agent
 from server_process import Server
 from temporal_server import shared_server
+from worker_process import (
+    MAX_TAKEOVER_SECONDS,
+    Ledger,
+    run_worker_process,
+    wait_until_ready,
+)
 
 from acc import Runner, RunResult, RunStatus, open_worker
 from acc.adapters.storage.sqlite_tasks import SqliteTaskStore
 from acc.adapters.system.clock import SystemClock
 from acc.domain.value_objects.task import TaskState
 
-HERE = Path(__file__).parent
-#: A killed worker must be replaced within this time.
-MAX_TAKEOVER_SECONDS = 10.0
 
-
-class Ledger:
-    """The entries that tools have made, with the process that made them."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        create_ledger(path)
-
-    def entries(self) -> list[tuple[str, int, int]]:
-        with sqlite3.connect(self.path, timeout=30) as database:
-            return database.execute("SELECT run, step, pid FROM entries ORDER BY rowid").fetchall()
-
-    def repeated(self) -> int:
-        with sqlite3.connect(self.path, timeout=30) as database:
-            (count,) = database.execute("SELECT count(*) FROM repeated").fetchone()
-            return int(count)
-
-    async def until(self, count: int) -> list[tuple[str, int, int]]:
-        async with asyncio.timeout(60):
-            while True:
-                entries = self.entries()
-                if len(entries) >= count:
-                    return entries
-                await asyncio.sleep(0.02)
-
-
-@contextmanager
-def worker(folder: Path, ledger: Ledger, **extra: str) -> Iterator["subprocess.Popen[str]"]:
-    """Run `acc worker` until the end of the block."""
-    log = (folder / f"worker-{time.monotonic_ns()}.log").open("wb")
-    process = subprocess.Popen(  # noqa: S603 - our own command
-        [sys.executable, "-m", "acc", "worker", "durable_agents:agent"]
-        + ["--engine", shared_server().url, "--store", str(folder / "acc.db"), "--grace", "0"],
-        stdout=subprocess.PIPE,
-        stderr=log,
-        cwd=HERE,
-        text=True,
-        env={**os.environ, "LEDGER": str(ledger.path), **extra},
-    )
-    log.close()
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait(timeout=30)
-        assert process.stdout is not None
-        process.stdout.close()
-
-
-def wait_until_ready(process: "subprocess.Popen[str]") -> None:
-    assert process.stdout is not None
-    assert "working for booker" in process.stdout.readline()
+def worker(
+    folder: Path, ledger: Ledger, **extra: str
+) -> AbstractContextManager["subprocess.Popen[str]"]:
+    return run_worker_process(folder, ledger, store=str(folder / "acc.db"), **extra)
 
 
 @pytest.fixture

@@ -84,7 +84,8 @@ async def test_answer_is_used_when_the_engine_is_available_again(
         assert (await send(serve, 2, "the blue one", task.id)).state is TaskState.WORKING
         dispatcher = serve._executor.dispatcher
         assert dispatcher is not None
-        assert await dispatcher.recover(task.id)  # unknown, so that the task does not fail
+        with pytest.raises(Unavailable):  # the task is not failed, it is tried again
+            await dispatcher.recover(task.id)
         client.is_connected = True
         assert await dispatcher.recover(task.id)
         async with asyncio.timeout(20):

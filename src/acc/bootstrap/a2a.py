@@ -17,6 +17,7 @@ from acc.application.a2a.card_builder import (
     ExtendedCards,
     build_card,
     listed_contracts,
+    listed_names,
     public_card,
 )
 from acc.application.a2a.card_checks import check_card, require_valid
@@ -27,6 +28,7 @@ from acc.application.a2a.webhook_retries import PushDelivery
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.callbacks import Plugin
 from acc.application.agents.dependencies import check_deps, required_deps
+from acc.application.contracts.intents import Intents
 from acc.application.contracts.node_agents import TreeNode
 from acc.application.runtime.run import Services
 from acc.application.use_cases.serve_a2a import ServeA2AUseCase
@@ -153,6 +155,7 @@ def make_server(agent: BaseAgent | TreeNode, options: ServeOptions | None = None
         limiter=options.limiter,
         modes=served_modes(agent, services, config),
         skills=config.skills,
+        listed_intents=listed_names(Intents(agent).names, config),
         used_ids=used_ids,
     )
     contracts = serve.intents.contracts
@@ -258,7 +261,12 @@ def _make_ag_ui(serve: ServeA2AUseCase, options: ServeOptions) -> "AgUiEndpoint"
         raise InvalidInput(
             f"AG-UI needs {error.name}; install it: pip install 'acc-agents[ag-ui]'"
         ) from None
-    return AgUiEndpoint(serve.runner, max_runs=serve.limits.streams, limiter=options.limiter)
+    return AgUiEndpoint(
+        serve.runner,
+        admission=serve.admission,
+        max_runs=serve.limits.streams,
+        limiter=options.limiter,
+    )
 
 
 def _grpc_factory(
@@ -372,16 +380,18 @@ def make_task_store(
         from acc.adapters.storage.in_memory_tasks import InMemoryTaskStore
         from acc.adapters.storage.unit_of_work import SequentialUnitOfWork
 
-        memory = InMemoryTaskStore(clock=clock, app_name=app_name)
+        memory = InMemoryTaskStore(clock=clock, app_name=app_name, lease=sessions.lease)
         return memory, SequentialUnitOfWork(sessions=sessions, tasks=memory)
     if isinstance(location, PostgresLocation):
         from acc.adapters.storage.postgres_tasks import PostgresTaskStore, PostgresUnitOfWork
 
-        shared = PostgresTaskStore(sessions.database, clock=clock, app_name=app_name)
+        shared = PostgresTaskStore(
+            sessions.database, clock=clock, app_name=app_name, lease=sessions.lease
+        )
         return shared, PostgresUnitOfWork(sessions=sessions, tasks=shared)
     from acc.adapters.storage.sqlite_tasks import SqliteTaskStore, SqliteUnitOfWork
 
-    tasks = SqliteTaskStore(sessions.database, clock=clock, app_name=app_name)
+    tasks = SqliteTaskStore(sessions.database, clock=clock, app_name=app_name, lease=sessions.lease)
     return tasks, SqliteUnitOfWork(sessions=sessions, tasks=tasks)
 
 

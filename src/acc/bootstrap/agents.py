@@ -30,7 +30,7 @@ from acc.bootstrap.models import (
     make_model,
 )
 from acc.bootstrap.schemas import LazySchemaValidator
-from acc.bootstrap.settings import files_location, model_cache
+from acc.bootstrap.settings import files_location, lease_seconds, model_cache
 from acc.bootstrap.storage import make_blob_store, require_postgres
 from acc.bootstrap.tracing import current_tracer
 from acc.domain.call_options import check_call
@@ -332,7 +332,9 @@ def make_stores(
         from acc.adapters.storage.in_memory import InMemoryArtifactStore, InMemorySessionStore
 
         in_memory = InMemoryArtifactStore()
-        return InMemorySessionStore(clock=clock, artifacts=in_memory), in_memory
+        return InMemorySessionStore(
+            clock=clock, lease=lease_seconds(), artifacts=in_memory
+        ), in_memory
     from acc.adapters.storage.blob_artifacts import BlobArtifactStore
 
     blobs = make_blob_store(files or files_location())
@@ -341,11 +343,11 @@ def make_stores(
         from acc.adapters.storage.postgres_artifacts import PostgresArtifactStore
         from acc.adapters.storage.postgres_sessions import PostgresSessionStore
 
-        shared = PostgresSessionStore(location, clock=clock)
+        shared = PostgresSessionStore(location, clock=clock, lease=lease_seconds())
         return shared, BlobArtifactStore(PostgresArtifactStore(shared.database), blobs=blobs)
     from acc.adapters.storage.sqlite_sessions import SqliteArtifactStore, SqliteSessionStore
 
-    sessions = SqliteSessionStore(location, clock=clock)
+    sessions = SqliteSessionStore(location, clock=clock, lease=lease_seconds())
     return sessions, BlobArtifactStore(SqliteArtifactStore(sessions.database), blobs=blobs)
 
 

@@ -205,13 +205,22 @@ def _read_contracts(file: Path) -> ContractSet:
 async def call_remote(
     endpoint: RemoteEndpoint, intent: str, pairs: Sequence[str], inputs: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Call an intent of a remote agent with inputs of the form `name=value` and as data."""
+    """Call an intent of a remote agent with inputs of the form `name=value` and as data.
+
+    InvalidInput if the card has no contracts: the agent would not get the name of the intent.
+    """
     remote = make_remote(endpoint)
-    contract = contracts_on_card(await remote.card()).get(intent)
+    card = await remote.card()
+    contracts = contracts_on_card(card)
+    if not contracts:
+        raise InvalidInput(
+            f"agent {card.name!r} offers no intents: its card has no contracts. Send a message "
+            'without --intent: acc call URL "text", or JSON with --data'
+        )
     return await call_remote_intent(
         remote,
         intent,
-        {**inputs, **parse_inputs(pairs, contract)},
+        {**inputs, **parse_inputs(pairs, contracts.get(intent))},
         schemas=LazySchemaValidator(),
         message_id=new_id(),
     )

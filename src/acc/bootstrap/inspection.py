@@ -1,6 +1,7 @@
 """Recorded sessions of a store, for the commands that show and replay them."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from acc.ports.outbound.storage_ports import StoreCatalogPort
 
 if TYPE_CHECKING:
     from acc.application.inspection.replay_run import TurnComparison
+    from acc.application.inspection.stored_sessions import StoredSessions
 
 
 DEFAULT_APP_NAME = "app"
@@ -34,6 +36,26 @@ def check_store(store: str) -> None:
             f"the store {store!r} does not exist; name the file that acc run, chat or serve wrote "
             "with --store"
         )
+
+
+@asynccontextmanager
+async def open_sessions(store: str) -> "AsyncIterator[StoredSessions]":
+    """Open the sessions of a store that exists; the context closes it."""
+    from acc.adapters.system.clock import RandomIds, SystemClock
+    from acc.application.inspection.stored_sessions import StoredSessions
+    from acc.bootstrap.agents import make_stores
+
+    check_store(store)
+    sessions, artifacts = make_stores(store, SystemClock())
+    try:
+        yield StoredSessions(
+            sessions=sessions,
+            artifacts=artifacts,
+            catalog=store_catalog(sessions),
+            ids=RandomIds(),
+        )
+    finally:
+        await sessions.aclose()
 
 
 async def recorded_events(

@@ -152,9 +152,16 @@ def configuration_differences(
     first: "EvaluationDirectory", second: "EvaluationDirectory"
 ) -> list[dict[str, str]]:
     """Return what differs between two runs besides their results."""
-    from acc.adapters.reports import results
+    from acc.adapters.reports import run_differences
 
-    return results.configuration_differences(first, second)
+    return run_differences.configuration_differences(first, second)
+
+
+def turn_counts(first: "EvaluationDirectory", second: "EvaluationDirectory") -> dict[str, int]:
+    """Return the recorded turns of two runs, and how many are in both."""
+    from acc.adapters.reports import run_differences
+
+    return run_differences.turn_counts(first, second)
 
 
 def scenario_differences(

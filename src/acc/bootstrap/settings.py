@@ -13,12 +13,15 @@ from pathlib import Path
 from acc.application.models.resolution import REFERENCE_PREFIX
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.endpoint import is_sendable
+from acc.ports.outbound.storage_ports import LEASE_SECONDS
 
 #: Hosts and networks that may be called although they are not public, separated by commas.
 ALLOW = "ACC_ALLOW"
 #: A Valkey or Redis server through which processes share circuit breakers.
 CIRCUIT_STORE = "ACC_CIRCUIT_STORE"
 FILES = "ACC_FILES"
+#: Seconds after which a lease of a session or task expires that is not renewed.
+LEASE = "ACC_LEASE_SECONDS"
 S3_ENDPOINT = "AWS_ENDPOINT_URL"
 #: The model of agents that an evaluation constructs itself.
 AGENT_MODEL = "ACC_AGENT_MODEL"
@@ -44,6 +47,8 @@ PORT = "PORT"
 DEFAULT_AGENT_MODEL = "embedded"
 DEFAULT_COMPRESSOR = "rules"
 _MAX_PORT = 65_535
+_MIN_LEASE_SECONDS = 3.0
+_MAX_LEASE_SECONDS = 3_600.0
 
 
 def read_variable(name: str) -> str:
@@ -59,6 +64,21 @@ def default_port(fallback: int) -> int:
     if not text.isdecimal() or int(text) > _MAX_PORT:
         raise InvalidInput(f"the environment variable {PORT} must be a port number, got {text!r}")
     return int(text)
+
+
+def lease_seconds() -> float:
+    """Return the lease of sessions and tasks in `ACC_LEASE_SECONDS`, or the default."""
+    text = read_variable(LEASE)
+    try:
+        seconds = float(text) if text else LEASE_SECONDS
+    except ValueError:
+        seconds = 0.0
+    if not _MIN_LEASE_SECONDS <= seconds <= _MAX_LEASE_SECONDS:
+        raise InvalidInput(
+            f"the environment variable {LEASE} must be {_MIN_LEASE_SECONDS:g} to "
+            f"{_MAX_LEASE_SECONDS:g} seconds without a unit, got {text!r}"
+        )
+    return seconds
 
 
 def has_variable(name: str) -> bool:

@@ -14,7 +14,7 @@ from cyclopts import App, CycloptsError
 
 from acc.bootstrap.logs import log_to_stderr
 from acc.bootstrap.memory import version
-from acc.cli import contracts, judge, scenarios, store, tokens
+from acc.cli import contracts, judge, scenarios, sessions, store, tokens
 from acc.cli import eval as eval_commands
 from acc.cli.bench_memory import bench_memory
 from acc.cli.call import call
@@ -73,6 +73,7 @@ app.command(chat, group=_BUILD)
 app.command(console, group=_BUILD)
 app.command(graph, group=_BUILD)
 app.command(check, group=_BUILD)
+app.command(sessions.app)
 app.command(store.app)
 app.command(trace, group=_DEBUG)
 app.command(explain, group=_DEBUG)

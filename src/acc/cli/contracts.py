@@ -14,6 +14,7 @@ from acc.cli.event_view import make_console, safe_text
 from acc.cli.output import print_json
 from acc.cli.tls_options import NO_TLS, TlsOptions
 from acc.domain.contract_changes import ChangeKind, compare_contracts
+from acc.domain.errors import StorageFailed
 from acc.domain.value_objects.contract import contract_to_json
 
 app = App(
@@ -95,7 +96,10 @@ def stub(
     if out is None:
         sys.stdout.write(code)
     else:
-        out.write_text(code, encoding="utf-8")
+        try:
+            out.write_text(code, encoding="utf-8")
+        except OSError as error:
+            raise StorageFailed(f"cannot write {out}: {error.strerror}") from error
     return 0
 
 

@@ -4,7 +4,7 @@ import asyncio
 import math
 import sys
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from cyclopts import Parameter
@@ -15,6 +15,7 @@ from rich.status import Status
 
 from acc.application.doctor.findings import CheckStatus
 from acc.application.doctor.server import Target
+from acc.application.doctor.wire import IntentProbe
 from acc.application.use_cases.diagnose_server import CheckResult, Diagnosis
 from acc.bootstrap.doctor import make_doctor, make_grpc_doctor
 from acc.bootstrap.settings import resolve_token
@@ -83,8 +84,31 @@ class CheckOptions:
             show_default=False,
         ),
     ] = ()
+    intent: Annotated[
+        str,
+        Parameter(
+            help="Call this intent with --data instead of sending a short text. The call is "
+            "executed several times.",
+            show_default=False,
+        ),
+    ] = ""
+    data: Annotated[
+        str, Parameter(help="With --intent: its inputs as a JSON object.", show_default=False)
+    ] = ""
     timeout: Annotated[float, Parameter(help="Seconds to wait for each response.")] = 30.0
     json: Annotated[bool, Parameter(help="Print as JSON.", negative=(), show_default=False)] = False
+
+    def call(self) -> IntentProbe | None:
+        """Return the call of the intent, or raise InvalidInput."""
+        if not self.intent:
+            if self.data:
+                raise InvalidInput("--data requires --intent NAME")
+            return None
+        try:
+            inputs = msgspec.json.decode(self.data or "{}", type=dict[str, Any])
+        except msgspec.DecodeError as error:
+            raise InvalidInput(f"--data must be a JSON object: {error}") from None
+        return IntentProbe(intent=self.intent, inputs=inputs)
 
 
 def doctor(
@@ -143,6 +167,7 @@ async def _diagnose(
         token=_token(caller.token_env),
         second_token=_token(caller.second_token_env),
         has_certificate=tls is not None and tls.cert is not None,
+        call=options.call(),
     )
     try:
         return await _diagnose_http(target, options, tls)
@@ -168,6 +193,7 @@ async def _diagnose_grpc(
                 url,
                 token=_token(caller.token_env),
                 second_token=_token(caller.second_token_env),
+                call=options.call(),
                 only=options.only,
             )
     except AddressRefused as error:

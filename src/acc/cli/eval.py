@@ -43,7 +43,7 @@ from acc.cli.eval_view import (
     agreement_lines,
     paired_table,
     print_plan,
-    result_table,
+    result_tables,
     summary_cost_table,
     unclear_lines,
 )
@@ -514,16 +514,11 @@ def _report_outcome(
         print_error(f"{outcome.cost_limit}; repeat the command with a higher limit to continue")
         return COST_LIMIT_STATUS
     has_failed = outcome.errors or any(result.failed for result in results.gates)
-    is_complete = _has_scores(results) and _have_all_answered(results)
-    return 1 if has_failed or not is_complete else 0
-
-
-def _have_all_answered(results: EvaluationResults) -> bool:
-    """Return False if an agent failed in every turn."""
-    return all(
-        agent["scored"] or agent["unscored"] or not agent["failed"]
+    is_complete = _has_scores(results) and not any(
+        agent["failed"] and not agent["scored"] and not agent["unscored"]
         for agent in results.summary["agents"].values()
     )
+    return 1 if has_failed or not is_complete else 0
 
 
 def _has_scores(results: EvaluationResults) -> bool:
@@ -556,9 +551,9 @@ def _print_results(results: EvaluationResults) -> None:
     episodes = summary["episodes"]
     output.print(
         f"\nepisodes: {episodes['recorded']}, turns: {summary['turns']}, "
-        f"scenarios: {len(summary['configuration']['scenarios'])}\n"
+        f"scenarios: {len(summary['configuration']['scenarios'])}"
     )
-    output.print(result_table(summary), "")
+    output.print(result_tables(summary, output.width), "")
     names = list(summary["agents"])
     focus = "acc" if "acc" in names else names[-1]
     rows = [

@@ -7,7 +7,7 @@ import msgspec
 from cyclopts import Parameter
 
 from acc.bootstrap import reports
-from acc.cli.eval_view import power_rows, power_table
+from acc.cli.eval_view import power_rows, power_tables
 from acc.cli.output import console, print_json
 from acc.domain.errors import InvalidInput
 from acc.domain.statistics import MIN_SCENARIOS
@@ -38,7 +38,8 @@ def plan(
         print_json(msgspec.json.format(msgspec.json.encode(rows), indent=2))
         return 0
     output = console()
-    output.print(power_table(rows, f"{agent} minus {versus}"))
+    for table in power_tables(rows, f"{agent} minus {versus}"):
+        output.print(table, "")
     if rows and rows[0]["pilot_scenarios"] < MIN_SCENARIOS:
         output.print(
             f"The pilot has {rows[0]['pilot_scenarios']} scenarios: the deviation between "

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
+from rich.cells import cell_len
 from rich.console import Group
 from rich.live import Live
 from rich.progress import (
@@ -56,6 +57,8 @@ _RESULT_METRICS = (
     "last_memory_tokens",
 )
 _DECLARED = ("outcome", "hallucination", "drift")
+#: Spaces between the columns of a table.
+_COLUMN_GAP = 2
 _COST_COLUMNS = ("calls", "from cache", "failed", "tokens in", "tokens out", "cost")
 
 
@@ -349,22 +352,43 @@ def describe_cost(accounts: Accounts, limit: float | None) -> str:
     allowed = "" if limit is None else f" of {dollars(limit)}"
     tokens = f"{total.input_tokens:,} tokens in, {total.output_tokens:,} out"
     cached = f", {total.from_cache:,} answers from the cache" if total.from_cache else ""
-    return f"{total.cost_text}{allowed} spent ({'; '.join(parts)}; {tokens}{cached})"
+    spent = total.cost_text if total.cost is None else f"{total.cost_text}{allowed} spent"
+    return f"{spent} ({'; '.join(parts)}; {tokens}{cached})"
 
 
-def result_table(summary: Mapping[str, Any]) -> Table:
-    """Return the metrics, one row each, with a column for each agent.
+def result_table(summary: Mapping[str, Any], agents: Sequence[str] | None = None) -> Table:
+    """Return the metrics, one row each, with a column for each agent, by default for all.
 
     Means of declared measures have their 95 % interval over scenarios, if there is one.
     """
-    agents = summary["agents"]
+    rows = list(_result_rows(list(summary["agents"].values())))
+    names = list(summary["agents"])
     table = _table()
     table.add_column("", style="bold", no_wrap=True)
-    for agent in agents:
-        table.add_column(agent, justify="right")
-    for title, cells, style in _result_rows(list(agents.values())):
-        table.add_row(title, *cells, style=style)
+    shown = [index for index, name in enumerate(names) if agents is None or name in agents]
+    for index in shown:
+        table.add_column(names[index], justify="right")
+    for title, cells, style in rows:
+        table.add_row(title, *(cells[index] for index in shown), style=style)
     return table
+
+
+def result_tables(summary: Mapping[str, Any], width: int) -> Group:
+    """Return the result table, as several tables if its columns do not fit into a width."""
+    rows = list(_result_rows(list(summary["agents"].values())))
+    room = width - max(len(title) for title, _, _ in rows) - _COLUMN_GAP
+    groups: list[list[str]] = [[]]
+    left = room
+    for index, agent in enumerate(summary["agents"]):
+        cells = [agent, *(cells[index] for _, cells, _ in rows)]
+        needed = max(map(cell_len, cells)) + _COLUMN_GAP
+        if groups[-1] and needed > left:
+            groups.append([])
+            left = room
+        groups[-1].append(agent)
+        left -= needed
+    tables = [result_table(summary, group) for group in groups]
+    return Group(*(part for table in tables for part in ("", table)))
 
 
 def _result_rows(
@@ -501,7 +525,7 @@ def comparison_table(rows: Sequence[Mapping[str, Any]], first: str, second: str)
 
 
 def _table() -> Table:
-    return Table(header_style="bold", box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    return Table(header_style="bold", box=None, padding=(0, _COLUMN_GAP, 0, 0), pad_edge=False)
 
 
 _PLANNED_SCENARIOS = (6, 8, 12, 16, 24, 36, 48)
@@ -534,19 +558,22 @@ def power_rows(pilot: Mapping[str, Mapping[str, Sequence[float]]]) -> list[dict[
     return rows
 
 
-def power_table(rows: Sequence[Mapping[str, Any]], title: str) -> Table:
-    """Return the power by number of scenarios; a second line has the detectable difference."""
-    table = Table(header_style="bold", box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for column in (title, "difference", "deviation", *map(str, _PLANNED_SCENARIOS)):
-        table.add_column(column, justify="left" if column == title else "right")
+def power_tables(rows: Sequence[Mapping[str, Any]], title: str) -> list[Table]:
+    """Return the power and the detectable difference by number of scenarios, for each metric."""
+    tables = []
     for row in rows:
-        table.add_row(
-            f"{row['metric']}: power",
-            f"{row['difference']:.3f}",
-            f"{row['deviation']:.3f}",
-            *(f"{100 * row['power'][str(count)]:.0f} %" for count in _PLANNED_SCENARIOS),
+        table = _table()
+        table.title = (
+            f"{row['metric']}, {title}: {row['difference']:+.3f}, deviation {row['deviation']:.3f}"
         )
+        table.title_justify, table.title_style = "left", "bold"
+        table.add_column("scenarios")
+        for count in _PLANNED_SCENARIOS:
+            table.add_column(str(count), justify="right", min_width=5)
+        powers = (f"{100 * row['power'][str(count)]:.0f} %" for count in _PLANNED_SCENARIOS)
+        table.add_row("power", *powers)
         found = [row["detectable"][str(count)] for count in _PLANNED_SCENARIOS]
         cells = ["-" if value is None else f"{value:.3f}" for value in found]
-        table.add_row(f"{row['metric']}: detectable at 80 %", "", "", *cells)
-    return table
+        table.add_row("detectable at 80 %", *cells)
+        tables.append(table)
+    return tables

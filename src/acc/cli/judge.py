@@ -23,7 +23,7 @@ from acc.application.use_cases.calibrate_judge import (
 from acc.bootstrap import evaluation, reports
 from acc.bootstrap.settings import model_cache
 from acc.cli.eval import read_thresholds
-from acc.cli.eval_view import COST_LIMIT_STATUS, describe_cost, result_table
+from acc.cli.eval_view import COST_LIMIT_STATUS, describe_cost, result_tables
 from acc.cli.event_view import safe_text
 from acc.cli.output import console, error_console, print_error, print_json
 from acc.domain.errors import InvalidInput, StorageFailed
@@ -215,7 +215,7 @@ def again(
     for name, error in run.outcome.errors.items():
         print_error(f"episode {name} ended with an error: {error}")
     output = console()
-    output.print(result_table(results.summary))
+    output.print(result_tables(results.summary, output.width), "")
     output.print("run: ", str(target), sep="", soft_wrap=True, markup=False)
     if run.outcome.cost_limit:
         print_error(f"{run.outcome.cost_limit}; repeat the command with a higher limit")

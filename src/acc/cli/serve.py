@@ -26,6 +26,7 @@ from acc.bootstrap.a2a import (
 )
 from acc.bootstrap.agents import check_has_models, load_agent, log_requests
 from acc.bootstrap.callers import (
+    check_limited_names,
     make_certificates,
     make_limiter,
     make_used_ids,
@@ -150,10 +151,9 @@ def serve(
         )
     _check_oidc(access, public_url, has_certificates=has_certificates)
     is_local = is_loopback_host(address.host) and (not public_url or is_loopback_url(public_url))
-    with redirect_stdout(stderr):  # the command prints only its own output to stdout
-        root = load_agent(agent)
-    if not allow_embedded:
-        check_has_models(root, flag="--allow-embedded")
+    configure_logging()
+    root = _load(agent, allow_embedded=allow_embedded)
+    check_limited_names(root, card, limits.rate_limit, limits.tool_limit)
 
     def make_options(listen_url: str) -> ServeOptions:
         url = (public_url or listen_url).rstrip("/")
@@ -191,7 +191,6 @@ def serve(
             events_to=address.events_to,
         )
 
-    configure_logging()
     if verbose:
         log_requests(stderr)
     tracing = start_tracing(requested=otel, metrics_page=metrics, service_name=root.name)
@@ -210,6 +209,14 @@ def serve(
     finally:
         tracing.shutdown()
     return 0 if started else 1
+
+
+def _load(agent: str, *, allow_embedded: bool) -> BaseAgent:
+    with redirect_stdout(stderr):  # the command prints only its own output to stdout
+        root = load_agent(agent)
+    if not allow_embedded:
+        check_has_models(root, flag="--allow-embedded")
+    return root
 
 
 def _select_port(address: AddressOptions) -> int:

@@ -8,6 +8,7 @@ from cyclopts import Parameter
 
 from acc.application.a2a.requests import ServerLimits
 from acc.cli.output import parse_size
+from acc.domain.errors import InvalidInput
 
 PushSigning = Literal["hmac", "jwt", "bearer", "none"]
 _DAY_SECONDS = 24 * 3600.0
@@ -306,6 +307,28 @@ class LimitOptions:
 
     def to_server_limits(self) -> ServerLimits:
         """Return the limits of the server, or raise InvalidInput."""
+        for option, value in (
+            ("--max-tasks", self.max_tasks),
+            ("--max-waiting", self.max_waiting),
+            ("--max-streams", self.max_streams),
+            ("--max-stored-tasks", self.max_stored_tasks),
+            ("--token-quota", self.token_quota),
+            ("--cost-quota", self.cost_quota),
+            ("--replay-window", self.replay_window),
+            ("--request-timeout", self.request_timeout),
+            ("--heartbeat", self.heartbeat),
+            ("--grace", self.grace),
+            ("--keep-days", self.keep_days),
+        ):
+            if value is not None and not value > 0:
+                raise InvalidInput(f"{option} must be greater than 0, got {value:g}")
+        counts = (self.rate_limit, self.byte_limit, self.tool_limit)
+        has_quota = self.token_quota is not None or self.cost_quota is not None
+        if self.rate_limit_store != "memory" and not any(counts) and not has_quota:
+            raise InvalidInput(
+                "--rate-limit-store requires a limit to count: --rate-limit, --byte-limit, "
+                "--tool-limit, --token-quota or --cost-quota"
+            )
         return ServerLimits(
             body=parse_size(self.max_body, "--max-body"),
             tasks=self.max_tasks,

@@ -52,6 +52,13 @@ class SessionOptions:
     max_llm_calls: Annotated[
         int, Parameter(help="Maximum number of model calls in a turn, all agents together.")
     ] = 100
+    max_prompt_tokens: Annotated[
+        int,
+        Parameter(
+            help="Maximum size of a model request in tokens; older tool results and turns are "
+            "shortened or left out."
+        ),
+    ] = 64_000
     stream: Annotated[
         bool | None,
         Parameter(
@@ -94,6 +101,7 @@ class SessionOptions:
         return RunConfig(
             timeout=self.timeout,
             max_llm_calls=self.max_llm_calls,
+            max_prompt_tokens=self.max_prompt_tokens,
             record_prompts=record_prompts,
             debug=debug,
             stubs=stubs or {},

@@ -26,17 +26,26 @@ class FieldViolation(NamedTuple):
 
 
 class InvalidInputs(InvalidInput):
-    """Inputs that violate the contract of an intent. Nothing was executed."""
+    """Inputs that violate the contract of an intent. Nothing was executed.
+
+    `hint` is a sentence that says what to send instead.
+    """
 
     code = "invalid_inputs"
 
     def __init__(
-        self, intent: str, violations: Sequence[FieldViolation], *, place: str = "inputs"
+        self,
+        intent: str,
+        violations: Sequence[FieldViolation],
+        *,
+        place: str = "inputs",
+        hint: str = "",
     ) -> None:
         self.intent = intent
         self.violations = tuple(violations)
         self.place = place
-        super().__init__(" ".join(one.describe(place) for one in self.violations))
+        sentences = [one.describe(place) for one in self.violations]
+        super().__init__(" ".join([*sentences, hint] if hint else sentences))
 
 
 class MissingInput(InvalidInputs, KeyError):

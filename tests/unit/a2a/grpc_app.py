@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from google.rpc import error_details_pb2, status_pb2
 from server_harness import CommandAgent
 
+from acc import BaseAgent
 from acc.a2a import A2AServer
 from acc.adapters.a2a.server.grpc import GrpcAddress
 from acc.bootstrap.a2a import ServeOptions, make_server
@@ -85,9 +86,10 @@ async def served_over_grpc(
     client_authority: Path | None = None,
     roots: bytes = b"",
     channel_options: Sequence[tuple[str, Any]] = (),
+    root: BaseAgent | None = None,
     **options: Any,
 ) -> AsyncIterator[GrpcApp]:
-    """Serve an agent that executes commands."""
+    """Serve an agent, by default one that executes commands."""
     agent = CommandAgent(name="desk", description="Executes commands.")
     address = GrpcAddress(
         host="127.0.0.1",
@@ -98,7 +100,7 @@ async def served_over_grpc(
     )
     scheme = "http" if certificate is None else "https"
     server = make_server(
-        agent,
+        root or agent,
         ServeOptions(
             public_url=f"{scheme}://127.0.0.1:8000", grpc=address, anonymous_listing=True, **options
         ),

@@ -50,14 +50,14 @@ class App:
 
 @asynccontextmanager
 async def served(app: A2AServer) -> AsyncIterator[App]:
-    """Run an application and yield its client."""
+    """Run an application and yield its client at 127.0.0.1."""
     async with app.lifespan(), served_requests(app) as client:
         yield client
 
 
 @asynccontextmanager
-async def served_requests(app: A2AServer) -> AsyncIterator[App]:
-    """Yield the client of an application that runs."""
-    transport = httpx2.ASGITransport(app=app)
+async def served_requests(app: A2AServer, address: str = "127.0.0.1") -> AsyncIterator[App]:
+    """Yield the client of an application that runs; its requests come from an address."""
+    transport = httpx2.ASGITransport(app=app, client=(address, 123))
     async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
         yield App(http)

@@ -137,6 +137,24 @@ async def test_orphan_that_already_ended_is_not_changed(
         assert (await get(serve, task)).state is S.CANCELED
 
 
+async def test_claimed_orphan_is_failed_later_if_the_store_fails_once(
+    harness: ServerHarness, agent_under_test: CommandAgent, failing_store: Any
+) -> None:
+    abandoned = Task(id="t1", context_id="c1", status=SUBMITTED)
+    message = send_request("hello").message
+    await harness.tasks.create(abandoned, owner=ANN.owner, message=message)
+    async with harness.open(agent_under_test, store=failing_store) as serve:
+        harness.clock.time += 31
+        failing_store.fails["append"] = 1
+        with pytest.raises(StorageFailed):
+            await serve._maintenance.fail_orphans()
+        # The lease of this server would hide the task for another 30 seconds.
+        assert await harness.tasks.claim_orphans() == ()
+        assert await serve._maintenance.fail_orphans() == 1
+        assert (await get(serve, abandoned)).state is S.FAILED
+        assert await serve._maintenance.fail_orphans() == 0
+
+
 async def test_run_ends_when_its_task_was_deleted(
     harness: ServerHarness, agent_under_test: CommandAgent, failing_store: Any
 ) -> None:

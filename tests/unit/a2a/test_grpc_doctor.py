@@ -11,8 +11,10 @@ from grpc_app import served_over_grpc
 
 from acc.a2a import StaticTokens, TokenEntry, token_hash
 from acc.application.doctor.findings import CheckStatus
+from acc.application.doctor.wire import IntentProbe
 from acc.application.use_cases.diagnose_server import Diagnosis
 from acc.bootstrap.doctor import make_grpc_doctor
+from acc.contracts import IntentAgent, intent
 from acc.domain.errors import InvalidInput, RemoteFailed
 
 
@@ -49,6 +51,30 @@ async def test_server_with_tokens_passes_checks_of_callers() -> None:
         assert (without["send"], without["stream"], without["errors"]) == ("skipped",) * 3
         found = statuses(await diagnose(app.target, token="ann", second_token="bob"))
         assert (found["send"], found["authentication"], found["isolation"]) == ("ok",) * 3
+
+
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
+async def test_agent_with_intents_is_checked_with_a_call_of_one(version: str) -> None:
+    @intent
+    def translate(text: str, language: str) -> str:
+        """Translate a text."""
+        return f"{text} ({language})"
+
+    @intent
+    def count(text: str) -> int:
+        """Count the characters of a text."""
+        return len(text)
+
+    root = IntentAgent(name="desk", intents=[translate, count])
+    call = IntentProbe(intent="translate", inputs={"text": "駅", "language": "de"})
+    async with served_over_grpc(root=root, protocol_versions=(version,)) as app:
+        text = await diagnose(app.target)
+        called = await diagnose(app.target, call=call)
+        wrong = await diagnose(app.target, call=IntentProbe(intent="translate", inputs={}))
+    assert not text.has_failed
+    assert (statuses(text)["send"], statuses(text)["stream"]) == ("skipped", "skipped")
+    assert {statuses(called)[name] for name in ("send", "get", "stream", "validation")} == {"ok"}
+    assert statuses(wrong)["send"] == "fail"
 
 
 async def test_server_of_0_3_is_checked_with_0_3() -> None:

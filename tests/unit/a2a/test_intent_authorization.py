@@ -9,7 +9,14 @@ import httpx
 import pytest
 
 from acc import BaseAgent, InvalidTree, RunContext
-from acc.a2a import RateLimiter, StaticTokens, TokenEntry, create_app, token_hash
+from acc.a2a import (
+    CardConfig,
+    RateLimiter,
+    StaticTokens,
+    TokenEntry,
+    create_app,
+    token_hash,
+)
 from acc.contracts import INTENTS_EXTENSION, FunctionNode, IntentAgent, intent
 
 CHECKOUT = "agent://checkout_agent"
@@ -180,3 +187,80 @@ async def test_owner_of_an_intent_authorizes_it() -> None:
         assert (await client.post("/run", json=other, headers=headers())).status_code == 200
         allowed = await client.post("/run", json=body, headers=headers("acc_checkout"))
         assert allowed.json() == {"booked": True}
+
+
+def rpc(params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 1, "method": "process_transaction", "params": params}
+
+
+@pytest.mark.parametrize("inputs", [{}, {"memo": 1}, {"memo": "m-1", "other": 1}])
+@pytest.mark.parametrize("interface", ["run", "rpc", "extension", "data"])
+async def test_invalid_inputs_of_a_forbidden_intent_do_not_disclose_its_contract(
+    interface: str, inputs: Any
+) -> None:
+    payments = Payments()
+    others = [] if interface == "data" else [payments.query]
+    agent = PaymentAgent(name="payment", intents=[payments.process, *others])
+    async with serving(agent) as client:
+        if interface == "run":
+            body: Any = {"intent": "process_transaction", "inputs": inputs}
+            response = await client.post("/run", json=body, headers=headers())
+        elif interface == "rpc":
+            response = await client.post("/", json=rpc({"inputs": inputs}), headers=headers())
+        else:
+            metadata = {INTENTS_EXTENSION: {"skill": "process_transaction"}}
+            message = {
+                "messageId": "m",
+                "role": "ROLE_USER",
+                "parts": [{"data": inputs}],
+                "metadata": metadata if interface == "extension" else {},
+            }
+            body = {"message": message}
+            response = await client.post("/message:send", json=body, headers=headers())
+        assert response.status_code == 403
+        assert "memo" not in response.text
+        assert await count_tasks(client) == 0
+    assert payments.processed == []
+
+
+async def test_text_without_inputs_of_a_forbidden_intent_does_not_disclose_its_contract() -> None:
+    @intent
+    def process_transaction(memo: str, amount: int) -> dict[str, str]:
+        """Process a transaction."""
+        raise AssertionError
+
+    async with serving(PaymentAgent(name="payment", intents=[process_transaction])) as client:
+        response = await send(client, {"text": "m-1"})
+        assert response.status_code == 403
+        assert "amount" not in response.text
+        allowed = await send(client, {"text": "m-1"}, "acc_checkout")
+        assert allowed.status_code == 400
+        assert "'amount'" in allowed.text
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"intent": "unknown", "inputs": {}}, 404),
+        ({"delegated_intent": "unknown", "fallback": "process_transaction"}, 400),
+        ({"delegated_intent": "query_transaction_metadata", "fallback": "unknown"}, 400),
+    ],
+)
+async def test_errors_do_not_name_intents_that_the_card_does_not_list(
+    body: dict[str, Any], status: int
+) -> None:
+    payments = Payments()
+    agent = IntentAgent(name="payment", intents=[payments.process, payments.query])
+    card = CardConfig(public=("*", "!process_transaction"))
+    packet = {"context": {"memo": "m-1"}, "success_conditions": ["memo"]}
+    async with serving(agent, card=card) as client:
+        sent = body if "intent" in body else {**packet, **body}
+        response = await client.post("/run", json=sent, headers=headers())
+        assert response.status_code == status
+        assert "process_transaction" not in response.text
+        response = await send(client, {"text": "hello"})
+        assert response.status_code == 400
+        assert "query_transaction_metadata" in response.text
+        assert "process_transaction" not in response.text
+        listed = {"intent": "process_transaction", "inputs": {"memo": "m-1"}}
+        assert (await client.post("/run", json=listed, headers=headers())).status_code == 200

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from identity_provider import AUDIENCE, identity_provider
-from remote_server import close_connection, remote_server
+from remote_server import close_connection, raw, remote_server
 
 from acc import ClientCredentials, RemoteAgent
 from acc.a2a import JwtVerifier, TrustedIssuer, create_app
@@ -28,8 +28,17 @@ class AskNode(FunctionNode):
         return await self.call_agent_async(url=inputs["url"], payload=payload, allow=LOOPBACK)
 
 
-async def test_calls_of_an_agent_that_does_not_answer_open_its_circuit() -> None:
-    async with remote_server(close_connection) as server:
+@pytest.mark.parametrize(
+    "handler",
+    [
+        close_connection,
+        raw(b"", status="503 Service Unavailable"),
+        raw(b"", status="502 Bad Gateway"),
+    ],
+    ids=["closed", "unavailable", "gateway"],
+)
+async def test_calls_of_an_agent_that_does_not_answer_open_its_circuit(handler: Any) -> None:
+    async with remote_server(handler) as server:
         url = f"{server.url}/run"
         for _ in range(5):
             with pytest.raises(AccError) as caught:
@@ -40,6 +49,16 @@ async def test_calls_of_an_agent_that_does_not_answer_open_its_circuit() -> None
             await AskNode().run({"url": url}, {}, {})
         assert len(server.calls) == calls
         assert server.url in {status.name for status in list_circuits()}
+
+
+async def test_errors_of_an_agent_that_answers_do_not_open_its_circuit() -> None:
+    error = b'{"error": {"code": 500, "message": "Internal error"}}'
+    async with remote_server(raw(error, status="500 Internal Server Error")) as server:
+        for number in range(1, 8):
+            with pytest.raises(AccError) as caught:
+                await AskNode().run({"url": f"{server.url}/run"}, {}, {})
+            assert not isinstance(caught.value, CircuitOpen)
+            assert len(server.calls) == number
 
 
 async def test_calls_of_a_remote_agent_keep_its_token_and_card() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from wire_strategies import WIRES, values
 
 from acc.adapters.a2a.wire.card_codec import read_card
-from acc.adapters.a2a.wire.json_fields import InvalidJson, camel_case_fields
+from acc.adapters.a2a.wire.json_fields import InvalidJson, camel_case_fields, decode
 from acc.adapters.a2a.wire.jsonrpc import decode_rpc_request, decode_rpc_response, find_request_id
 from acc.adapters.a2a.wire.protocol import Operation, Wire
 from acc.adapters.a2a.wire.v03 import WireV03
@@ -389,3 +389,10 @@ def test_names_in_metadata_and_data_are_not_changed() -> None:
 
 def test_invalid_json_is_not_renamed() -> None:
     assert camel_case_fields(b'{"task_id": ') == b'{"task_id": '
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "9" * 5000])
+def test_number_out_of_range_is_explained(number: str) -> None:
+    data = b'{"inputs":{"a":[%s]}}' % number.encode()
+    with pytest.raises(InvalidInput, match="^body: contains a number that is out of range"):
+        decode(msgspec.json.Decoder(), data, "body")

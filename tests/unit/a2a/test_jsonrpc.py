@@ -88,8 +88,11 @@ def test_error_response_without_id_is_accepted() -> None:
         (b"", "it is empty"),
         (b" \n", "it is empty"),
         (b'{"a": "\xff"}', "it is not UTF-8; check the encoding"),
-        (b"{", "is not valid JSON$"),
-        (b'"\\ud800"', "is not valid JSON$"),
+        (b"{", "is not valid JSON: input data was truncated$"),
+        (b'"\\ud800"', "a surrogate must be one of a pair$"),
+        (b'"\\uDC00a"', "a surrogate must be one of a pair$"),
+        (b'{"secret":NaN}', "is not valid JSON: invalid character [(]byte 10[)]$"),
+        (b"\xef\xbb\xbf{}", "remove the byte order mark$"),
     ],
 )
 def test_request_fails_when_body_is_not_json(body: bytes, why: str) -> None:

@@ -78,7 +78,7 @@ async def test_server_deletes_expired_tasks_and_sessions_periodically(
 async def test_expiry_continues_after_a_store_error(
     harness: ServerHarness, agent_under_test: CommandAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acc.application.a2a.maintenance.SWEEP_SECONDS", 0.01)
+    monkeypatch.setattr("acc.application.a2a.maintenance.EXPIRY_SECONDS", 0.01)
     async with harness.open(agent_under_test) as serve:
         task = await send(serve, "hello")
     harness.clock.time += 100.0

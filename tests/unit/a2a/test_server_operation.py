@@ -32,7 +32,7 @@ class ContextAgent(BaseAgent):
 
 
 async def test_server_is_not_ready_while_it_drains() -> None:
-    app = create_app(WaitingAgent(name="waiting"))
+    app = create_app(WaitingAgent(name="waiting", input_schema={"type": "object"}))
     async with served(app) as opened:
         assert (await opened.get("/ready")).json() == {"status": "ready"}
         message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "x"}]}
@@ -46,11 +46,13 @@ async def test_server_is_not_ready_while_it_drains() -> None:
             rest = await opened.http.post(
                 "/message:send", json={"message": message}, headers={"A2A-Version": "1.0"}
             )
+            run = await opened.http.post("/run", json={"intent": "waiting", "inputs": {}})
             health = await opened.get("/health")
             stopping.cancel()
     assert (ready.status_code, ready.json()) == (503, {"status": "stopping"})
-    assert [reply.status_code for reply in (rpc, rest)] == [503, 503]
-    assert all(int(reply.headers["retry-after"]) > 0 for reply in (ready, rpc, rest))
+    assert [reply.status_code for reply in (rpc, rest, run)] == [503, 503, 503]
+    assert all(int(reply.headers["retry-after"]) > 0 for reply in (ready, rpc, rest, run))
+    assert "the server is stopping" in run.json()["error"]["message"]
     assert rpc.json()["error"]["code"] == -32043
     assert health.status_code == 200
 

@@ -100,7 +100,7 @@ async def test_task_that_is_stored_late_is_executed(
         harness.clock.time += 60.0
         outcome = await segments.execute(late, Attempt())
         assert not outcome.has_ended
-        assert outcome.resume_at == harness.clock.now() + 5.0
+        assert outcome.resume_at == harness.clock.now() + 2.0
         status = TaskStatus(state=TaskState.SUBMITTED, at=harness.clock.now())
         task = Task(id="late", context_id="c", status=status)
         message = send_request("hello").message

@@ -12,7 +12,16 @@ from ag_ui.core import Event as AgUiEvent
 from pydantic import TypeAdapter
 
 from acc import Agent, BaseAgent, RunContext, ToolCall, ToolContext, tool
-from acc.a2a import RateLimiter, ServerLimits, StaticTokens, TokenEntry, create_app, token_hash
+from acc.a2a import (
+    CardConfig,
+    RateLimiter,
+    ServerLimits,
+    Skill,
+    StaticTokens,
+    TokenEntry,
+    create_app,
+    token_hash,
+)
 from acc.contracts import IntentAgent, intent
 from acc.testing import ScriptedModel
 
@@ -325,6 +334,95 @@ async def test_caller_of_the_only_intent_is_authorized() -> None:
 
     async with served(Payments(name="payments", intents=[pay])) as front:
         assert (await front.post(body(user("hi")))).status_code == 403
+
+
+async def test_scopes_of_the_skill_of_the_only_intent_are_required() -> None:
+    @intent
+    def approve(memo: str) -> dict[str, str]:
+        """Approve."""
+        return {"memo": memo}
+
+    tokens = [
+        TokenEntry(
+            sha256=token_hash(f"acc_{name}"), caller=name, permissions=["agent.invoke", *more]
+        )
+        for name, more in (("clerk", ()), ("boss", ("approve",)))
+    ]
+    security = ({"oauth2": ("approve",)},)
+    schemes = {
+        "oauth2": {
+            "type": "oauth2",
+            "flows": {
+                "clientCredentials": {
+                    "tokenUrl": "https://login.example.com/token",
+                    "scopes": {"approve": "Approve"},
+                }
+            },
+        }
+    }
+    skill = Skill(id="approve", name="Approve", description="Approves.", security=security)
+    card = CardConfig(skills=(skill,), security_schemes=schemes)
+    options: Any = {"verifier": StaticTokens(tokens), "card": card}
+    agent = IntentAgent(name="desk", intents=[approve])
+    async with served(agent, **options) as front:
+        response = await front.post(body(user("hi")), "acc_clerk")
+        assert response.status_code == 403
+        assert 'scope="approve"' in response.headers["www-authenticate"]
+        assert (await front.post(body(user("hi")), "acc_boss")).status_code == 200
+
+
+async def test_concurrent_runs_of_a_caller_are_limited() -> None:
+    running: list[int] = []
+    peak = 0
+    gate = asyncio.Event()
+
+    class Waiting(BaseAgent):
+        async def run(self, ctx: RunContext) -> str:
+            nonlocal peak
+            running.append(1)
+            peak = max(peak, len(running))
+            await gate.wait()
+            running.pop()
+            return "done"
+
+    async with served(Waiting(name="shop"), limits=ServerLimits(streams=2)) as front:
+        async with asyncio.TaskGroup() as group:
+            posts = [
+                group.create_task(front.post(body(user("hi"), thread=f"t{n}", run=f"r{n}")))
+                for n in range(8)
+            ]
+            while sum(post.done() for post in posts) < 6:  # noqa: ASYNC110 - no event for it
+                await asyncio.sleep(0.01)
+            gate.set()
+        assert sorted(post.result().status_code for post in posts) == [200] * 2 + [429] * 6
+        assert peak == 2
+        assert (await front.post(body(user("again"), thread="t9", run="r9"))).status_code == 200
+
+
+async def test_run_is_refused_while_the_server_stops() -> None:
+    app = create_app(shop("hello"), ag_ui=True)
+    transport = httpx2.ASGITransport(app=app)
+    async with (
+        app.lifespan(),
+        httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http,
+    ):
+        await app.stop()
+        response = await FrontEnd(http).post(body(user("hi")))
+    assert response.status_code == 503
+    assert int(response.headers["retry-after"]) > 0
+    assert "stopping" in response.text
+
+
+async def test_run_counts_against_the_rate_of_the_only_intent() -> None:
+    @intent
+    def pay(memo: str) -> dict[str, str]:
+        """Pay."""
+        return {"memo": memo}
+
+    limiter = RateLimiter(per_intent={"pay": ["1/minute"]})
+    async with served(IntentAgent(name="payments", intents=[pay]), limiter=limiter) as front:
+        assert (await front.post(body(user("hi")))).status_code == 200
+        assert (await front.post(body(user("hi"), thread="t2", run="r2"))).status_code == 429
 
 
 async def test_idle_stream_has_heartbeats() -> None:

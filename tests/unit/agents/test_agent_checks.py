@@ -236,7 +236,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a tool named as the transfer": (
         lambda: Agent(name="a", tools=[tool(name="transfer_to_agent")(greet)]),
-        "two tools named 'transfer_to_agent'",
+        "'transfer_to_agent' is the name of a tool of acc",
     ),
     "an agent as its own tool": (lambda: OwnTool(name="a", description="x"), "be its own tool"),
     "a tool agent with a memory": (

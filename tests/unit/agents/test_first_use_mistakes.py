@@ -349,7 +349,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "one agent as sub_agents": (lambda: agent(sub_agents=agent(name="b")), "a list of agents"),
     "class as sub-agent": (
         lambda: SequentialAgent(name="s", sub_agents=[Agent]),  # type: ignore[list-item]
-        r"got the class: write LlmAgent\(name=\.\.\.\)",
+        r"got the class: write Agent\(name=\.\.\.\)",
     ),
     "sub-agent without description": (
         lambda: agent(sub_agents=[agent(name="b")]),
@@ -385,7 +385,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     # Runner
     "no agent": (lambda: ANY.Runner(), "needs agent="),
     "text as agent": (lambda: ANY.Runner("agent"), r"expected an agent such as Agent\(name="),
-    "class as agent": (lambda: ANY.Runner(Agent), r"write LlmAgent\(name="),
+    "class as agent": (lambda: ANY.Runner(Agent), r"write Agent\(name="),
     "sub-agent as root": (sub_agent_alone, "run the root of its tree"),
     "app name by position": (lambda: ANY.Runner(agent(), "shop"), r"Runner\(agent=\.\.\."),
     "session_service": (lambda: runner(session_service=None), "use store="),

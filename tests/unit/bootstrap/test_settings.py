@@ -3,7 +3,10 @@ from pathlib import Path
 
 import pytest
 
+from acc.adapters.system.clock import SystemClock
 from acc.bootstrap import settings
+from acc.bootstrap.a2a import make_task_store
+from acc.bootstrap.agents import make_services
 from acc.domain.errors import InvalidInput
 
 
@@ -13,6 +16,7 @@ def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
         settings.ALLOW,
         settings.AGENT_MODEL,
         settings.COMPRESSOR_MODEL,
+        settings.LEASE,
         settings.MODEL_CACHE,
         settings.PUSH_SECRET,
         settings.TOKEN,
@@ -24,6 +28,7 @@ def test_defaults_apply_when_no_variable_is_set() -> None:
     assert settings.allowed_hosts() == ()
     assert settings.agent_model() == "embedded"
     assert settings.compressor_model() == "rules"
+    assert settings.lease_seconds() == 30.0
     assert settings.model_cache() is None
     assert settings.push_secret() == ""
     assert settings.agent_token_reference("desk") == ""
@@ -40,6 +45,22 @@ def test_variables_are_read_at_call_time(monkeypatch: pytest.MonkeyPatch) -> Non
     assert settings.compressor_model() == "embedded"
     assert settings.model_cache() == Path("cache/models")
     assert settings.push_secret() == " with space "
+
+
+def test_lease_applies_to_sessions_tasks_and_renewals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACC_LEASE_SECONDS", " 7.5 ")
+    sessions = make_services().sessions
+    tasks, _ = make_task_store("memory", sessions, SystemClock(), "app")
+    assert (sessions.lease, tasks.lease) == (7.5, 7.5)
+
+
+@pytest.mark.parametrize("text", ["2.9", "3601", "nan", "30 s", "三十"])
+def test_invalid_lease_is_rejected_with_the_limits(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setenv("ACC_LEASE_SECONDS", text)
+    with pytest.raises(InvalidInput, match="3 to 3600 seconds"):
+        settings.lease_seconds()
 
 
 def test_token_of_one_agent_precedes_the_shared_token(monkeypatch: pytest.MonkeyPatch) -> None:

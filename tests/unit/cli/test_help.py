@@ -12,7 +12,7 @@ COMMANDS = sorted(name for name in app if not name.startswith("-"))
 
 def test_help_lists_every_command(acc: Acc) -> None:
     text = acc("--help").stdout
-    assert len(COMMANDS) == 28
+    assert len(COMMANDS) == 29
     assert [name for name in COMMANDS if f"│ {name} " not in text] == []
     assert "acc eval" in text
 

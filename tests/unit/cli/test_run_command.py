@@ -144,6 +144,15 @@ def test_limits_of_a_run_are_enforced(acc: Acc) -> None:
     assert (calls.status, "max_llm_calls" in calls.stderr) == (1, True)
 
 
+def test_size_of_requests_is_limited(acc: Acc, store: tuple[str, Path]) -> None:
+    assert acc("run", "shop:desk", f"first {'word ' * 3000}", *store).status == 0
+    short = ("run", "shop:desk", "next", "--show-prompts", *store, "--max-prompt-tokens")
+    assert "first word" in acc(*short, "20000").stdout
+    limited = acc(*short, "500")
+    assert (limited.status, "first word" in limited.stdout) == (0, False)
+    assert acc(*short, "0").status == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [

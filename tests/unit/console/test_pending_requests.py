@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from acc import Agent, Runner, tool
+from acc import Agent, Runner, approve, tool
 from acc.application.console.approvals import pending_in
 from acc.testing import ScriptedModel, call
 
@@ -42,4 +42,14 @@ async def test_requests_of_a_long_run_are_found_without_reading_all_of_it() -> N
     (pending,) = await pending_in(store, session)  # type: ignore[arg-type]
     assert pending.request == paused.requests[0]
     assert store.read_events == 2
+    await runner.aclose()
+
+
+async def test_run_that_was_answered_after_the_list_was_read_waits_for_nothing() -> None:
+    model = ScriptedModel(call("pay", amount=5), "done")
+    runner = Runner(Agent(name="desk", model=model, tools=[pay]))
+    paused = await runner.run("go")
+    (session,) = await runner.sessions.list()
+    await runner.resume(approve(paused.requests[0]))
+    assert await pending_in(runner.services.sessions, session) == ()
     await runner.aclose()

@@ -143,6 +143,12 @@ async def test_shipped_examples_are_the_default() -> None:
         ("far=a2a:not a url", "not a url"),
         ("own=acc:no_model", "no_model"),
         ("bm25@5", "at least 32 tokens"),
+        ("bm25@many", "must be a number of tokens, such as bm25@512, got 'many'"),
+        ("akk", "did you mean 'acc'"),
+        ("mine=my_module:agent", "did you mean mine=python:my_module:agent"),
+        ("mine=agents.py:agent", "did you mean mine=python:agents.py:agent"),
+        ("python:my_module:agent", "did you mean NAME=python:my_module:agent"),
+        ("far=http://127.0.0.1:1", "did you mean far=a2a:http://127.0.0.1:1"),
         ("oracle@512", "has no token budget"),
     ],
 )

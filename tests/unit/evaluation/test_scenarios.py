@@ -51,6 +51,14 @@ def test_valid_scenario_has_no_errors() -> None:
         ),
         (scenario(plain().replace("expect", "expects")), "turn 1: expects: is not a known field"),
         (scenario(plain() + 'colour = "red"\n'), "turn 1: colour: is not a known field"),
+        (
+            scenario(plain().replace("expect", "expects")),
+            "did you mean expect; known fields: turn, topic, query,",
+        ),
+        (
+            scenario(plain() + "once = [{ id = 'x', kind = 'forbid' }]\n"),
+            "turn 1: once[0].id: is not a known field; known fields: kind, number, words",
+        ),
         (scenario(plain().replace("turn = 1\n", "")), "turn at position 1: turn: is required"),
         (scenario(plain() + "avoid = 'x'\n"), "turn 1: avoid: must be a list, not a string"),
         (scenario(plain() + "once = [{ kind = 'x' }]\n"), "turn 1: once[0].kind: 'x' is not one"),

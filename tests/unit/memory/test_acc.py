@@ -1,12 +1,14 @@
 """The ACC loop: read, recall, commit and record."""
 
 from collections.abc import Sequence
+from random import Random
 
 import msgspec
 import pytest
 
 from acc.adapters.memory.reader import EmbeddedReader
 from acc.application.memory.acc import AccMemory
+from acc.application.memory.messages import count_tokens
 from acc.bootstrap.memory import new_recall_index, token_counter
 from acc.domain.ccs import LIMITS, parse_state
 from acc.domain.errors import InvalidInput
@@ -224,13 +226,28 @@ async def test_fact_is_recalled_after_many_turns_in_its_role_and_order() -> None
 
 async def test_evidence_is_grouped_under_dates() -> None:
     memory = make_memory()
-    for turn_id, at in ((1, 1_700_000_000.0), (2, 1_700_000_100.0), (3, 1_710_000_000.0)):
+    times = (1_700_000_000.0, 1_700_000_100.0, 1_702_000_000.0, 1_710_000_000.0, 1_711_000_000.0)
+    for turn_id, at in enumerate(times, 1):
         turn = ConversationTurn.of(turn_id, f"The barn has door {turn_id}.", "Noted.")
         await memory.record(replace(turn, at=at))
-    await converse(memory, "Hello.", first=4)
-    view = await converse(memory, "Which doors has the barn?", first=5)
+    await converse(memory, "Hello.", first=6)
+    view = await converse(memory, "Which doors has the barn?", first=7)
     headings = [m.text for m in view.messages if m.author == "runtime"]
-    assert headings == ["[Earlier, 2023-11-14]", "[Earlier, 2024-03-09]"]
+    assert headings == ["[Earlier, 2023-11-14]", "[12-08]", "[2024-03-09]", "[03-21]"]
+
+
+@pytest.mark.parametrize("budget", [128, 256, 512])
+async def test_view_with_the_headings_of_many_days_is_within_the_budget(budget: int) -> None:
+    memory = make_memory(budget=budget)
+    draw = Random(budget)  # noqa: S311 - dates
+    for turn_id in range(1, 41):
+        turn = ConversationTurn.of(turn_id, f"Door {turn_id} of the barn is open.", "Noted.")
+        await memory.record(replace(turn, at=draw.choice([0.0, 1_600_000_000.0 * draw.random()])))
+    view = await memory.view(TurnSignal(turn_id=41, text="Which doors of the barn are open?"))
+    count = token_counter().count
+    size = count(view.text) + sum(count_tokens(message, count) for message in view.messages)
+    assert sum(m.author == "runtime" for m in view.messages) > 1
+    assert size <= view.tokens <= budget
 
 
 async def test_view_has_the_last_exchange_with_its_tool_calls() -> None:

@@ -8,6 +8,7 @@ import pytest
 from acc.adapters.reports.costs import CostFile
 from acc.adapters.reports.page_data import cost_rows, unmetered
 from acc.application.evaluation.results import account_from_fields, cost_fields
+from acc.cli.eval_view import describe_cost
 from acc.domain.cost import Accounts, CostCategory, ModelCall
 from acc.domain.errors import RunDamaged, StorageFailed
 
@@ -87,3 +88,10 @@ def test_account_round_trips_through_summary_fields() -> None:
     fields = cost_fields(accounts, [])
     assert account_from_fields(fields["total"]) == accounts.total
     assert account_from_fields(fields["spent"][1]) == accounts.by_spender[CostCategory.JUDGE, ""]
+
+
+def test_progress_shows_tokens_instead_of_an_unknown_price() -> None:
+    unpriced = ModelCall(category=CostCategory.AGENT, model="m", input_tokens=3, cost=None)
+    line = "price not known (agents price not known; 3 tokens in, 0 out)"
+    assert describe_cost(Accounts([unpriced]), None) == line
+    assert describe_cost(Accounts([CALL]), 2.0).startswith("$0.5000 of $2.0000 spent (agents")

@@ -1,6 +1,10 @@
 """Agreement of a judge with itself, gates, and reports of unscored turns."""
 
+from io import StringIO
+
 import pytest
+from rich.cells import cell_len
+from rich.console import Console
 
 from acc.adapters.reports.junit import junit_xml
 from acc.adapters.reports.page_data import list_warnings
@@ -13,7 +17,14 @@ from acc.adapters.reports.turn_records import (
     evaluation_record,
 )
 from acc.application.evaluation.results import describe_policy
-from acc.cli.eval_view import agreement_lines, result_table, unclear_lines
+from acc.cli.eval_view import (
+    agreement_lines,
+    power_rows,
+    power_tables,
+    result_table,
+    result_tables,
+    unclear_lines,
+)
 from acc.domain.gates import Gate
 from acc.domain.value_objects.evaluation import JudgeVotes, OutcomeScores, TurnStatus
 from acc.domain.value_objects.evaluation_run import EpisodeJob, ScenarioChoice
@@ -214,6 +225,31 @@ def test_result_table_has_budget_interval_recall_and_worst_case() -> None:
     assert rows["failed turns"] == ("2", "0")
     assert rows["outcome, failed turns as worst case"] == ("4.00", "-")
     assert rows["drift, failed turns as worst case"] == ("40.0 %", "-")
+
+
+def test_result_tables_split_columns_that_do_not_fit() -> None:
+    names = ["短い名前", *(f"agent-with-a-long-name-{number}" for number in range(5))]
+    summary = {"agents": {name: measured() for name in names}}
+    wide = StringIO()
+    Console(width=400, file=wide).print(result_tables(summary, 400))
+    assert wide.getvalue().count("outcome ") == 1
+    narrow = StringIO()
+    Console(width=80, file=narrow).print(result_tables(summary, 80))
+    text = narrow.getvalue()
+    assert all(name in text for name in names), "names are not abbreviated"
+    assert "…" not in text
+    assert max(map(cell_len, text.splitlines())) <= 80
+
+
+def test_power_tables_fit_into_a_narrow_terminal() -> None:
+    pilot = {"hallucination": {"a": [0.1], "b": [0.3], "c": [0.2]}}
+    output = StringIO()
+    for table in power_tables(power_rows(pilot), "acc minus baseline"):
+        Console(width=80, file=output).print(table)
+    text = output.getvalue()
+    assert "hallucination, acc minus baseline: +0.200, deviation 0.100" in text
+    assert "detectable at 80 %" in text
+    assert "…" not in text
 
 
 def test_unclear_claims_give_a_range() -> None:

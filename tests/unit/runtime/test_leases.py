@@ -26,7 +26,7 @@ class GatedStore(InMemorySessionStore):
     """Counts renewals, and delays renewals and opening while its gate is closed."""
 
     def __init__(self, clock: FrozenClock) -> None:
-        super().__init__(clock=clock)
+        super().__init__(clock=clock, lease=0.003)
         self.renewed = asyncio.Semaphore(0)
         self.renewal_started = asyncio.Event()
         self.gate = asyncio.Event()
@@ -129,11 +129,11 @@ async def test_acquire_waits_until_other_process_releases(storage: Storage) -> N
 async def test_lease_is_renewed_while_run_lasts() -> None:
     clock = FrozenClock()
     store = GatedStore(clock)
-    leases = SessionLeases(store, renewal=0.001)
+    leases = SessionLeases(store)
     first = await acquire(leases, store, "me")
     second = await acquire(leases, store, "me too", OTHER)
     for _ in range(3):
-        clock.time += 29
+        clock.time += 0.0029
         for _ in range(4):
             await store.renewed.acquire()
         for key in (KEY, OTHER):
@@ -148,7 +148,7 @@ async def test_lease_is_renewed_while_run_lasts() -> None:
 
 async def test_failed_renewal_is_ignored() -> None:
     store = GatedStore(FrozenClock())
-    lease = await acquire(SessionLeases(store, renewal=0.001), store, "me")
+    lease = await acquire(SessionLeases(store), store, "me")
     await store.delete(KEY)
     await store.renewed.acquire()
     await release(lease)
@@ -157,7 +157,7 @@ async def test_failed_renewal_is_ignored() -> None:
 
 async def test_release_waits_for_renewal_in_progress() -> None:
     store = GatedStore(FrozenClock())
-    lease = await acquire(SessionLeases(store, renewal=0.001), store, "me")
+    lease = await acquire(SessionLeases(store), store, "me")
     store.gate.clear()
     await store.renewal_started.wait()
     async with asyncio.TaskGroup() as group:

@@ -127,3 +127,25 @@ def test_load_fails_when_function_is_async(folder: Path) -> None:
     (folder / "async_factory.py").write_text("async def make():\n    return None\n")
     with pytest.raises(InvalidInput, match="is an async function"):
         load_agent(f"{folder / 'async_factory.py'}:make")
+
+
+@pytest.mark.parametrize("reference", ["{folder}/desk.py", "{folder}/desk.py:", "desk"])
+def test_reference_without_an_agent_lists_those_of_the_module(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, reference: str
+) -> None:
+    code = "from acc import Agent\nfirst = Agent(name='a')\nsecond = Agent(name='b')\n"
+    (folder / "desk.py").write_text(code)
+    monkeypatch.chdir(folder)
+    with pytest.raises(InvalidInput, match=r"FILE\.py:AGENT; agents in desk: first, second"):
+        load_agent(reference.format(folder=folder))
+
+
+def test_reference_without_an_agent_reports_the_error_of_its_file(folder: Path) -> None:
+    (folder / "broken_desk.py").write_text("1 / 0\n")
+    with pytest.raises(InvalidInput, match="ZeroDivisionError.*line 1"):
+        load_agent(str(folder / "broken_desk.py"))
+
+
+def test_reference_without_an_agent_may_name_nothing() -> None:
+    with pytest.raises(InvalidInput, match=r"FILE\.py:AGENT$"):
+        load_agent("no_such_module_at_all")

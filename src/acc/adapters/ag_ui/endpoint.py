@@ -29,14 +29,19 @@ _REPEATED_USAGE = frozenset({EventKind.ENDED, EventKind.MODEL_REQUEST})
 class AgUiEndpoint:
     """Starts and resumes runs; a thread of AG-UI is a session of the caller.
 
-    A caller has at most `max_runs` runs at a time.
+    `admission` decides who may call the agent. A caller has at most `max_runs` runs at a time.
     """
 
     def __init__(
-        self, runner: SessionRunner, *, max_runs: int, limiter: RateLimiterPort | None = None
+        self,
+        runner: SessionRunner,
+        *,
+        admission: IntentAdmission,
+        max_runs: int,
+        limiter: RateLimiterPort | None = None,
     ) -> None:
         self._runner = runner
-        self._admission = IntentAdmission(runner)
+        self._admission = admission
         self._max_runs = max_runs
         self._limiter = limiter
         self._running: Counter[Owner] = Counter()
@@ -51,11 +56,14 @@ class AgUiEndpoint:
         """
         principal.require(INVOKE_SCOPE)
         request = read_request(body)
-        self._admission.authorize(principal, self._admission.addressed({}))
+        intents = self._admission.addressed({})
+        self._admission.authorize(principal, intents)
         user = principal.owner.user_id
         account = principal.account
         if self._limiter is not None:
             await self._limiter.check_quota(account.user_id)
+            for intent in intents:
+                await self._limiter.count_request(account.user_id, intent)
         pending = await self._runner.pending(user_id=user, session_id=request.thread_id)
         if request.message and pending:
             raise InvalidInput(
@@ -63,11 +71,8 @@ class AgUiEndpoint:
                 f"({', '.join(one.id for one in pending)}); send them in `resume`"
             )
         answers = read_answers(request.resume, pending, by=user)
-        if self._running[account] >= self._max_runs:
-            raise LimitExceeded(
-                f"a caller may have at most {self._max_runs} runs at a time; wait until one ends"
-            )
-        return self._respond(principal, request, pending, answers, trace_parent)
+        events = self._respond(principal, request, pending, answers, trace_parent)
+        return _continued(await anext(events), events)  # the first event, if the run is admitted
 
     async def _respond(
         self,
@@ -79,10 +84,19 @@ class AgUiEndpoint:
     ) -> AsyncGenerator[bytes, None]:
         runner, account = self._runner, principal.account
         user, thread = principal.owner.user_id, request.thread_id
-        projection = AgUiProjection(request, await runner.state(user_id=user, session_id=thread))
+        if self._running[account] >= self._max_runs:
+            raise LimitExceeded(
+                f"a caller may have at most {self._max_runs} runs at a time; wait until one ends"
+            )
         self._running[account] += 1
         try:
+            state = await runner.state(user_id=user, session_id=thread)
             history = await runner.events(user_id=user, session_id=thread)
+        except BaseException:
+            self._release(account)
+            raise
+        projection = AgUiProjection(request, state)
+        try:
             yield self._encode(projection.begin(history, pending))
             if request.message or answers:
                 call = CallContext(
@@ -90,6 +104,7 @@ class AgUiEndpoint:
                     trace_id=trace_of_parent(trace_parent) or request.run_id,
                     caller=f"ag-ui://{user}",
                     permissions=principal.permissions,
+                    account=account.user_id,
                     message_id=request.message_id,
                     metadata={TRACE_PARENT: trace_parent} if trace_parent else {},
                 )
@@ -112,7 +127,12 @@ class AgUiEndpoint:
             log.exception(_INTERNAL_ERROR)
             yield self._encode(projection.fail(_INTERNAL_ERROR, _INTERNAL_ERROR.replace(" ", "_")))
         finally:
-            self._running[account] -= 1
+            self._release(account)
+
+    def _release(self, account: Owner) -> None:
+        self._running[account] -= 1
+        if not self._running[account]:
+            del self._running[account]
 
     async def _charge(self, account: Owner, event: Event) -> None:
         if self._limiter is None or event.usage is None or event.kind in _REPEATED_USAGE:
@@ -126,3 +146,12 @@ class AgUiEndpoint:
 
     def _encode(self, events: Iterable[BaseEvent]) -> bytes:
         return "".join(map(self._encoder.encode, events)).encode()
+
+
+async def _continued(
+    first: bytes, rest: AsyncGenerator[bytes, None]
+) -> AsyncGenerator[bytes, None]:
+    async with aclosing(rest):
+        yield first
+        async for chunk in rest:
+            yield chunk

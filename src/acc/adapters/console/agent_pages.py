@@ -1,10 +1,8 @@
 """The graphs of the agents with the steps that are active now."""
 
-import asyncio
 import hashlib
 import unicodedata
-from collections.abc import AsyncIterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, tostring
 
@@ -15,12 +13,7 @@ from starlette.responses import Response, StreamingResponse
 from acc.adapters.console.event_views import visible
 from acc.adapters.console.pages import ConsoleServices, number
 from acc.adapters.console.renderer import Renderer, request_language
-from acc.adapters.console.stream import (
-    HEARTBEAT_SECONDS,
-    POLL_SECONDS,
-    encode_message,
-    partial_html,
-)
+from acc.adapters.console.stream import encode_message, follow, partial_html
 from acc.adapters.console.texts import translate
 from acc.application.agents.base import BaseAgent
 from acc.application.console.active_steps import ActiveStep, AgentDrawing, active_steps
@@ -84,33 +77,23 @@ class AgentPages:
     async def stream(self, request: Request) -> Response:
         """Follow the active steps; the id of a message is a digest of what a page shows."""
         self._graphs()
-        runs = self._services.runs
+        shown = request.headers.get("last-event-id", "")
 
-        async def messages() -> AsyncIterator[bytes]:
-            yield b"retry: 500\n\n"
-            shown, idle = request.headers.get("last-event-id", ""), 0.0
-            while runs.is_open:
-                changed = runs.changed
-                values = await self._step_values(request)
-                steps = self._renderer.fragment(request, "_steps.html", values)
-                digest = hashlib.sha256(steps.encode()).hexdigest()[:12]
-                if digest != shown:
-                    shown, idle = digest, 0.0
-                    html = partial_html("active-steps", "innerHTML", steps)
-                    for index, graph in enumerate(values["graphs"]):
-                        target = f"active-graph-{index}"
-                        html += partial_html(target, "innerHTML", str(graph["overlay"]))
-                    yield encode_message(html, digest)
-                elif idle >= HEARTBEAT_SECONDS:
-                    idle = 0.0
-                    yield b": heartbeat\n\n"
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(POLL_SECONDS):
-                        await changed.wait()
-                        continue
-                idle += POLL_SECONDS
+        async def update() -> bytes:
+            nonlocal shown
+            values = await self._step_values(request)
+            steps = self._renderer.fragment(request, "_steps.html", values)
+            digest = hashlib.sha256(steps.encode()).hexdigest()[:12]
+            if digest == shown:
+                return b""
+            shown = digest
+            html = partial_html("active-steps", "innerHTML", steps)
+            for index, graph in enumerate(values["graphs"]):
+                html += partial_html(f"active-graph-{index}", "innerHTML", str(graph["overlay"]))
+            return encode_message(html, digest)
 
-        return StreamingResponse(messages(), media_type="text/event-stream")
+        messages = follow(self._services.runs, update)
+        return StreamingResponse(messages, media_type="text/event-stream")
 
 
 def draw_steps(drawing: AgentDrawing, steps: Sequence[ActiveStep], *, language: str) -> Markup:

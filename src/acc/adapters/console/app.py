@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from acc.adapters.console.access_pages import AccessPages, read_form, read_upload
 from acc.adapters.console.agent_pages import AgentPages
+from acc.adapters.console.approval_pages import ApprovalPages
 from acc.adapters.console.chat_pages import SIDES, ChatPages, compared_keys, read_message
 from acc.adapters.console.evaluation_pages import EvaluationPages
 from acc.adapters.console.event_views import visible
@@ -87,6 +88,7 @@ class Console:
         self.access = AccessPages(policy, self.renderer, home="/sessions")
         self.pages = SessionPages(services, self.renderer)
         self.agents = AgentPages(services, self.renderer)
+        self.approvals = ApprovalPages(services, self.renderer)
         self.chat = ChatPages(services, self.renderer, self.pages)
         self.tasks = TaskPages(
             services, self.renderer, stores=stores, checks=checks, addresses=addresses
@@ -119,7 +121,8 @@ class Console:
         }
         shown = {
             "/sessions": self.pages.sessions,
-            "/approvals": self.pages.approvals,
+            "/approvals": self.approvals.approvals,
+            "/approvals/stream": self.approvals.stream,
             "/chat": self.chat.new_chat,
             "/compare": self.chat.compare,
             "/agents": self.agents.agents,
@@ -340,7 +343,7 @@ class Console:
                 return Response(html, status, media_type="text/html; charset=utf-8")
             values = {"problem": problem, "title": "Problem"}
             if form.get("from") == "approvals":
-                return await self.pages.approvals(request, problem=problem, status=status)
+                return await self.approvals.approvals(request, problem=problem, status=status)
             return self.renderer.page(request, "problem.html", values, status=status)
         if is_fragment:
             return Response(status_code=204)

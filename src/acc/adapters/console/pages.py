@@ -26,7 +26,7 @@ from acc.adapters.console.renderer import Renderer, request_language, session_ur
 from acc.adapters.console.stream import Controls, Position
 from acc.adapters.console.waterfall import draw_waterfall
 from acc.application.console.active_steps import AgentDrawing
-from acc.application.console.approvals import inbox, pending_in
+from acc.application.console.approvals import pending_in
 from acc.application.console.evaluations import EvaluationFolder
 from acc.application.console.live_runs import LiveRuns
 from acc.application.console.memory_history import Terms, describe_turns, explain
@@ -132,20 +132,6 @@ class SessionPages:
             "has_older": (page + 1) * SESSIONS_PER_PAGE < found.total,
         }
         return self._renderer.page(request, "sessions.html", values)
-
-    async def approvals(
-        self, request: Request, *, problem: str = "", status: int = 200
-    ) -> Response:
-        """Return the requests that all sessions wait for."""
-        pending = await inbox(self._services.store, self._services.catalog)
-        values = {
-            "pending": pending,
-            "problem": problem,
-            "as_json": as_json,
-            "partner_of": self._services.partners.name_of,
-            "path": "/approvals",
-        }
-        return self._renderer.page(request, "approvals.html", values, status=status)
 
     # One session
 

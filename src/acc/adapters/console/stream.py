@@ -137,6 +137,26 @@ class SessionStream:
         return self._partial("draft", "innerHTML", self._render_draft(draft.text))
 
 
+async def follow(runs: LiveRuns, update: Callable[[], Awaitable[bytes]]) -> AsyncIterator[bytes]:
+    """Yield the updates of a page until the console stops; an empty one is not sent."""
+    yield b"retry: 500\n\n"
+    idle = 0.0
+    while runs.is_open:
+        changed = runs.changed
+        message = await update()
+        if message:
+            idle = 0.0
+            yield message
+        elif idle >= HEARTBEAT_SECONDS:
+            idle = 0.0
+            yield b": heartbeat\n\n"
+        with suppress(TimeoutError):
+            async with asyncio.timeout(POLL_SECONDS):
+                await changed.wait()
+                continue
+        idle += POLL_SECONDS
+
+
 def partial_html(target: str, swap: str, html: str) -> str:
     """Return HTML that replaces or extends an element of the page."""
     return f'<hx-partial hx-target="#{target}" hx-swap="{swap}">{html}</hx-partial>'

@@ -72,6 +72,7 @@ JAPANESE: Mapping[str, str] = {
     "expects": "期待される形式",
     "Open session": "セッションを開く",
     "Nothing waits for an answer.": "回答待ちの要求はありません。",
+    "This request was answered or canceled.": "この要求は回答済みか、取り消されました。",
     "Event": "イベント",
     "Kind": "種類",
     "Author": "作成者",

@@ -104,7 +104,7 @@ def _cases(name: str, text: str) -> Iterable[CalibrationCase]:
             f"{name} is not valid TOML: {error}; docs/calibration.md describes the format"
         ) from error
     except msgspec.ValidationError as error:
-        field, text = field_error_of(error)
+        field, text = field_error_of(error, _File)
         raise InvalidInput(f"{name}: {field}: {text}" if field else f"{name}: {text}") from error
     except ValueError as error:
         raise InvalidInput(f"{name}: {error}") from error

@@ -255,7 +255,7 @@ def read_annotations(path: Path) -> tuple[ProposedConversation, ...]:
     except OSError as error:
         raise InvalidInput(f"{path} cannot be read: {error.strerror or error}") from error
     except msgspec.ValidationError as error:
-        field, text = field_error_of(error)
+        field, text = field_error_of(error, _AnnotationFile)
         raise InvalidInput(f"{path}: {field}: {text}") from error
     except ValueError as error:
         raise InvalidInput(f"{path} is not a file of annotations: {error}") from error

@@ -380,24 +380,23 @@ def parse_scenario(text: str, source: str) -> ScenarioTemplate:
     try:
         entry = msgspec.convert(raw, ScenarioEntry)
     except msgspec.ValidationError as error:
-        raise InvalidScenario(source, [_format_error(error)]) from error
+        raise InvalidScenario(source, [_format_error(error, ScenarioEntry)]) from error
     errors: list[str] = []
     turns: list[TurnEntry] = []
     for position, raw_turn in enumerate(entry.turns, start=1):
         try:
             turns.append(msgspec.convert(raw_turn, TurnEntry))
         except msgspec.ValidationError as error:
-            errors.append(
-                f"turn {raw_turn.get('turn', f'at position {position}')}: {_format_error(error)}"
-            )
+            number = raw_turn.get("turn", f"at position {position}")
+            errors.append(f"turn {number}: {_format_error(error, TurnEntry)}")
     errors += structure_errors(entry, turns)
     if errors:
         raise InvalidScenario(source, errors)
     return ScenarioTemplate(source, text, entry, tuple(turns))
 
 
-def _format_error(error: msgspec.ValidationError) -> str:
-    field, text = field_error_of(error)
+def _format_error(error: msgspec.ValidationError, of: object) -> str:
+    field, text = field_error_of(error, of)
     choices = _CHOICES.get(field.rpartition(".")[2])
     if choices and "allowed values" in text:
         text = f"{text}: {', '.join(choices)}"

@@ -460,52 +460,6 @@ def compare(first: EvaluationDirectory, second: EvaluationDirectory) -> list[dic
     return _corrected(rows)
 
 
-def configuration_differences(
-    first: EvaluationDirectory, second: EvaluationDirectory
-) -> list[dict[str, str]]:
-    """Return what differs between two runs besides their results.
-
-    Scenario text and rules are compared by the digest of each scenario that both runs have.
-    """
-    one, other = first.configuration, second.configuration
-    rows = [
-        {"what": name, "first": str(mine), "second": str(theirs)}
-        for name in (
-            "model",
-            "compressor",
-            "window",
-            "budget",
-            "judge",
-            "turns",
-            "timeout",
-            "version",
-        )
-        if (mine := getattr(one, name)) != (theirs := getattr(other, name))
-    ]
-    rows += [
-        {"what": f"settings of the judge: {name}", "first": str(mine), "second": str(theirs)}
-        for name in ("judging", "claim_thresholds", "visible_characters")
-        if (mine := getattr(one, name)) != (theirs := getattr(other, name))
-    ]
-    digests = {scenario.id: scenario.digest for scenario in other.scenarios}
-    rows += [
-        {
-            "what": f"text or rules of scenario {scenario.id}",
-            "first": scenario.digest[:12],
-            "second": digests[scenario.id][:12],
-        }
-        for scenario in one.scenarios
-        if scenario.id in digests and digests[scenario.id] != scenario.digest
-    ]
-    kinds = {agent.name: agent.kind for agent in other.agents}
-    rows += [
-        {"what": f"agent {agent.name}", "first": agent.kind, "second": kinds[agent.name]}
-        for agent in one.agents
-        if agent.name in kinds and kinds[agent.name] != agent.kind
-    ]
-    return rows
-
-
 def scenario_differences(
     run: EvaluationDirectory, agent: str, versus: str
 ) -> dict[str, dict[str, list[float]]]:

@@ -9,7 +9,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import msgspec
 
-from acc.adapters.reports import results
+from acc.adapters.reports import results, run_differences
 from acc.adapters.reports.labels import RunLabelSessions
 from acc.adapters.reports.page_data import format_difference
 from acc.adapters.reports.run_directory import EvaluationDirectory
@@ -105,7 +105,7 @@ class RunFolder:
         rows = results.compare(one, other)
         return Comparison(
             tuple(_comparison(row) for row in rows),
-            tuple(results.configuration_differences(one, other)),
+            tuple(run_differences.configuration_differences(one, other)),
         )
 
     def trend(self, metric: str) -> tuple[TrendPoint, ...]:

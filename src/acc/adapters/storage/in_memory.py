@@ -23,6 +23,7 @@ from acc.domain.value_objects.event import NO_ACTIONS, Event, EventKind
 from acc.domain.value_objects.run import RunStatus
 from acc.domain.value_objects.session import Scope, Session, SessionKey, StoredArtifact, scope_of
 from acc.ports.outbound.storage_ports import (
+    LEASE_SECONDS,
     BeginTurn,
     PendingDelivery,
     SessionList,
@@ -43,11 +44,11 @@ class InMemorySessionStore:
         self,
         *,
         clock: ClockPort,
-        lease: float = 30.0,
+        lease: float = LEASE_SECONDS,
         artifacts: "InMemoryArtifactStore | None" = None,
     ) -> None:
         self._clock = clock
-        self._lease = lease
+        self.lease = lease
         self._artifacts = artifacts
         self._records: dict[SessionKey, _SessionRecord] = {}
         self._app_state: dict[str, dict[str, Any]] = {}
@@ -91,7 +92,7 @@ class InMemorySessionStore:
         numbered = tuple([replace(event, seq=seq + n) for n, event in enumerate(events, start=1)])
         now = self._clock.now()
         record.add(numbered, now)
-        record.lease_until = now + self._lease
+        record.lease_until = now + self.lease
         if release:
             record.holder = None
         if published:
@@ -100,7 +101,7 @@ class InMemorySessionStore:
 
     async def renew(self, key: SessionKey, *, holder: str) -> None:
         """Extend the lease."""
-        self._leased(key, holder).lease_until = self._clock.now() + self._lease
+        self._leased(key, holder).lease_until = self._clock.now() + self.lease
 
     async def release(self, key: SessionKey, *, holder: str) -> None:
         """End the lease; does nothing if it is not held."""
@@ -196,7 +197,7 @@ class InMemorySessionStore:
         position = record.index_after(after)
         dropped = record.events[position:]
         rebuilt = self._rebuild(key, record.events[:position], now)
-        rebuilt.holder, rebuilt.lease_until = holder, now + self._lease
+        rebuilt.holder, rebuilt.lease_until = holder, now + self.lease
         rebuilt.add([replace(marker, seq=record.seq + 1)], now)
         self._records[key] = rebuilt
         if self._artifacts is not None:
@@ -273,7 +274,7 @@ class InMemorySessionStore:
         ):
             raise session_busy(key, record.holder)
         record.holder = holder
-        record.lease_until = now + self._lease
+        record.lease_until = now + self.lease
         return record
 
     def _leased(self, key: SessionKey, holder: str) -> "_SessionRecord":

@@ -39,6 +39,7 @@ from acc.domain.value_objects.task import (
     apply_events,
 )
 from acc.ports.outbound.storage_ports import (
+    LEASE_SECONDS,
     NONE_IN_FLIGHT,
     ContentLimit,
     Delivery,
@@ -53,10 +54,12 @@ _IDLE_SECONDS = 1.0
 class InMemoryTaskStore:
     """Stores tasks until the process ends. No method awaits anything, so every call is atomic."""
 
-    def __init__(self, *, clock: ClockPort, app_name: str = "", lease: float = 30.0) -> None:
+    def __init__(
+        self, *, clock: ClockPort, app_name: str = "", lease: float = LEASE_SECONDS
+    ) -> None:
         self.app_name = app_name
         self._clock = clock
-        self._lease = lease
+        self.lease = lease
         self._revision = 0
         self._records: dict[str, _TaskRecord] = {}
         self._active: dict[str, _TaskRecord] = {}
@@ -106,7 +109,7 @@ class InMemoryTaskStore:
         account, size = owner if content is None else content.account, message_size(message)
         self._count_content(account, 1, size, content)
         created = replace(task, history=(*task.history, message), seq=1)
-        until = self._clock.now() + self._lease
+        until = self._clock.now() + self.lease
         record = _TaskRecord(created, owner, digest, until, account=account, size=size)
         self._contexts[task.context_id] = (owner, tasks + 1)
         self._records[task.id] = record
@@ -149,7 +152,7 @@ class InMemoryTaskStore:
         record.size += size
         self._messages[owner, digest] = record
         record.digests.append(digest)
-        record.lease_until = self._clock.now() + self._lease
+        record.lease_until = self._clock.now() + self.lease
         return SubmitResult(record.current(), True)
 
     async def append(self, task_id: str, updates: Sequence[Update]) -> tuple[TaskEvent, ...]:
@@ -194,7 +197,7 @@ class InMemoryTaskStore:
 
     async def renew(self, task_ids: Collection[str]) -> None:
         """Extend the leases of tasks."""
-        until = self._clock.now() + self._lease
+        until = self._clock.now() + self.lease
         for name in task_ids:
             if (record := self._records.get(name)) is not None:
                 record.lease_until = until

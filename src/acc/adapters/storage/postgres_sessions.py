@@ -37,7 +37,7 @@ from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.run import RunStatus
 from acc.domain.value_objects.session import Scope, Session, SessionKey
-from acc.ports.outbound.storage_ports import AppendEvents, BeginTurn, TurnStart
+from acc.ports.outbound.storage_ports import LEASE_SECONDS, AppendEvents, BeginTurn, TurnStart
 from acc.ports.outbound.system_ports import ClockPort
 
 if TYPE_CHECKING:
@@ -150,11 +150,11 @@ class PostgresSessionStore:
         database: PostgresDatabase | PostgresLocation | str,
         *,
         clock: ClockPort,
-        lease: float = 30.0,
+        lease: float = LEASE_SECONDS,
     ) -> None:
         self.database = as_database(database)
         self._clock = clock
-        self._lease = lease
+        self.lease = lease
         self._leases: dict[tuple[SessionKey, str], _Lease] = {}
 
     async def open(self, key: SessionKey, *, holder: str, replaces: str = "") -> Session:
@@ -197,7 +197,7 @@ class PostgresSessionStore:
         events = tuple(write.events)
         encoded = _EncodedEvents(key, events)
         now = self._clock.now()
-        until = now + self.database.clock_skew + self._lease
+        until = now + self.database.clock_skew + self.lease
         lease = self._leases.get((key, holder))
 
         async def store(connection: "Connection[Any]") -> tuple[Event, ...]:
@@ -221,7 +221,7 @@ class PostgresSessionStore:
     async def renew(self, key: SessionKey, *, holder: str) -> None:
         """Extend the lease."""
         lease = self._leases.get((key, holder))
-        until = self._lease_clock() + self._lease
+        until = self._lease_clock() + self.lease
         if lease is None or not await self.database.write(
             lambda c: c.fetchrow(_RENEW, lease.row_id, lease.fence, until, holder)
         ):
@@ -306,7 +306,7 @@ class PostgresSessionStore:
             await delete_recall(connection, key)  # memories add the remaining turns again
             events = await _read_events(connection, _EVENTS_UNTIL, row_id, after)
             await _set_history(connection, key, row_id, events, seq=seq, now=now)
-            values = (1, *encoded.progress, now, self._lease_clock() + self._lease, holder, holder)
+            values = (1, *encoded.progress, now, self._lease_clock() + self.lease, holder, holder)
             await encoded.execute(connection, _ADVANCE, (row_id, row[3], *values))
             row = await _read(connection, key)
             return session_of(key, row, _state_of(row))
@@ -403,7 +403,7 @@ class PostgresSessionStore:
             events = () if turn is None else opening_events(session, turn)
             encoded = _EncodedEvents(key, events)
             values = (
-                *(holder, process.host, process.pid, process.started, lease_now + self._lease),
+                *(holder, process.host, process.pid, process.started, lease_now + self.lease),
                 *encoded.progress.apply_to(current, len(events), now),
             )
             if is_new:

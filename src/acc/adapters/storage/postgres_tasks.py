@@ -48,6 +48,7 @@ from acc.domain.value_objects.task import (
     Update,
 )
 from acc.ports.outbound.storage_ports import (
+    LEASE_SECONDS,
     NONE_IN_FLIGHT,
     AppendTaskUpdates,
     BeginTurn,
@@ -84,6 +85,8 @@ _CLAIM = (
     " AND t.state IN ('submitted', 'working') RETURNING t.id, t.task_id"
 )
 _MAX_CONFLICTS = 20
+#: Transactions of one owner that may run at the same time in all processes.
+_MAX_CONCURRENT = 64
 
 
 class PostgresTaskStore:
@@ -98,12 +101,12 @@ class PostgresTaskStore:
         *,
         clock: ClockPort,
         app_name: str = "",
-        lease: float = 30.0,
+        lease: float = LEASE_SECONDS,
     ) -> None:
         self.database = as_database(database)
         self.app_name = app_name
         self._clock = clock
-        self._lease = lease
+        self.lease = lease
         self._notifications = TaskNotifications(self.database)
         #: Positions of active tasks that were created here: a hint, checked by the fence.
         self._positions: dict[str, rows.TaskPosition] = {}
@@ -164,7 +167,9 @@ class PostgresTaskStore:
             stored = found.stored_tasks + 1, found.stored_bytes + new_task.size
             check_content(*stored, content)
             # Far from the limits, transactions of one owner need not wait for each other.
-            is_near = _is_near(*stored, content) or found.active * 2 >= max_or_all
+            is_near = _is_near(*stored, new_task.size, content) or (
+                found.active + max(found.active, _MAX_CONCURRENT) >= max_or_all
+            )
             if not is_locked and is_near:
                 return None
             self._positions[task.id] = await rows.add_task(connection, self.app_name, entry)
@@ -243,7 +248,7 @@ class PostgresTaskStore:
         if content is None:
             return
         stored = size + await rows.read_stored_bytes(connection, self.app_name, account)
-        if _is_near(0, stored, content):
+        if _is_near(0, stored, size, content):
             await rows.lock_owners(connection, self.app_name, account)
             stored = size + await rows.read_stored_bytes(connection, self.app_name, account)
         check_content(0, stored, content)
@@ -445,16 +450,19 @@ class PostgresTaskStore:
 
     def _new_lease(self) -> tuple[str, int, str, float]:
         process = self._process
-        return (process.host, process.pid, process.started, self._lease_clock() + self._lease)
+        return (process.host, process.pid, process.started, self._lease_clock() + self.lease)
 
     @cached_property
     def _process(self) -> Process:
         return this_process()
 
 
-def _is_near(tasks: int, size: int, limit: ContentLimit | None) -> bool:
-    """Return True if concurrent transactions could exceed a limit together."""
-    return limit is not None and (tasks * 2 >= limit.tasks or size * 2 >= limit.bytes)
+def _is_near(tasks: int, size: int, added: int, limit: ContentLimit | None) -> bool:
+    """Return True if concurrent transactions, each adding so many bytes, could exceed a limit."""
+    return limit is not None and (
+        tasks + max(tasks, _MAX_CONCURRENT) >= limit.tasks
+        or size + max(size, _MAX_CONCURRENT * added) >= limit.bytes
+    )
 
 
 class PostgresUnitOfWork:

@@ -42,7 +42,7 @@ from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.run import RunStatus
 from acc.domain.value_objects.session import Scope, Session, SessionKey, StoredArtifact
-from acc.ports.outbound.storage_ports import AppendEvents, BeginTurn, TurnStart
+from acc.ports.outbound.storage_ports import LEASE_SECONDS, AppendEvents, BeginTurn, TurnStart
 from acc.ports.outbound.system_ports import ClockPort
 
 _BY_KEY = "app_name = ? AND user_id = ? AND session_id = ?"
@@ -98,11 +98,15 @@ class SqliteSessionStore:
     """
 
     def __init__(
-        self, database: SqliteDatabase | str | Path, *, clock: ClockPort, lease: float = 30.0
+        self,
+        database: SqliteDatabase | str | Path,
+        *,
+        clock: ClockPort,
+        lease: float = LEASE_SECONDS,
     ) -> None:
         self.database = as_database(database)
         self._clock = clock
-        self._lease = lease
+        self.lease = lease
         #: Row id and last event of the sessions leased here: a hint, checked by the fence.
         self._positions: dict[tuple[SessionKey, str], tuple[int, int]] = {}
 
@@ -145,7 +149,7 @@ class SqliteSessionStore:
         events = tuple(write.events)
         encoded = _EncodedEvents(key, events)
         now = self._clock.now()
-        columns = (*encoded.progress, now, now + self._lease, None if release else holder)
+        columns = (*encoded.progress, now, now + self.lease, None if release else holder)
 
         def advance(connection: sqlite3.Connection, row_id: int, seq: int) -> bool:
             values = (seq + len(events), *columns, row_id, seq, *key, holder)
@@ -168,7 +172,7 @@ class SqliteSessionStore:
 
     async def renew(self, key: SessionKey, *, holder: str) -> None:
         """Extend the lease."""
-        until = self._clock.now() + self._lease
+        until = self._clock.now() + self.lease
 
         def renew(connection: sqlite3.Connection) -> None:
             if connection.execute(_RENEW, (until, *key, holder)).rowcount != 1:
@@ -357,7 +361,7 @@ class SqliteSessionStore:
         session = session_of(key, current, _state(connection, key))
         events = () if turn is None else opening_events(session, turn)
         encoded = _EncodedEvents(key, events)
-        lease = (holder, process.host, process.pid, process.started, now + self._lease)
+        lease = (holder, process.host, process.pid, process.started, now + self.lease)
         lease = (*lease, *encoded.progress.apply_to(current, len(events), now))
         if row is None:
             row_id = insert(connection, _INSERT, (*lease, *key))

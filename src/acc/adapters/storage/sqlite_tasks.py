@@ -53,6 +53,7 @@ from acc.domain.value_objects.task import (
     Update,
 )
 from acc.ports.outbound.storage_ports import (
+    LEASE_SECONDS,
     NONE_IN_FLIGHT,
     AppendTaskUpdates,
     BeginTurn,
@@ -95,12 +96,12 @@ class SqliteTaskStore:
         *,
         clock: ClockPort,
         app_name: str = "",
-        lease: float = 30.0,
+        lease: float = LEASE_SECONDS,
     ) -> None:
         self.database = as_database(database)
         self.app_name = app_name
         self._clock = clock
-        self._lease = lease
+        self.lease = lease
         #: Positions of active tasks that were created here: a hint, checked by the fence.
         self._positions: dict[str, rows.TaskPosition] = {}
 
@@ -410,7 +411,7 @@ class SqliteTaskStore:
 
     def _new_lease(self) -> tuple[str, int, str, float]:
         process = self._process
-        return (process.host, process.pid, process.started, self._clock.now() + self._lease)
+        return (process.host, process.pid, process.started, self._clock.now() + self.lease)
 
     @cached_property
     def _process(self) -> Process:

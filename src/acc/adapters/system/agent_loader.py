@@ -27,7 +27,7 @@ def load_agent(
     if not colon or not module or not name:
         raise InvalidInput(
             f"{reference!r} is not an agent reference: expected MODULE:AGENT, such as "
-            "shop.agents:root, or FILE.py:AGENT"
+            f"shop.agents:root, or FILE.py:AGENT{_list_agents_of(reference)}"
         )
     file = Path(module) if module.endswith(".py") else None
     if file is not None:
@@ -98,6 +98,18 @@ def _check_needs_no_arguments(reference: str, factory: Callable[..., Any]) -> No
         ) from None
     except ValueError:  # functions implemented in C may have no signature
         return
+
+
+def _list_agents_of(reference: str) -> str:
+    """Return a hint with the agents of a file or module that is named without an agent."""
+    module = reference.removesuffix(":")
+    try:
+        if module.endswith(".py"):
+            module = _add_to_import_path(Path(module))
+        load_object(f"{module}:__name__")
+    except InvalidInput as error:
+        return "" if "no module" in str(error) else f"; {error}"
+    return _list_agents(module)
 
 
 def _list_agents(module: str) -> str:

@@ -90,6 +90,8 @@ class TemporalEngine:
                 id=workflow_id(work),
                 task_queue=task_queue(work.app_name),
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                # By default a step that a worker took with it would be lost for 10 seconds.
+                task_timeout=timedelta(seconds=self.location.worker_timeout),
                 rpc_timeout=_RPC_TIMEOUT,
                 **options,
             )

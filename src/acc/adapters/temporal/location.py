@@ -8,6 +8,10 @@ from acc.domain.errors import InvalidInput
 
 SCHEME = "temporal"
 DEFAULT_PORT = 7233
+#: A worker that does not report for this time is dead; another one continues its runs.
+DEFAULT_WORKER_TIMEOUT = 5
+_MIN_WORKER_TIMEOUT = 2
+_MAX_WORKER_TIMEOUT = 60
 _EXPECTED = "temporal://HOST:PORT/NAMESPACE, such as temporal://localhost:7233"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -20,6 +24,8 @@ class TemporalLocation:
     port: int = DEFAULT_PORT
     namespace: str = "default"
     tls: bool = False
+    #: Seconds; see `DEFAULT_WORKER_TIMEOUT`.
+    worker_timeout: int = DEFAULT_WORKER_TIMEOUT
 
     @property
     def target(self) -> str:
@@ -45,8 +51,18 @@ def parse_location(url: str) -> TemporalLocation:
             "the URL of the engine must not contain credentials; set ACC_TEMPORAL_API_KEY"
         )
     namespace = parts.path.strip("/") or "default"
-    query = parse_qs(parts.query)
+    query = parse_qs(parts.query, keep_blank_values=True)
     tls = query.pop("tls", ["false"])[-1].lower()
+    timeout = query.pop("worker_timeout", [str(DEFAULT_WORKER_TIMEOUT)])[-1]
+    if not (
+        timeout.isascii()
+        and timeout.isdecimal()
+        and _MIN_WORKER_TIMEOUT <= int(timeout) <= _MAX_WORKER_TIMEOUT
+    ):
+        raise InvalidInput(
+            f"worker_timeout in the URL of the engine must be {_MIN_WORKER_TIMEOUT} to "
+            f"{_MAX_WORKER_TIMEOUT} seconds without a unit, got {timeout!r}"
+        )
     if (
         not parts.hostname
         or not _NAME.fullmatch(namespace)
@@ -57,4 +73,10 @@ def parse_location(url: str) -> TemporalLocation:
             f"the URL of the engine is not valid; expected {_EXPECTED}, with ?tls=true for TLS"
         )
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    return TemporalLocation(host=host, port=port, namespace=namespace, tls=tls == "true")
+    return TemporalLocation(
+        host=host,
+        port=port,
+        namespace=namespace,
+        tls=tls == "true",
+        worker_timeout=int(timeout),
+    )

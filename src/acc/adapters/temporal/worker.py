@@ -3,10 +3,10 @@
 import asyncio
 import logging
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from temporalio import activity
@@ -16,8 +16,9 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from acc.adapters.temporal.engine import TemporalEngine, from_payload, task_queue
 from acc.adapters.temporal.workflow import CANCEL, EXECUTE, RunWorkflow
 from acc.domain.errors import AccError
-from acc.ports.outbound.engine_ports import SegmentExecutorPort, SegmentOutcome
+from acc.ports.outbound.engine_ports import EngineWork, SegmentExecutorPort
 
+T = TypeVar("T")
 log = logging.getLogger("acc.worker")
 #: Below the heartbeat timeout of the workflow. A cancellation arrives with a heartbeat.
 HEARTBEAT_SECONDS = 0.5
@@ -45,31 +46,39 @@ class _Activities:
     async def execute(self, payload: dict[str, Any]) -> Any:
         """Execute a segment while heartbeats are sent."""
         work = from_payload(payload)
-        outcome: SegmentOutcome | None = None
-        code = ""
-        async with asyncio.TaskGroup() as group:
-            beats = group.create_task(_send_heartbeats())
-            try:
-                outcome = await self._segments.execute(work, _Attempt())
-            except AccError as error:  # the engine repeats the segment
-                code = error.code
-                log.warning(
-                    "segment failed, it will be repeated: %s", error, extra={"run_id": work.run_id}
-                )
-            except Exception:
-                code = "internal"
-                log.exception("segment failed, it will be repeated", extra={"run_id": work.run_id})
-            finally:
-                beats.cancel()
-        if outcome is None:
-            # Histories contain no text of errors, which may quote messages.
-            raise ApplicationError(f"the segment failed ({code}); see the log of the worker")
-        return msgspec.to_builtins(outcome)
+        return msgspec.to_builtins(
+            await _with_heartbeats(work, self._segments.execute(work, _Attempt()))
+        )
 
     @activity.defn(name=CANCEL)
     async def cancel(self, payload: dict[str, Any]) -> None:
         """Record that a run is canceled."""
-        await self._segments.cancel(from_payload(payload))
+        work = from_payload(payload)
+        await _with_heartbeats(work, self._segments.cancel(work))
+
+
+async def _with_heartbeats(work: EngineWork, step: Awaitable[T]) -> T:
+    """Return the result of a step while heartbeats are sent; the engine repeats a failed one."""
+    results: list[T] = []
+    code = ""
+    async with asyncio.TaskGroup() as group:
+        beats = group.create_task(_send_heartbeats())
+        try:
+            results.append(await step)
+        except AccError as error:
+            code = error.code
+            log.warning(
+                "segment failed, it will be repeated: %s", error, extra={"run_id": work.run_id}
+            )
+        except Exception:
+            code = "internal"
+            log.exception("segment failed, it will be repeated", extra={"run_id": work.run_id})
+        finally:
+            beats.cancel()
+    if not results:
+        # Histories contain no text of errors, which may quote messages.
+        raise ApplicationError(f"the segment failed ({code}); see the log of the worker")
+    return results[0]
 
 
 async def _send_heartbeats() -> None:

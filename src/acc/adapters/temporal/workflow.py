@@ -17,15 +17,14 @@ WORKFLOW = "acc.run"
 EXECUTE = "acc.execute"
 CANCEL = "acc.cancel"
 NOTIFY = "notify"
-#: A worker that does not report for this time is dead; another one continues.
-HEARTBEAT_TIMEOUT = timedelta(seconds=5)
 #: Only a limit of the service: a dead worker is recognised by its heartbeat.
 _ATTEMPT_TIMEOUT = timedelta(days=30)
-#: A run continues at most this time after its store is back.
+#: A run continues at most this time after its store is back. Workers that died with the run count
+#: as failed attempts, so a longer interval would delay the run after several of them.
 _RETRIES = RetryPolicy(
     initial_interval=timedelta(seconds=0.2),
     backoff_coefficient=2.0,
-    maximum_interval=timedelta(seconds=5),
+    maximum_interval=timedelta(seconds=2),
 )
 
 
@@ -61,7 +60,8 @@ class RunWorkflow:
                 self._work,
                 result_type=dict[str, Any],
                 start_to_close_timeout=_ATTEMPT_TIMEOUT,
-                heartbeat_timeout=HEARTBEAT_TIMEOUT,
+                # The engine that started the run chose how soon a silent worker is dead.
+                heartbeat_timeout=workflow.info().task_timeout,
                 retry_policy=_RETRIES,
                 cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
             )
@@ -88,5 +88,6 @@ class RunWorkflow:
             CANCEL,
             self._work,
             start_to_close_timeout=timedelta(minutes=1),
+            heartbeat_timeout=workflow.info().task_timeout,
             retry_policy=_RETRIES,
         )

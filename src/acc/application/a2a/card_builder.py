@@ -192,6 +192,14 @@ def listed_contracts(
     return tuple(contract for contract in contracts if contract.name in ids)
 
 
+def listed_names(names: Iterable[str], config: CardConfig) -> tuple[str, ...]:
+    """Return the names of intents whose skills the public card lists."""
+    own = {skill.id for skill in config.skills}
+    return tuple(
+        name for name in names if matches_patterns(config.public, name) and (not own or name in own)
+    )
+
+
 def _security(
     config: CardConfig, requires_auth: bool, issuers: Sequence[str], mutual_tls: bool
 ) -> tuple[Mapping[str, Mapping[str, Any]], Security]:

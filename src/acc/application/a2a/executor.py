@@ -20,6 +20,7 @@ from acc.domain.errors import (
     NothingPending,
     SessionWaiting,
     TaskNotFound,
+    Unavailable,
 )
 from acc.domain.value_objects.approval import InputAnswer, InputRequest
 from acc.domain.value_objects.base import replace
@@ -55,6 +56,9 @@ from acc.ports.outbound.storage_ports import (
 log = logging.getLogger("acc.serve")
 #: Prefix of the caller of runs that this server starts.
 CALLER_PREFIX = "a2a://"
+_RETRY_AFTER_SECONDS = 5.0
+_STOPPING = "the server is stopping; try again later"
+_NOT_STARTED = "the server is not started; run its lifespan, even if it is mounted"
 _RETRY_HINT = "send the message again with a new messageId (interrupted)"
 STOPPED = f"the server was stopped before this task ended; {_RETRY_HINT}"
 INTERRUPTED_TASK = f"the server was interrupted during this task; {_RETRY_HINT}"
@@ -73,7 +77,16 @@ T = TypeVar("T")
 class TaskRun:
     """A task that runs in this process."""
 
-    __slots__ = ("_builder", "_handle", "_waiters", "error", "principal", "superseded", "task_id")
+    __slots__ = (
+        "_builder",
+        "_handle",
+        "_waiters",
+        "account",
+        "error",
+        "principal",
+        "superseded",
+        "task_id",
+    )
 
     def __init__(self, task: Task, principal: Principal) -> None:
         self._builder = TaskBuilder(task)
@@ -81,6 +94,7 @@ class TaskRun:
         self._waiters: list[asyncio.Future[None]] = []
         self.task_id = task.id
         self.principal = principal
+        self.account = principal.account
         #: Whether another process or request has ended the task.
         self.superseded = False
         #: The error that ended the run, if it failed in this process.
@@ -193,7 +207,7 @@ class TaskRecorder(EventRecorder):
             for event in events:
                 if event.usage is not None and event.kind not in _ALREADY_COUNTED:
                     await self._limiter.charge(
-                        self._run.principal.account.user_id,
+                        self._run.account.user_id,
                         tokens=event.usage.input_tokens + event.usage.output_tokens,
                         cost=event.usage.cost or 0.0,
                     )
@@ -271,7 +285,7 @@ class TaskExecutor:
 
     def count_of(self, account: Owner) -> int:
         """Return how many tasks of a caller run in this process, in all tenants."""
-        return sum(run.principal.account == account for run in self._runs.values())
+        return sum(run.account == account for run in self._runs.values())
 
     def may_have_interrupted(self, owner: Owner) -> bool:
         """Return True if a task of an owner has waited for input in this process."""
@@ -290,10 +304,11 @@ class TaskExecutor:
         """Return True if tasks are accepted."""
         return self._group is not None
 
-    @property
-    def was_opened(self) -> bool:
-        """Return True if tasks were ever accepted."""
-        return self._was_opened
+    def check_open(self) -> None:
+        """Raise Unavailable unless tasks are accepted."""
+        if not self.is_open:
+            text = _STOPPING if self._was_opened else _NOT_STARTED
+            raise Unavailable(text, retry_after=_RETRY_AFTER_SECONDS)
 
     def open(self, group: asyncio.TaskGroup) -> None:
         """Accept tasks, which run in the group."""
@@ -476,7 +491,7 @@ class TaskExecutor:
     ) -> RunResult:
         principal, task = run.principal, run.task
         user, session_id = principal.owner.user_id, task.context_id
-        call = call_context(task, user, principal.permissions, message)
+        call = call_context(task, principal, message)
         if answers is not None:
             session_id, _ = await self.pending_requests(principal, task)
             return await self._runner.resume(
@@ -542,17 +557,16 @@ def own_session(context_id: str, task_id: str) -> str:
     return f"{context_id[:_MAX_CONTEXT_PREFIX_LENGTH]}~{task_id}"
 
 
-def call_context(
-    task: Task, user_id: str, permissions: Collection[str] | None, message: Message
-) -> CallContext:
+def call_context(task: Task, principal: Principal, message: Message) -> CallContext:
     """Return the context of a run: authenticated caller, and claims of the message."""
     call = CallContext(
         request_id=task.id,
         trace_id=trace_id_of(message, task.id),
-        caller=f"{CALLER_PREFIX}{user_id}",
-        permissions=permissions,
+        caller=f"{CALLER_PREFIX}{principal.owner.user_id}",
+        permissions=principal.permissions,
         message_id=message.message_id,
         metadata=message.metadata,
+        account=principal.account.user_id,
     )
     claims = call.claims
     if not claims:

@@ -23,10 +23,8 @@ from acc.domain.errors import (
     InvalidInput,
     InvalidTransition,
     LimitExceeded,
-    Unavailable,
     UnsupportedOperation,
 )
-from acc.domain.value_objects.agent_card import Skill
 from acc.domain.value_objects.approval import InputAnswer, InputRequest, RequestKind
 from acc.domain.value_objects.base import replace as with_fields
 from acc.domain.value_objects.contract import INTENTS_EXTENSION
@@ -50,9 +48,6 @@ _MAX_ID_LENGTH = 256
 _MAX_OUTPUT_MODES = 100
 #: Media types of protocol versions before 0.3.
 _LEGACY_MODES = {"text": "text/*", "*": "*/*"}
-_RETRY_AFTER_SECONDS = 5.0
-_STOPPING = "the server is stopping; try again later"
-_NOT_STARTED = "the server is not started; run its lifespan, even if it is mounted"
 _UNDECIDED = (
     "The answer is neither a clear yes nor a clear no; answer with approve or deny.\n"
     "承認するかどうかが読み取れませんでした。「承認」または「却下」でお答えください。"
@@ -82,7 +77,7 @@ class MessageIntake:
         limits: ServerLimits,
         deduplicate: bool,
         modes: Modes,
-        skills: Sequence[Skill] = (),
+        admission: IntentAdmission,
         limiter: RateLimiterPort | None = None,
         replays: ReplayGuard,
     ) -> None:
@@ -95,9 +90,8 @@ class MessageIntake:
         self._deduplicate = deduplicate
         self._replays = replays
         self._limiter = limiter
-        self.admission = IntentAdmission(runner)
+        self.admission = admission
         self._modes = modes
-        self._skills = {skill.id: skill for skill in skills}
         # An agent without memory reports no footprint. 0 would mean that a memory was empty.
         self._has_memory = has_memory(runner.agent)
         #: Number of tasks of a caller that are being stored.
@@ -116,17 +110,11 @@ class MessageIntake:
         If an earlier request had the same request id, its task is returned. `is_repeatable` is True
         if the client chose the message id, and so uses the same id when it repeats the message.
         """
-        if not self._executor.is_open:
-            text = _STOPPING if self._executor.was_opened else _NOT_STARTED
-            raise Unavailable(text, retry_after=_RETRY_AFTER_SECONDS)
+        self._executor.check_open()
         is_active = INTENTS_EXTENSION in (*request.extensions, *request.message.extensions)
         admitted = await self.admission.admit(sender, request.message, is_active=is_active)
         contract, intents = admitted.contract, admitted.intents
         message = _with_trace(admitted.message, request.trace_parent)
-        self.admission.authorize(sender, intents)
-        for intent in intents:
-            if intent in self._skills:
-                _check_scopes(self._skills[intent], sender)
         modes = self._modes.inputs if contract is None else (*self._modes.inputs, JSON)
         validate_message(message, self._limits, modes)
         modes = self._modes.outputs if contract is None else (JSON, *self._modes.outputs)
@@ -172,7 +160,8 @@ class MessageIntake:
         )
         if self._executor.may_have_interrupted(owner):
             await self._check_waiting_limit(owner)
-        if sender.any_tenant:
+        is_counted_here = sender.account != owner
+        if is_counted_here:
             self._reserve(sender.account)
         try:
             result = await self._store(task, sender, message, push, options, key)
@@ -187,7 +176,7 @@ class MessageIntake:
             self._executor.start_detached(task.id, sender, message, options=options)
             raise
         finally:
-            if sender.any_tenant:
+            if is_counted_here:
                 self._creating[sender.account] -= 1
         if result.is_new:
             await self._start(result.task, sender, message, options)
@@ -214,7 +203,7 @@ class MessageIntake:
                 message=message,
                 push=push,
                 key=self._deduplication_key(),
-                max_active=self._limits.tasks,
+                max_active=self._max_active(sender),
                 content=self._content_limit(sender),
             )
             # If the message was stored before, the result is the task of that time.
@@ -262,18 +251,25 @@ class MessageIntake:
             )
 
     def _reserve(self, account: Owner) -> None:
-        """Reserve a slot for a caller that can use any tenant, or raise LimitExceeded.
+        """Reserve a slot for a caller that can use any tenant, or for an address.
 
-        The store counts the tasks of each tenant separately, so it cannot check this limit.
+        The store counts the tasks of each tenant, and of all anonymous callers together, so it
+        cannot check this limit.
         """
         count = self._executor.count_of(account) + self._creating.get(account, 0)
         if count >= self._limits.tasks:
+            place = "for each address" if account.tenant else "in all tenants"
             raise LimitExceeded(
-                f"a caller may have at most {self._limits.tasks} running tasks in all tenants; "
+                f"a caller may have at most {self._limits.tasks} running tasks {place}; "
                 "wait until one ends, or cancel one"
             )
         self._creating = {owner: number for owner, number in self._creating.items() if number}
         self._creating[account] = self._creating.get(account, 0) + 1
+
+    def _max_active(self, sender: Principal) -> int | None:
+        """Return how many tasks of an owner the store accepts, None if they are counted here."""
+        has_address = sender.is_anonymous and bool(sender.address)
+        return None if has_address and self._executor.dispatcher is None else self._limits.tasks
 
     def _content_limit(self, sender: Principal) -> ContentLimit:
         limits = self._limits
@@ -396,19 +392,6 @@ def _with_trace(message: Message, trace_parent: str) -> Message:
         if own != trace_of_parent(trace_parent):
             return message
     return with_fields(message, metadata={**message.metadata, TRACE_PARENT: trace_parent})
-
-
-def _check_scopes(skill: Skill, caller: Principal) -> None:
-    """Raise InsufficientScope if the caller does not have the scopes of a skill.
-
-    A skill may list alternatives, each with its scopes; the caller needs those of one alternative.
-    """
-    if skill.is_allowed(caller.permissions):
-        return
-    first = next(iter(skill.security))
-    for scopes in first.values():
-        for scope in scopes:
-            caller.require(scope)
 
 
 def validate_message(message: Message, limits: ServerLimits, modes: Sequence[str]) -> None:

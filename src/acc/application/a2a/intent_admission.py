@@ -2,7 +2,7 @@
 
 import dataclasses
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from acc.application.contracts.claims import check_caller, check_debug, effective_permissions
@@ -19,6 +19,7 @@ from acc.application.contracts.payloads import IntentPayload
 from acc.application.runtime.runner import SessionRunner
 from acc.domain.contract_errors import FieldViolation, InvalidInputs
 from acc.domain.errors import InvalidTree, PermissionDenied
+from acc.domain.value_objects.agent_card import Skill
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import Part, text_of
 from acc.domain.value_objects.contract import INTENTS_EXTENSION, IntentContract
@@ -43,10 +44,21 @@ class AdmittedMessage(NamedTuple):
 
 
 class IntentAdmission:
-    """Decides which messages call an intent, and rejects calls that violate its contract."""
+    """Decides which messages call an intent, and rejects calls that violate its contract.
 
-    def __init__(self, runner: SessionRunner) -> None:
-        self.intents = Intents(runner.agent)
+    `skills` are those of the card whose scopes are required. `listed` are the intents that errors
+    may name, by default all.
+    """
+
+    def __init__(
+        self,
+        runner: SessionRunner,
+        *,
+        skills: Sequence[Skill] = (),
+        listed: Collection[str] | None = None,
+    ) -> None:
+        self.intents = Intents(runner.agent, listed=listed)
+        self._skills = {skill.id: skill for skill in skills}
         self._root = runner.agent
         self._app_name = runner.app_name
         self._session_key = runner.session_key
@@ -63,7 +75,9 @@ class IntentAdmission:
         """Return the message to store, or raise an error that explains the rejection.
 
         `is_active` is True if the client activated the extension; otherwise what the message says
-        about intents is ignored. Data for a root agent with a contract need no extension.
+        about intents is ignored. Data for a root agent with a contract need no extension. The
+        caller is authorized before the inputs are validated, so that errors do not disclose a
+        contract to others.
         """
         has_entry = INTENTS_EXTENSION in message.metadata
         parts = without_entries(message.parts)
@@ -81,6 +95,7 @@ class IntentAdmission:
         for name in names:
             if name in self.intents:
                 _check_permissions(self.intents.contract(name), entry.context, sender)
+        self.authorize(sender, names)
         if skill:
             parts = self.intents.admit(
                 parts, dataclasses.replace(entry, skill=skill), self._services.schemas
@@ -88,7 +103,7 @@ class IntentAdmission:
         elif self.intents.names and not message.task_id:
             context_id = message.context_id or self._services.ids.new()
             session = self._session_key(sender.owner.user_id, context_id)
-            await check_text_message(self._root, parts, session, self._services.sessions)
+            await check_text_message(self.intents, parts, session, self._services.sessions)
         key = None
         if entry.skill:
             key = request_key(entry, parts, self._app_name, sender.owner.user_id)
@@ -119,10 +134,10 @@ class IntentAdmission:
         return tuple(name for name in dict.fromkeys(names) if name)
 
     def authorize(self, sender: Principal, intents: Sequence[str]) -> None:
-        """Raise PermissionDenied if an agent does not authorize an intent for a caller.
+        """Raise PermissionDenied if a caller may not call one of the intents.
 
-        Root and owner of an intent decide. A message without an intent addresses the root agent,
-        whose name is then the intent.
+        Root and owner of an intent decide, and the scopes of its skill. A message without an intent
+        addresses the root agent, whose name is then the intent.
         """
         for name in intents or [self._root.name]:
             agents = [self._root]
@@ -130,6 +145,9 @@ class IntentAdmission:
                 agents.append(self.intents.agent(name))
             if not all(agent.authorize_call(name, sender.caller) for agent in agents):
                 raise PermissionDenied(f"{sender.caller!r} may not call the intent {name!r}")
+        for name in intents:
+            if name in self._skills:
+                _check_scopes(self._skills[name], sender)
 
     def message(self, payload: IntentPayload, message_id: str) -> Message:
         """Return a payload as the message of a client that activated the extension."""
@@ -150,7 +168,7 @@ class IntentAdmission:
 
     def _contract(self, skill: str) -> IntentContract:
         if skill not in self.intents:
-            known = ", ".join(self.intents.names) or "none"
+            known = ", ".join(self.intents.listed) or "none"
             violation = FieldViolation("skill", "enum", f"is unknown; this agent has: {known}")
             raise InvalidInputs(skill, [violation], place=_ENTRY)
         return self.intents.contract(skill)
@@ -184,6 +202,16 @@ def _with_claims(
     if stored:
         metadata[INTENTS_EXTENSION] = stored
     return replace(message, parts=parts, metadata=metadata)
+
+
+def _check_scopes(skill: Skill, caller: Principal) -> None:
+    """Raise InsufficientScope if the caller has the scopes of no alternative of a skill."""
+    if skill.is_allowed(caller.permissions):
+        return
+    first = next(iter(skill.security))
+    for scopes in first.values():
+        for scope in scopes:
+            caller.require(scope)
 
 
 def _check_permissions(

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from typing import Any
 
 from acc.application.a2a.executor import (
     CALLER_PREFIX,
@@ -13,11 +14,12 @@ from acc.application.a2a.executor import (
 from acc.application.runtime.runner import SessionRunner
 from acc.domain.errors import AccError, InvalidInput
 from acc.domain.value_objects.session import SessionKey
-from acc.ports.outbound.storage_ports import ExpiredTask, TaskStorePort
+from acc.ports.outbound.storage_ports import RENEWAL_SHARE, ExpiredTask, TaskStorePort
 
 log = logging.getLogger("acc.serve")
-RENEWAL_SECONDS = 10.0
-SWEEP_SECONDS = 15.0
+#: How often tasks of dead processes are looked for; they are recognised at once on this machine.
+SWEEP_SECONDS = 3.0
+EXPIRY_SECONDS = 15.0
 #: Tasks deleted at once, so that other work is not delayed.
 BATCH_SIZE = 200
 
@@ -37,46 +39,62 @@ class TaskMaintenance:
         self._tasks = tasks
         self._executor = executor
         self._retention = retention
+        #: Tasks that were claimed here and are not failed or passed to the engine yet.
+        self._orphans: set[str] = set()
 
-    async def watch(self) -> None:
-        """Renew leases, fail orphans and follow the updates of other processes, forever."""
-        loop = asyncio.get_running_loop()
-        renewed_at = swept_at = loop.time() - SWEEP_SECONDS
+    def jobs(self) -> tuple[Coroutine[Any, Any, None], ...]:
+        """Return what runs forever, side by side, so that no part waits for another one."""
+        renewal = self._tasks.lease * RENEWAL_SHARE
+        return (
+            self._follow(),
+            self._repeat(self.renew, renewal),
+            self._repeat(self.fail_orphans, min(SWEEP_SECONDS, renewal)),
+            self._repeat(self._expire, EXPIRY_SECONDS),
+        )
+
+    async def renew(self) -> None:
+        """Renew the leases of the tasks that run here."""
+        await self._tasks.renew(self._executor.running)
+
+    async def fail_orphans(self) -> int:
+        """Fail tasks whose process is dead, so that no client waits for them forever.
+
+        With an engine, workers execute them. What was claimed stays known here until it is done,
+        because other servers do not see it before the new lease expires.
+        """
+        self._orphans.update(await self._tasks.claim_orphans())
+        self._orphans.difference_update(self._executor.running)
+        dispatcher = self._executor.dispatcher
+        count = len(self._orphans)
+        for task_id in tuple(self._orphans):
+            # An engine that knows the task executes it, or will.
+            if dispatcher is None or not await dispatcher.recover(task_id):
+                await self._executor.interrupt(task_id, INTERRUPTED_TASK)
+            self._orphans.discard(task_id)
+        return count
+
+    async def _follow(self) -> None:
+        """Follow the updates of other processes."""
         changed: Collection[str] | None = None
         while True:
             try:
-                now = loop.time()
-                if now - swept_at >= SWEEP_SECONDS:
-                    swept_at = now
-                    await self.fail_orphans()
-                if now - renewed_at >= RENEWAL_SECONDS:
-                    renewed_at = now
-                    await self._tasks.renew(self._executor.running)
                 await self._executor.sync_with_store(changed)
             except AccError as error:
                 log.error("task maintenance failed, retrying: %s", error)  # noqa: TRY400 - not a bug
             changed = await self._tasks.wait_for_changes()
 
-    async def expire(self) -> None:
-        """Delete tasks that ended longer ago than the retention time, forever."""
+    async def _expire(self) -> None:
+        """Delete tasks that ended longer ago than the retention time."""
+        now = self._runner.services.clock.now()
+        await self.delete_expired(before=now - self._retention)
+
+    async def _repeat(self, job: Callable[[], Awaitable[object]], seconds: float) -> None:
         while True:
             try:
-                now = self._runner.services.clock.now()
-                await self.delete_expired(before=now - self._retention)
+                await job()
             except AccError as error:
-                log.error("deleting expired tasks failed, retrying: %s", error)  # noqa: TRY400 - not a bug
-            await asyncio.sleep(SWEEP_SECONDS)
-
-    async def fail_orphans(self) -> int:
-        """Fail tasks whose process is dead, so that no client waits for them forever."""
-        running = self._executor.running
-        orphans = [name for name in await self._tasks.claim_orphans() if name not in running]
-        dispatcher = self._executor.dispatcher
-        for task_id in orphans:
-            if dispatcher is not None and await dispatcher.recover(task_id):
-                continue  # a worker executes it, or will
-            await self._executor.interrupt(task_id, INTERRUPTED_TASK)
-        return len(orphans)
+                log.error("task maintenance failed, retrying: %s", error)  # noqa: TRY400 - not a bug
+            await asyncio.sleep(seconds)
 
     async def delete_expired(self, *, before: float) -> None:
         """Delete tasks that ended before a time, and sessions without further tasks.

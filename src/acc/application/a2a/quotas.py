@@ -21,7 +21,10 @@ class ToolLimits(Plugin[object]):
     ) -> object:
         """Return the error of a call that exceeds the limit of its tool."""
         try:
-            await self._limiter.count_tool_call(ctx.run.request.key.user_id, tool.name)
+            request = ctx.run.request
+            await self._limiter.count_tool_call(
+                request.call.account or request.key.user_id, tool.name
+            )
         except RateLimited as error:
             return {"error": str(error), "retry_after": round(error.retry_after, 1)}
         return None

@@ -41,15 +41,7 @@ class TaskDispatcher:
 
     async def recover(self, task_id: str) -> bool:
         """Notify the engine of a task that no process has leased; False if it does not know it."""
-        try:
-            return await self._engine.notify(self._known(task_id), start=False)
-        except AccError as error:
-            log.warning(
-                "the engine was not notified of a task; this is repeated: %s",
-                error,
-                extra={"task_id": task_id},
-            )
-            return True
+        return await self._engine.notify(self._known(task_id), start=False)
 
     async def cancel(self, task_id: str) -> None:
         """Cancel the run of a task that was canceled or not stored."""

@@ -52,7 +52,7 @@ _SEGMENT_WAIT_SECONDS = 2.0
 #: How long the run waits for it. The server repeats its transaction while the database is down.
 TASK_WAIT_SECONDS = 600.0
 _POLL_SECONDS = 0.05
-_MAX_DELAY_SECONDS = 5.0
+_MAX_DELAY_SECONDS = 2.0
 #: Errors after which the segment is repeated. Others fail the task.
 _REPEATED = (*REPEATED_ERRORS, SessionBusy)
 
@@ -230,7 +230,7 @@ class _TaskSegment:
         """Run the first message of the task."""
         task, user = self._task, self._principal.owner.user_id
         message, session_id = task.history[0], task.context_id
-        call = call_context(task, user, self._principal.permissions, message)
+        call = call_context(task, self._principal, message)
         while True:
             await self._end_run_of_ended_task(self._runner.session_key(user, session_id))
             try:
@@ -286,12 +286,11 @@ class _TaskSegment:
     async def _resume(
         self, key: SessionKey, message: Message, answers: Sequence[InputAnswer]
     ) -> RunResult:
-        user, permissions = self._principal.owner.user_id, self._principal.permissions
         return await self._runner.resume(
             user_id=key.user_id,
             session_id=key.session_id,
             answers=answers,
-            context=call_context(self._task, user, permissions, message),
+            context=call_context(self._task, self._principal, message),
             recorder=self._recorder,
             segment=self._segment,
         )

@@ -78,6 +78,20 @@ class OwnRunner:
         return OwnRunner()
 
 
+def runner_of(agent: "BaseAgent") -> AgentRunner:
+    """Return the runner of an agent."""
+    check_init(agent)
+    return agent._own_runner.get(agent)
+
+
+def check_init(agent: object) -> None:
+    """Raise InvalidInput if the constructor of an agent's class did not call that of its base."""
+    if "_own_runner" not in vars(agent):
+        raise InvalidInput(
+            f"{type(agent).__name__}.__init__ must call super().__init__(name=...) of the agent"
+        )
+
+
 def accept_messages(cls: "type[BaseAgent]") -> None:
     """Let `run` of a class, if it defines one, take a message in place of the context."""
     run_in_context: Any = vars(cls).get("run")
@@ -94,7 +108,7 @@ def accept_messages(cls: "type[BaseAgent]") -> None:
     ) -> Coroutine[Any, Any, RunResult | str | None]:
         given = arguments[0] if arguments else options.get("message")
         if isinstance(given, str | Part | Sequence):
-            return self._own_runner.get(self).run(*arguments, **options)
+            return runner_of(self).run(*arguments, **options)
         if not arguments and "ctx" not in options:
             raise InvalidInput(f'agent {self.name!r}: run(...) needs a message: run("hello")')
         result: Coroutine[Any, Any, str | None] = run_in_context(self, *arguments, **options)

@@ -6,7 +6,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, overload
 
-from acc.application.agents.agent_runner import OwnRunner, accept_messages
+from acc.application.agents.agent_runner import OwnRunner, accept_messages, check_init, runner_of
 from acc.application.agents.callbacks import (
     AGENT_CALLBACKS,
     AfterAgentCallback,
@@ -189,7 +189,7 @@ class BaseAgent(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
         The sessions of `run` and `run_sync` of an agent are in memory; a call without ids continues
         the default session. A `Runner` has further options.
         """
-        return self._own_runner.get(self).run_sync(
+        return runner_of(self).run_sync(
             message,
             user_id=user_id,
             session_id=session_id,
@@ -304,6 +304,8 @@ class BaseAgent(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
         require(is_valid, self, "grants", "a mapping from sub-agent names to Grant")
         is_valid = isinstance(self.confirm, bool | str) or callable(self.confirm)
         require(is_valid, self, "confirm", "a bool, a question or a function")
+        if callable(self.confirm):
+            check_parameters(self, "confirm", self.confirm, ("ctx",))
         is_valid = self.flow is None or self.flow in FLOW_MODES
         require(is_valid, self, "flow", '"strict", "ask" or "off"')
         check_callbacks(self, AGENT_CALLBACKS)
@@ -374,14 +376,12 @@ class StandardAgent(BaseAgent[AnyDepsT, AnyOutputT]):
 def check_is_agent(value: object) -> None:
     """Raise InvalidInput if a value is not an agent that was constructed."""
     if isinstance(value, type) and issubclass(value, BaseAgent):
-        raise InvalidInput(f"expected an agent, got the class: write {value.__name__}(name=...)")
+        name = value.__name__.removeprefix("Llm")
+        raise InvalidInput(f"expected an agent, got the class: write {name}(name=...)")
     if not isinstance(value, BaseAgent):
         shown = repr(value) if isinstance(value, str | int | None) else type(value).__name__
         raise InvalidInput(f"expected an agent such as Agent(name=...), got {shown}")
-    if "name" not in vars(value):
-        raise InvalidInput(
-            f"{type(value).__name__}.__init__ must call super().__init__(name=...) of the agent"
-        )
+    check_init(value)
 
 
 def require(is_valid: bool, agent: BaseAgent, option: str, expected: str) -> None:
@@ -425,7 +425,7 @@ def check_parameters(
     if not accepts(function, len(parameters)):
         name = getattr(function, "__name__", type(function).__name__)
         raise InvalidTree(
-            f"agent {agent.name!r}: {option}={name} is called with {len(parameters)} arguments: "
+            f"agent {agent.name!r}: {option}={name} is called with ({', '.join(parameters)}): "
             f"write def {option}({', '.join(parameters)})"
         )
 

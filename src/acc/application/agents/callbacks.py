@@ -142,9 +142,11 @@ def plugin_callbacks(plugins: Sequence[object]) -> PluginCallbacks:
     other parameters.
     """
     if isinstance(plugins, Plugin) or not isinstance(plugins, Sequence):
-        raise InvalidInput(f"plugins must be a list of plugins, got {plugins!r}")
+        raise InvalidInput(f"plugins must be a list, such as [Audit()], got {plugins!r}")
     found: dict[str, tuple[Callback, ...]] = {}
     for plugin in plugins:
+        if isinstance(plugin, type):
+            raise InvalidInput(f"expected a plugin, got the class: write {plugin.__name__}()")
         unknown = [
             name for name in dir(plugin) if name.endswith("_callback") and name not in _CALLBACKS
         ]
@@ -158,8 +160,8 @@ def plugin_callbacks(plugins: Sequence[object]) -> PluginCallbacks:
             callback, parameters = getattr(plugin, name), _CALLBACKS[name]
             if not accepts(callback, len(parameters)):
                 raise InvalidInput(
-                    f"plugin {type(plugin).__name__}: {name} is called with {len(parameters)} "
-                    f"arguments: write def {name}(self, {', '.join(parameters)})"
+                    f"plugin {type(plugin).__name__}: {name} is called with "
+                    f"({', '.join(parameters)}): write def {name}(self, {', '.join(parameters)})"
                 )
             found[name] = (*found.get(name, ()), callback)
     return found

@@ -142,7 +142,12 @@ class LlmAgent(StandardAgent[DepsT, OutputT]):
             items.append(CodeTool(self.code_executor))
         for item in items:
             tool = as_tool(item)
-            if tool.name in self._own_tools or tool.name in _RESERVED_TOOL_NAMES:
+            if tool.name in _RESERVED_TOOL_NAMES:
+                raise InvalidTree(
+                    f"agent {self.name!r}: {tool.name!r} is the name of a tool of acc; give the "
+                    "tool another name, such as @tool(name=...)"
+                )
+            if tool.name in self._own_tools:
                 raise InvalidTree(f"agent {self.name!r} has two tools named {tool.name!r}")
             if isinstance(tool, AgentTool):
                 self._check_agent_tool(tool.agent)

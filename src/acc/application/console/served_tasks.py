@@ -27,6 +27,7 @@ from acc.domain.value_objects.task import (
     Update,
 )
 from acc.ports.outbound.storage_ports import (
+    RENEWAL_SHARE,
     AppendEvents,
     BeginTurn,
     CommitResult,
@@ -36,8 +37,6 @@ from acc.ports.outbound.storage_ports import (
     UnitOfWork,
 )
 
-#: The lease of a task is longer; see the task stores.
-RENEWAL_SECONDS = 10.0
 _MAX_WAITING_TASKS = 500
 
 
@@ -112,7 +111,7 @@ class ServedTasks:
         """Keep the lease of a task until this is canceled."""
         tasks, _ = self._stores(found.app_name)
         while True:
-            await asyncio.sleep(RENEWAL_SECONDS)
+            await asyncio.sleep(tasks.lease * RENEWAL_SHARE)
             await tasks.renew([found.task_id])
 
 

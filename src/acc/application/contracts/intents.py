@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, ClassVar, cast
@@ -64,6 +64,10 @@ _RESERVED_KEYS = ("user:", "app:", "temp:", "_", "remote.")
 MAX_MEMORY_KEYS = 100
 #: What the caller says about the provenance of inputs.
 _MARKS = (UNTRUSTED_METADATA, TRUSTED_METADATA)
+_TEXT_HINT = (
+    "A text message can only be one missing text field; send the inputs as data, with acc call URL "
+    "--intent NAME --input FIELD=VALUE or with run_agent in Python."
+)
 _ENTRY_PLACE = f"metadata.{INTENTS_EXTENSION}"
 _ENTRY_FIELDS = ("skill", "memory", "context", "delegation")
 
@@ -121,10 +125,14 @@ DELEGATED = IntentContract(name="delegation")
 
 
 class Intents:
-    """The intents of an agent tree: those of the root and of its direct sub-agents."""
+    """The intents of an agent tree: those of the root and of its direct sub-agents.
 
-    def __init__(self, root: BaseAgent) -> None:
-        self._root = root
+    Errors name only those of `listed`, by default all.
+    """
+
+    def __init__(self, root: BaseAgent, *, listed: Collection[str] | None = None) -> None:
+        self.root = root
+        self._listed = listed
         self._agents: dict[str, tuple[IntentContract, BaseAgent]] = {}
         for agent in (root, *root.sub_agents):
             contract = contract_of_agent(agent)
@@ -141,6 +149,11 @@ class Intents:
     def names(self) -> tuple[str, ...]:
         """Return the names of the intents."""
         return tuple(self._agents)
+
+    @property
+    def listed(self) -> tuple[str, ...]:
+        """Return the names of the intents that errors may name."""
+        return tuple(name for name in self._agents if self._listed is None or name in self._listed)
 
     @property
     def contracts(self) -> tuple[IntentContract, ...]:
@@ -168,15 +181,15 @@ class Intents:
 
         An agent with a single intent has this one.
         """
-        if isinstance(self._root, IntentAgent) and len(self.names) == 1:
+        if isinstance(self.root, IntentAgent) and len(self.names) == 1:
             return self.names[0]
-        own = contract_of_agent(self._root)
+        own = contract_of_agent(self.root)
         return "" if own is None else own.name
 
     def _find(self, name: str) -> tuple[IntentContract, BaseAgent]:
         found = self._agents.get(name)
         if found is None:
-            raise UnknownIntent(name, self.names)
+            raise UnknownIntent(name, self.listed)
         return found
 
     def admit(
@@ -216,7 +229,7 @@ class Intents:
     @property
     def conditions(self) -> Mapping[str, Condition]:
         """Return the checks that delegation packets may name."""
-        declared = getattr(self._root, "conditions", None)
+        declared = getattr(self.root, "conditions", None)
         return declared if isinstance(declared, Mapping) else {}
 
     def _check(
@@ -240,7 +253,7 @@ class Intents:
         check_conditions(delegation, contract, self.conditions)
         name = delegation.fallback
         if name not in self._agents or name == contract.name:
-            others = ", ".join(one for one in self._agents if one != contract.name) or "none"
+            others = ", ".join(one for one in self.listed if one != contract.name) or "none"
             text = f"must be another intent of this agent, which has: {others}"
             raise InvalidInputs(
                 contract.name, [FieldViolation("fallback", "enum", text)], place="packet"
@@ -519,7 +532,7 @@ async def admit_message(
     entry = entry_in(parts)
     if entry is None:
         if not any(isinstance(part.data, Mapping) for part in parts):
-            await check_text_message(root, parts, key, services.sessions)
+            await check_text_message(Intents(root), parts, key, services.sessions)
             return parts
         intents = Intents(root)
         skill = intents.default(parts)
@@ -528,17 +541,17 @@ async def admit_message(
 
 
 async def check_text_message(
-    root: BaseAgent, parts: Sequence[Part], key: SessionKey, sessions: SessionStorePort
+    intents: Intents, parts: Sequence[Part], key: SessionKey, sessions: SessionStorePort
 ) -> None:
     """Raise InvalidInputs if a message without data lacks required inputs of the root's intent.
 
     The session state may have them. A callback may add them later, so an agent that has one is not
     checked here but when its node is executed.
     """
-    intents = Intents(root)
+    root = intents.root
     if not intents.own:
         if isinstance(root, IntentAgent):
-            raise unnamed_intent(intents.names)
+            raise unnamed_intent(intents.listed)
         return
     agent = intents.agent(intents.own)
     if (
@@ -558,7 +571,7 @@ async def check_text_message(
     missing = missing_inputs(agent.contract, state, text)
     if missing:
         violations = [FieldViolation(name, "required", "is required") for name in missing]
-        raise InvalidInputs(agent.contract.name, violations)
+        raise InvalidInputs(agent.contract.name, violations, hint=_TEXT_HINT)
 
 
 def contracts_of(root: BaseAgent) -> Iterator[tuple[BaseAgent, IntentContract]]:
@@ -571,7 +584,11 @@ def contracts_of(root: BaseAgent) -> Iterator[tuple[BaseAgent, IntentContract]]:
 
 def unnamed_intent(names: Sequence[str]) -> InvalidInputs:
     """Return the error for a message to an agent with several intents that names none of them."""
-    text = f"is required: the message names no intent; this agent has: {', '.join(names)}"
+    known = ", ".join(names) or "none"
+    text = (
+        f"is required: the message names no intent; this agent has: {known}. Name one with acc "
+        "call URL --intent NAME, or with run_agent in Python"
+    )
     return InvalidInputs("", [FieldViolation("skill", "enum", text)], place=_ENTRY_PLACE)
 
 

@@ -83,7 +83,7 @@ def find_contract(intents: Intents, payload: IntentPayload) -> IntentContract:
     Raises UnknownIntent, or InvalidInputs if the unknown intent is a part of a delegation packet.
     """
     if payload.delegation is not None and payload.intent not in intents:
-        known = ", ".join(intents.names) or "none"
+        known = ", ".join(intents.listed) or "none"
         text = f"is an unknown intent; this agent has: {known}"
         violation = FieldViolation("delegated_intent", "enum", text)
         raise InvalidInputs(payload.intent, [violation], place="packet")

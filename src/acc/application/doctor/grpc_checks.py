@@ -6,8 +6,14 @@ from typing import Any
 
 from acc.application.doctor.checklist import Check
 from acc.application.doctor.findings import Area, CheckSkipped, Finding, fail, note, ok, warn
-from acc.application.doctor.server import MARKER
-from acc.application.doctor.wire import TERMINAL_STATES, task_state
+from acc.application.doctor.server import MARKER, objects
+from acc.application.doctor.wire import (
+    TERMINAL_STATES,
+    IntentProbe,
+    task_state,
+    wrapped_data,
+)
+from acc.domain.value_objects.contract import INTENTS_EXTENSION
 from acc.domain.value_objects.endpoint import is_loopback_url
 from acc.ports.outbound.remote_ports import GrpcProbePort, GrpcReply
 from acc.ports.outbound.system_ports import IdsPort
@@ -31,6 +37,8 @@ class GrpcServerUnderTest:
     ids: IdsPort
     token: str = ""
     second_token: str = ""
+    #: Sent instead of a short text.
+    intent: IntentProbe | None = None
     #: The newest protocol version whose service exists, empty if there is none.
     version: str = ""
     _first: GrpcReply | None = None
@@ -74,11 +82,13 @@ class GrpcServerUnderTest:
 
     def message(self) -> dict[str, Any]:
         """Return a request to send a short message that waits for the answer."""
-        parts = "parts" if self.require_version == V1 else "content"
+        is_v1 = self.require_version == V1
+        part = {"text": MARKER} if self.intent is None else {"data": dict(self.intent.inputs)}
         message = {
             "messageId": f"acc-doctor-{self.ids.new()}",
             "role": "ROLE_USER",
-            parts: [{"text": MARKER}],
+            "parts" if is_v1 else "content": [part if is_v1 else wrapped_data(part)],
+            **({} if self.intent is None else self.intent.fields),
         }
         if self.version == V1:
             return {"message": message}
@@ -112,6 +122,23 @@ class GrpcServerUnderTest:
         for task_id in list(self._to_cancel):
             params = {"id": task_id} if self.version == V1 else {"name": f"tasks/{task_id}"}
             await self.call("CancelTask", params)
+
+
+def _check_accepts_text(server: GrpcServerUnderTest, reply: GrpcReply) -> None:
+    """Raise CheckSkipped if an agent rejects a text because it takes calls of intents only."""
+    fields = [
+        str(violation.get("field", ""))
+        for detail in reply.details
+        for violation in objects(detail.get("fieldViolations"))
+    ]
+    is_call_missing = any(
+        one.startswith(("inputs.", f"metadata.{INTENTS_EXTENSION}")) for one in fields
+    )
+    if reply.status == "INVALID_ARGUMENT" and is_call_missing and server.intent is None:
+        raise CheckSkipped(
+            "the agent takes calls of its intents, not any text; repeat with --intent NAME "
+            "--data JSON"
+        )
 
 
 def describe(reply: GrpcReply) -> str:
@@ -160,6 +187,7 @@ async def send(server: GrpcServerUnderTest) -> Finding:
         raise CheckSkipped(
             "the server requires credentials; pass them with --token-env or --tls-cert"
         )
+    _check_accepts_text(server, reply)
     if reply.status == "OK" and reply.items:
         item = reply.items[0]
         return ok(f"a task, {task_state(item['task'])}" if "task" in item else "a message")
@@ -182,6 +210,7 @@ async def stream(server: GrpcServerUnderTest) -> Finding:
         raise CheckSkipped(
             "the server requires credentials; pass them with --token-env or --tls-cert"
         )
+    _check_accepts_text(server, reply)
     if reply.status != "OK":
         return fail(describe(reply), "stream the updates of the task")
     if not reply.items:

@@ -67,6 +67,7 @@ async def send(server: ServerUnderTest) -> Finding:
         return fail(str(error), fix)
     if reply.is_unauthenticated and not server.target.has_credentials:
         return skipped("the server requires credentials; pass them with --token-env")
+    server.check_accepts_text(reply.code)
     if reply.is_error:
         return fail(f"the message was rejected: {reply.summary}", fix)
     payload = read_payload(reply.result)
@@ -284,6 +285,7 @@ async def stream(server: ServerUnderTest) -> Finding:
     fix += "end the stream when the task ends or needs input"
     if reply.is_unauthenticated and not server.target.has_credentials:
         return skipped("the server requires credentials; pass them with --token-env")
+    server.check_accepts_text(transcript.error_code)
     if not transcript.is_stream:
         content_type = reply.headers.get("content-type", "(none)")
         return fail(f"{reply.summary} with content type {content_type} instead of a stream", fix)

@@ -15,6 +15,7 @@ from acc.application.doctor.wire import (
     TERMINAL_STATES,
     V03,
     V1,
+    IntentProbe,
     Interface,
     Op,
     ProbeCall,
@@ -24,9 +25,12 @@ from acc.application.doctor.wire import (
     task_state,
 )
 from acc.domain.errors import InvalidInput, InvalidResponse, RemoteFailed
+from acc.domain.value_objects.contract import INTENTS_EXTENSION
 from acc.domain.value_objects.endpoint import is_loopback_url, origin_of
 from acc.ports.outbound.remote_ports import HttpProbePort, ProbeEvent, ProbeRequest, ProbeResponse
 from acc.ports.outbound.system_ports import IdsPort
+
+_INVALID_PARAMS = -32602
 
 
 class Card:
@@ -34,6 +38,18 @@ class Card:
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self.document = document
+
+    @property
+    def intents(self) -> list[str]:
+        """Return the names of the intents whose contracts the card contains."""
+        capabilities = self.document.get("capabilities")
+        extensions = capabilities.get("extensions") if isinstance(capabilities, dict) else None
+        for extension in objects(extensions):
+            params = extension.get("params")
+            skills = params.get("skills") if isinstance(params, dict) else None
+            if extension.get("uri") == INTENTS_EXTENSION and isinstance(skills, dict):
+                return list(skills)
+        return []
 
     @property
     def has_v1(self) -> bool:
@@ -165,12 +181,16 @@ Pause = Callable[[float], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """URL and credentials of a test; they are sent to the origin of the URL only."""
+    """URL and credentials of a test; they are sent to the origin of the URL only.
+
+    `call` is sent instead of a short text.
+    """
 
     url: str
     token: str = ""
     second_token: str = ""
     has_certificate: bool = False
+    call: IntentProbe | None = None
 
     @property
     def has_credentials(self) -> bool:
@@ -219,6 +239,13 @@ class StreamTranscript:
         """Return True if the response is an event stream."""
         kind = self.reply.headers.get("content-type", "")
         return self.reply.status == 200 and kind.startswith("text/event-stream")
+
+    @property
+    def error_code(self) -> int | None:
+        """Return the code of the error that the server responded with, in 0.3 as an event."""
+        error = self.items[0].get("error") if self.items else None
+        code = error.get("code") if isinstance(error, dict) else self.reply.code
+        return code if isinstance(code, int) else None
 
     @property
     def task_id(self) -> str:
@@ -393,7 +420,17 @@ class ServerUnderTest:
     def message(self, *, context: str = "", task: str = "") -> dict[str, Any]:
         """Return a message that every agent can answer briefly."""
         message_id = f"acc-doctor-{self.ids.new()}"
-        return self.main.message(message_id, MARKER, context=context, task=task)
+        call = None if task else self.target.call
+        return self.main.message(message_id, MARKER, call=call, context=context, task=task)
+
+    def check_accepts_text(self, code: int | None) -> None:
+        """Raise CheckSkipped if an agent rejects a text because it takes calls of intents only."""
+        names = self.require_card.intents
+        if code == _INVALID_PARAMS and names and self.target.call is None:
+            raise CheckSkipped(
+                f"the agent takes calls of its intents ({', '.join(names)}), not any text; repeat "
+                "with --intent NAME --data JSON"
+            )
 
     async def stream(
         self,

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from acc.domain.value_objects.contract import INTENTS_EXTENSION
 from acc.ports.outbound.remote_ports import ProbeRequest, ProbeResponse
 
 _CODES = {
@@ -41,6 +42,22 @@ _STATES = TERMINAL_STATES | INTERRUPTED_STATES | {"submitted", "working", "unkno
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class IntentProbe:
+    """The call of an intent that is sent instead of a short text."""
+
+    intent: str
+    inputs: Mapping[str, Any]
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of a message that activate the extension and name the intent."""
+        return {
+            "metadata": {INTENTS_EXTENSION: {"skill": self.intent}},
+            "extensions": [INTENTS_EXTENSION],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
     """A parsed reply: a result, or an error with its code."""
 
@@ -69,6 +86,11 @@ class Reply:
         name = ERROR_NAMES.get(self.code or 0, "")
         code = "" if self.code is None else f" {self.code}" + (f" {name}" if name else "")
         return f"HTTP {self.status}{code}"
+
+
+def wrapped_data(part: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a part as in the protobuf definition of 0.3, where data is in a field of its own."""
+    return {"data": {"data": part["data"]}} if "data" in part else dict(part)
 
 
 def read_json(body: bytes) -> Any:
@@ -247,17 +269,26 @@ class Interface:
         return self.binding == HTTP_JSON and self.protocol_version == V03
 
     def message(
-        self, message_id: str, text: str, *, context: str = "", task: str = ""
+        self,
+        message_id: str,
+        text: str,
+        *,
+        call: IntentProbe | None = None,
+        context: str = "",
+        task: str = "",
     ) -> dict[str, Any]:
-        """Return a user message."""
+        """Return a user message: a text, or a call of an intent."""
+        part: dict[str, Any] = {"text": text} if call is None else {"data": dict(call.inputs)}
         message: dict[str, Any]
         if self._is_v03_http:
-            message = {"role": "ROLE_USER", "content": [{"text": text}]}
+            message = {"role": "ROLE_USER", "content": [wrapped_data(part)]}
         elif self.protocol_version == V03:
-            part = {"kind": "text", "text": text}
+            part = {"kind": "text" if call is None else "data", **part}
             message = {"kind": "message", "role": "user", "parts": [part]}
         else:
-            message = {"role": "ROLE_USER", "parts": [{"text": text}]}
+            message = {"role": "ROLE_USER", "parts": [part]}
+        if call is not None:
+            message |= call.fields
         message["messageId"] = message_id
         if context:
             message["contextId"] = context

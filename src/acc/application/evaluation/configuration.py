@@ -2,13 +2,14 @@
 
 import hashlib
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import msgspec
 
-from acc.application.memory.registry import MEMORIES, budget_tokens, split_budget
+from acc.application.memory.registry import MEMORIES, budget_tokens, split_budget, suggest_memory
 from acc.domain.ccs import MIN_BUDGET_TOKENS
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.endpoint import check_agent_url
@@ -35,6 +36,7 @@ FRAMEWORK_PREFIXES = ("langgraph", "pydantic-ai", "openai-agents", "google-adk",
 #: `openai:URL#MODEL` is a model behind an OpenAI-compatible server.
 CHAT_PREFIX = "openai"
 MAX_VOTES = 25
+_MODULE_AND_NAME = re.compile(r"[\w./]+:\w+")
 _DEFAULT_BUDGET = 512
 
 
@@ -216,8 +218,15 @@ class EvaluationConfigurator:
         if not equals:
             name = "-".join(str(part) for part in split_budget(name) if part is not None)
         if not name or not name.replace("-", "").replace("_", "").isalnum():
+            memory, at, tokens = kind.partition("@")
+            if at and memory in AGENT_KINDS:
+                raise InvalidInput(
+                    f"{item!r}: the budget must be a number of tokens, such as {memory}@512, "
+                    f"got {tokens!r}"
+                )
+            meant = _likely_agent("NAME", kind) if not equals else ""
             raise InvalidInput(
-                f"{item!r}: an agent's name must consist of letters, digits, - and _"
+                f"{item!r}: {meant}an agent's name must consist of letters, digits, - and _"
             )
         if kind.partition(":")[0] in (*FRAMEWORK_PREFIXES, CHAT_PREFIX):
             kind = f"{PYTHON_REFERENCE}{kind}"  # they are code of the user too
@@ -231,10 +240,11 @@ class EvaluationConfigurator:
         elif (memory := split_budget(kind)[0]) in AGENT_KINDS:
             kind = kind.replace(memory, AGENT_KINDS[memory], 1)
         else:
+            meant = suggest_memory(memory, AGENT_KINDS) or _likely_agent(name, kind)
             raise InvalidInput(
-                f"unknown agent {kind!r}: choose one of {', '.join(AGENT_KINDS)}, MEMORY@TOKENS "
-                f"such as bm25@512, {EQUAL_BUDGET}, NAME=acc:MODEL, NAME=python:MODULE:NAME, "
-                "NAME=FRAMEWORK:MODULE:NAME with one of "
+                f"unknown agent {kind!r}: {meant}choose one of {', '.join(AGENT_KINDS)}, "
+                f"MEMORY@TOKENS such as bm25@512, {EQUAL_BUDGET}, NAME=acc:MODEL, "
+                "NAME=python:MODULE:NAME, NAME=FRAMEWORK:MODULE:NAME with one of "
                 f"{', '.join(FRAMEWORK_PREFIXES)}, NAME=openai:URL#MODEL or NAME=a2a:URL"
             )
         return AgentChoice(name=name, kind=kind)
@@ -402,3 +412,12 @@ def _with_temperature(name: str, temperature: float) -> tuple[float | None, str]
     if ":" not in head:
         return None, name  # models without a provider have no settings
     return temperature, f"{name}{'&' if question_mark else '?'}temperature={temperature:g}"
+
+
+def _likely_agent(name: str, kind: str) -> str:
+    """Return a question with the form that an agent without its prefix probably needs."""
+    if kind.startswith(("http://", "https://")):
+        return f"did you mean {name}=a2a:{kind}? "
+    if kind.startswith((PYTHON_REFERENCE, REMOTE_REFERENCE, COMPRESSOR_REFERENCE)):
+        return f"did you mean {name}={kind}? "
+    return f"did you mean {name}=python:{kind}? " if _MODULE_AND_NAME.fullmatch(kind) else ""

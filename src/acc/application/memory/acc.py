@@ -78,7 +78,7 @@ _CERTAIN_RULES_SHARE = 0.6
 _EXCHANGE_SHARE = 0.2
 _MIN_EVIDENCE_SHARE = 0.4
 #: Passages with a smaller share of the best score get only the tokens that facts do not need.
-_WEAK_MATCH = 0.4
+_WEAK_MATCH = 0.3
 #: The largest share of the tokens for evidence that one message may use.
 _PASSAGE_SHARE = 0.5
 _MAX_SENTENCES = 400
@@ -438,7 +438,7 @@ class AccMemory:
         if any(message.is_shortened for message in exchange):
             # Give the exchange the tokens that the evidence does not need.
             exchange, exchange_tokens = self._fit_exchange(available - evidence.tokens)
-        # Notes get all remaining tokens, and weak matches what the notes leave.
+        # Notes get all remaining tokens, and other matches what the notes leave.
         left = self._budget - exchange_tokens - evidence.tokens
         chosen, _ = choose_notes(ranked, rules_tokens, left)
         facts = tuple(dict.fromkeys([fact_item(note, self._texts) for note in chosen]))
@@ -447,7 +447,7 @@ class AccMemory:
             facts = facts[1:]
             text = render_prompt(replace_state(rules, relational_map=facts))
         left = self._budget - exchange_tokens - evidence.tokens - tokens
-        evidence.add([match for match in recalled if match.score < weak], left)
+        evidence.add(recalled, left)
         qualified = evidence.passages()
         references = tuple(
             ArtifactReference(artifact_id=p.id, provenance=f"{p.source.value} turn {p.turn_id}")
@@ -465,7 +465,7 @@ class AccMemory:
             readings=readings,
             recalled=recalled,
             qualified=tuple(qualified),
-            rejected=tuple(evidence.rejected),
+            rejected=evidence.rejected,
             committed=state,
             dropped=(*(update.dropped if update else ()), *dropped),
             notes=(

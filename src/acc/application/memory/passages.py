@@ -217,13 +217,17 @@ def day(at: float) -> int:
     return int(at // 86_400)
 
 
-def heading(at: float) -> str:
-    """Return the heading of recalled messages of a day."""
+def heading(at: float, previous: float = 0.0) -> str:
+    """Return the heading of recalled messages of a day, short after one of an earlier day."""
     if not at:
         return "[Earlier]"
-    return f"[Earlier, {datetime.fromtimestamp(at, UTC).date().isoformat()}]"
+    date = datetime.fromtimestamp(at, UTC).date()
+    if not previous:
+        return f"[Earlier, {date.isoformat()}]"
+    is_same_year = datetime.fromtimestamp(previous, UTC).year == date.year
+    return f"[{date:%m-%d}]" if is_same_year else f"[{date.isoformat()}]"
 
 
-def heading_message(at: float) -> ChatMessage:
-    """Return the heading of recalled messages as a message of the runtime."""
-    return ChatMessage(role="user", author=RUNTIME_AUTHOR, parts=text_part(heading(at)))
+def heading_message(text: str) -> ChatMessage:
+    """Return a heading of recalled messages as a message of the runtime."""
+    return ChatMessage(role="user", author=RUNTIME_AUTHOR, parts=text_part(text))

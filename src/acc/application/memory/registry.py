@@ -1,6 +1,6 @@
 """The memories by name. To add a memory, add its class here to `_FACTORIES`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from typing import Protocol
 
@@ -147,12 +147,16 @@ def check_agent_memory(name: str) -> None:
         raise _unknown(name, AGENT_MEMORIES)
 
 
-def _unknown(name: str, known: tuple[str, ...]) -> InvalidInput:
+def suggest_memory(name: str, known: Collection[str]) -> str:
+    """Return a question with the most similar name, or an empty string."""
     similar = get_close_matches(name.lower(), known, 1) or [
         one for one in known if (one[0], len(one)) == (name[:1].lower(), len(name))
     ]
-    meant = f"did you mean {similar[0]!r}? " if similar else ""
+    return f"did you mean {similar[0]!r}? " if similar else ""
+
+
+def _unknown(name: str, known: tuple[str, ...]) -> InvalidInput:
     return InvalidInput(
-        f"unknown memory {redact_secrets(name)!r}: {meant}choose one of {', '.join(known)}, "
-        "or acc:MODEL"
+        f"unknown memory {redact_secrets(name)!r}: {suggest_memory(name, known)}choose one of "
+        f"{', '.join(known)}, or acc:MODEL"
     )

@@ -81,9 +81,10 @@ class MemoryCache:
         memory.enter(context)
         return memory
 
-    def evict(self, key: SessionKey, agent_name: str) -> None:
-        """Remove a memory, which is created again from the recorded events."""
-        self._cache.pop((key, agent_name), None)
+    def evict(self, key: SessionKey, *agent_names: str) -> None:
+        """Remove memories, which are created again from the recorded events."""
+        for name in agent_names:
+            self._cache.pop((key, name), None)
 
     def forget(self, key: SessionKey) -> None:
         """Remove the memories of a session whose turns are deleted."""

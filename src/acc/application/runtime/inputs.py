@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,7 +22,8 @@ from acc.ports.outbound.system_ports import SchemaValidatorPort
 if TYPE_CHECKING:
     from acc.application.agents.base import BaseAgent
 
-Message = str | Part | Sequence[Part]
+#: A list of texts alone is rejected: it may be meant as several messages.
+Message = str | Part | Sequence[Part | str]
 _ANSWER_FORM = "approve(request.id), approve(request.id, value=...) or deny(request.id)"
 _ANSWERS_DECODER = msgspec.json.Decoder(tuple[InputAnswer, ...])
 PARTS_DECODER = msgspec.json.Decoder(tuple[Part, ...])
@@ -41,24 +43,31 @@ def message_parts(message: Message) -> tuple[Part, ...]:
             )
         return (Part(text=message),)
     items = (message,) if isinstance(message, Part) else message
-    parts = tuple(items) if isinstance(items, Sequence) else ()
-    if not parts or not all(isinstance(part, Part) for part in parts):
+    listed = tuple(items) if isinstance(items, Sequence) else ()
+    is_valid = all(isinstance(part, Part | str) for part in listed)
+    if not is_valid or not any(isinstance(part, Part) for part in listed):
         raise InvalidInput(
-            'a message must be a str such as "hello", a Part or a non-empty list of Parts, got '
+            'a message must be a str such as "hello", a Part, or a list of Parts and texts, got '
             f"{_describe_message(message)}"
         )
+    parts = tuple(Part(text=part) if isinstance(part, str) else part for part in listed)
     check_storable(parts, PARTS_DECODER, "this message")
     return parts
 
 
 def _describe_message(message: object) -> str:
     """Return the type of an invalid message; dictionaries are messages of other libraries."""
-    first = message[0] if isinstance(message, Sequence) and message else message
-    if isinstance(first, Mapping):
+    items: Sequence[object] = [message]
+    if isinstance(message, Sequence) and not isinstance(message, str | bytes):
+        items = message
+    wrong = next((item for item in items if not isinstance(item, str | Part)), None)
+    if isinstance(wrong, Mapping):
         return "a dict: pass the text alone; earlier messages are in the session"
-    if isinstance(first, str) and not isinstance(message, str):
+    if isinstance(wrong, bytes | PurePath):
+        return f'{type(wrong).__name__}: for a file pass Part(raw=content, media_type="image/png")'
+    if wrong is None and items:
         return "a list of str: join them, or call run for each"
-    return type(message).__name__
+    return type(wrong).__name__ if items else "an empty list"
 
 
 def as_answers(answers: InputAnswer | Iterable[InputAnswer]) -> tuple[InputAnswer, ...]:

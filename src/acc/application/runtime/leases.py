@@ -9,12 +9,10 @@ from typing import Protocol
 from acc.application.tracing import conventions as names
 from acc.domain.errors import AccError, SessionBusy
 from acc.domain.value_objects.session import Session, SessionKey
-from acc.ports.outbound.storage_ports import SessionStorePort
+from acc.ports.outbound.storage_ports import RENEWAL_SHARE, SessionStorePort
 from acc.ports.outbound.tracing_ports import TracerPort
 
 BUSY_POLL_SECONDS = 0.05
-#: Well below the lease of the stores, so that slow model calls do not lose it.
-RENEWAL_SECONDS = 10.0
 
 
 class SessionLeases:
@@ -25,7 +23,6 @@ class SessionLeases:
         sessions: SessionStorePort,
         *,
         busy_timeout: float = 300.0,
-        renewal: float = RENEWAL_SECONDS,
         tracer: TracerPort | None = None,
     ) -> None:
         self.sessions = sessions
@@ -33,7 +30,7 @@ class SessionLeases:
         #: How many runs of this process wait for a session that another run has.
         self.waiting = 0
         self.busy_timeout = busy_timeout
-        self.renewals = _Renewals(sessions, seconds=renewal)
+        self.renewals = _Renewals(sessions, seconds=sessions.lease * RENEWAL_SHARE)
         #: Runs of this process that wait for a session, None if there are none.
         self._queues: dict[SessionKey, deque[asyncio.Future[None]] | None] = {}
         if tracer is not None:

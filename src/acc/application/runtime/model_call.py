@@ -1,6 +1,7 @@
 """Call a model within the budget of its run."""
 
 import logging
+import mimetypes
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
@@ -124,13 +125,21 @@ def _check_content(ctx: RunContext, model: LanguageModelPort, prompt: ModelReque
     for part in files:
         kind = _media_type(part)
         if not kind.startswith((*accepted, "text/")):
+            kinds = ("text", *(f"{one}*" if one.endswith("/") else one for one in accepted))
+            advice = f"Use a model that accepts {kind}, or convert the file to text"
+            if not part.media_type:
+                advice = f'The type of the file is missing: Part(..., media_type="{_guess(part)}")'
             raise ContentTypeNotSupported(
-                f"{ctx.path}: the model does not accept {kind}; it accepts "
-                f"{', '.join(('text', *accepted))}. Use a model that accepts {kind}, or convert "
-                "the file to text"
+                f"{ctx.path}: the model does not accept {kind}; it accepts {', '.join(kinds)}. "
+                f"{advice}"
             )
     for result in results:
         _report_files(ctx, result, accepted)
+
+
+def _guess(part: Part) -> str:
+    """Return the media type that a part probably has."""
+    return mimetypes.guess_type(part.filename or part.url or "")[0] or "image/png"
 
 
 def _new_results(prompt: ModelRequest) -> Iterator[ToolResult]:

@@ -53,10 +53,10 @@ def pending_requests(events: Sequence[Event]) -> tuple[InputRequest, ...]:
     """Return the requests that a paused run waits for.
 
     Other requests may be open: those of agents that were cancelled. They are made again if the
-    agent runs again.
+    agent runs again. A run that ended meanwhile, in another process, waits for nothing.
     """
     pause = last_pause(events)
-    if pause is None:
+    if pause is None or pause.status is not RunStatus.INPUT_REQUIRED:
         return ()
     before = {event.request.id for event in events if event.request and event.seq < pause.seq}
     cancelled = before.difference(pause.detail["waiting"])
@@ -314,6 +314,7 @@ def resumed_call(detail: Mapping[str, Any], context: CallContext | None) -> Call
         permissions=context.permissions if permissions is None else permissions,
         message_id=call.message_id,
         metadata=call.metadata,
+        account=context.account,
     )
 
 

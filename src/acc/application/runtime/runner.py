@@ -152,9 +152,8 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
 
         Without ids, the turn continues the default session of the default user. If the run waits
         for input, the result has the status input_required and the requests. `deps` are available
-        to tools, callbacks and instructions, and are never stored. The `observer` receives the
-        events. The `recorder` stores the events in place of the default recorder. A worker of an
-        engine passes the `segment` that it executes.
+        to tools, callbacks and instructions, and are never stored. The `observer` receives events,
+        and the `recorder` stores them. A worker of an engine passes the `segment` to execute.
         """
         if config is not None or context is not None:
             check_run_options(self.agent, config, context)
@@ -228,8 +227,8 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
 
         Resume is replay: recorded model responses and tool results are reused, not repeated. A tool
         call that was started and has no recorded result is repeated only if the tool is idempotent;
-        otherwise the model is informed that its outcome is unknown. Pass the `deps` again, because
-        they are not stored. A worker of an engine passes the `segment` that it executes.
+        otherwise the model is informed that its outcome is unknown. Pass the `deps` again: they are
+        not stored. A worker of an engine passes the `segment`.
         """
         if config is not None or context is not None:
             check_run_options(self.agent, config, context)
@@ -328,8 +327,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
     async def _end_open_run(
         self, request: RunRequest, session: Session, recorder: EventRecorder, reason: str
     ) -> None:
-        for agent in self.agent.walk():  # their cached memories contain the canceled run
-            self.services.memory_cache.evict(request.key, agent.name)
+        self.services.memory_cache.evict(request.key, *[agent.name for agent in self.agent.walk()])
         request = replace(request, run_id=session.run_id)
         run = Run(request, services=self.services, recorder=recorder)
         await self._end(run, RunStatus.CANCELED, reason)
@@ -382,7 +380,10 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         segment: Segment | None = None,
         is_durable: bool = False,
     ) -> TurnStart:
-        """Store the message; wait for an interrupted run if an engine will continue it."""
+        """Open the session and store the message.
+
+        If an earlier run was interrupted, the store closes it, or this turn waits for its engine.
+        """
         waits_for_runs = is_durable or segment is not None
         detail = first_detail(request, is_durable=waits_for_runs)
         if span is not None and (own := span.traceparent):
@@ -489,7 +490,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
                 raise
         finally:
             if status is not RunStatus.INPUT_REQUIRED and status is not RunStatus.COMPLETED:
-                self._evict_memories(run)
+                self.services.memory_cache.evict(run.request.key, *run.memories)
             if not is_handed_over:
                 await self._end_or_fail(run, status, text, detail, state, segment)
         if status is RunStatus.COMPLETED:
@@ -520,7 +521,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         except AccError as error:
             is_repeated = segment is not None and isinstance(error, REPEATED_ERRORS)
             if status is RunStatus.COMPLETED and not run.recorder.is_released:
-                self._evict_memories(run)
+                self.services.memory_cache.evict(run.request.key, *run.memories)
                 if not is_repeated:
                     await self._end(run, RunStatus.FAILED, str(error), {"code": error.code})
             raise
@@ -564,10 +565,6 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         agent = self.agent.find(name) if isinstance(name, str) else None
         has_conversation = agent is not None and can_keep_conversation(agent)
         return find_call(self.agent, message) or (agent if has_conversation else None) or self.agent
-
-    def _evict_memories(self, run: Run) -> None:
-        for name in run.memories:
-            self.services.memory_cache.evict(run.request.key, name)
 
     async def _end(
         self,

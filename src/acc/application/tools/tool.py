@@ -21,7 +21,7 @@ from acc.application.runtime.type_variables import (
     GenericDefaults,
 )
 from acc.application.tracing.conventions import EXECUTE_TOOL
-from acc.domain.call_options import check_call, explains_call
+from acc.domain.call_options import accepts, check_call, explains_call
 from acc.domain.errors import InvalidInput, InvalidTree
 from acc.domain.value_objects.approval import InputAnswer
 from acc.domain.value_objects.base import JsonData
@@ -327,6 +327,11 @@ def check_tool_options(tool: BaseTool) -> None:
         raise InvalidTree(
             f"tool {tool.name!r}: confirm must be a bool, a question or a function, "
             f"got {tool.confirm!r}"
+        )
+    if callable(tool.confirm) and not accepts(tool.confirm, 1):
+        raise InvalidTree(
+            f"tool {tool.name!r}: confirm is called with the arguments of the tool as a dict: "
+            "write def confirm(arguments)"
         )
     for option, seconds in (("timeout", tool.timeout), ("confirm_expires", tool.confirm_expires)):
         if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):

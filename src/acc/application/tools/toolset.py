@@ -10,7 +10,7 @@ from acc.application.runtime.type_variables import (
 )
 from acc.application.tools.function_tool import as_tool
 from acc.application.tools.tool import BaseTool, ToolContext
-from acc.domain.call_options import explains_call
+from acc.domain.call_options import check_awaitable, explains_call
 from acc.domain.errors import AccError, InvalidInput, InvalidTree, RemoteFailed
 from acc.domain.value_objects.base import JsonData
 from acc.domain.value_objects.content import ToolCall
@@ -42,7 +42,8 @@ class Toolset(GenericDefaults, Generic[AnyDepsT]):
         `is_only_toolset` is True if the agent has no other toolset. `reserved_names` are the names
         of the agent's own tools.
         """
-        tools = [as_tool(item) for item in await self.list_tools(ctx)]
+        pending = check_awaitable(self.list_tools(ctx), self, "list_tools(self, ctx)")
+        tools = [as_tool(item) for item in await pending]
         for tool in tools:
             if tool.name in reserved_names:
                 raise InvalidInput(

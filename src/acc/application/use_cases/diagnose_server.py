@@ -25,6 +25,7 @@ from acc.application.doctor.findings import (
 )
 from acc.application.doctor.grpc_checks import GRPC_CHECKS, GrpcServerUnderTest
 from acc.application.doctor.server import NO_INTERFACE, Pause, ServerUnderTest, Target
+from acc.application.doctor.wire import IntentProbe
 from acc.domain.errors import AddressRefused, InvalidInput, InvalidResponse, RemoteFailed
 from acc.ports.outbound.remote_ports import GrpcProbePort, HttpProbePort
 from acc.ports.outbound.system_ports import IdsPort
@@ -154,12 +155,18 @@ class DiagnoseGrpcServerUseCase:
         *,
         token: str = "",
         second_token: str = "",
+        call: IntentProbe | None = None,
         only: Collection[str] = (),
     ) -> Diagnosis:
         """Return the results of the checks; raise RemoteFailed if there is no server."""
         checks = _select_checks(GRPC_CHECKS, only)
         server = GrpcServerUnderTest(
-            probe=self._probe, url=url, ids=self._ids, token=token, second_token=second_token
+            probe=self._probe,
+            url=url,
+            ids=self._ids,
+            token=token,
+            second_token=second_token,
+            intent=call,
         )
         await server.find_version()
         return Diagnosis(

@@ -1,12 +1,12 @@
 """Serve agents over A2A: send, stream, get, list, cancel, subscribe, push configurations."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import aclosing, asynccontextmanager
 
 from acc.application.a2a.executor import TaskExecutor
 from acc.application.a2a.intake import MessageIntake
-from acc.application.a2a.intent_admission import digest_of, outputs_of_task
+from acc.application.a2a.intent_admission import IntentAdmission, digest_of, outputs_of_task
 from acc.application.a2a.maintenance import TaskMaintenance
 from acc.application.a2a.media_modes import Modes, served_modes
 from acc.application.a2a.push_configs import CheckUrl, PushConfigs
@@ -68,7 +68,8 @@ class ServeA2AUseCase:
     `deduplicate` a repeated message returns its task. With `anonymous_listing` anonymous callers
     may list the tasks of all anonymous callers. `limiter` limits intents, tokens and cost. `modes`
     are the accepted media types; by default those of the agent. `skills` are those of the card
-    whose scopes are required. `used_ids` has the nonces of requests.
+    whose scopes are required, and `listed_intents` those that errors may name, by default all.
+    `used_ids` has the nonces of requests.
     """
 
     def __init__(
@@ -84,12 +85,14 @@ class ServeA2AUseCase:
         limiter: RateLimiterPort | None = None,
         modes: Modes | None = None,
         skills: Sequence[Skill] = (),
+        listed_intents: Collection[str] | None = None,
         used_ids: UsedIdsPort | None = None,
     ) -> None:
         self.limits = limits or ServerLimits()
         self.runner = runner
         self._tasks = tasks
         self._anonymous_listing = anonymous_listing
+        self.admission = IntentAdmission(runner, skills=skills, listed=listed_intents)
         self._broker = TaskBroker()
         engine = runner.engine
         self._executor = TaskExecutor(
@@ -119,7 +122,7 @@ class ServeA2AUseCase:
             limits=self.limits,
             deduplicate=deduplicate,
             modes=modes or served_modes(runner.agent, runner.services),
-            skills=skills,
+            admission=self.admission,
             limiter=limiter,
             replays=ReplayGuard(self.limits.replay_window, used_ids),
         )
@@ -129,10 +132,7 @@ class ServeA2AUseCase:
         """Accept tasks while the context is open; running tasks get the grace time to finish."""
         async with asyncio.TaskGroup() as group:
             self._executor.open(group)
-            background = [
-                group.create_task(self._maintenance.watch()),
-                group.create_task(self._maintenance.expire()),
-            ]
+            background = [group.create_task(job) for job in self._maintenance.jobs()]
             if delivery is not None:
                 background.append(group.create_task(delivery.run()))
             try:
@@ -146,6 +146,10 @@ class ServeA2AUseCase:
     def is_ready(self) -> bool:
         """Return True while new tasks are accepted."""
         return self._executor.is_open
+
+    def check_ready(self) -> None:
+        """Raise Unavailable unless new tasks are accepted."""
+        self._executor.check_open()
 
     async def stop(self) -> None:
         """Accept no more tasks, wait for the running ones, then end the streams."""
@@ -243,7 +247,7 @@ class ServeA2AUseCase:
     @property
     def intents(self) -> Intents:
         """Return the intents of the agent."""
-        return self._intake.admission.intents
+        return self.admission.intents
 
     async def call_intent(
         self,
@@ -264,7 +268,7 @@ class ServeA2AUseCase:
         caller = principal.within(tenant)
         check_caller(payload.context, caller)
         check_debug(payload.context, caller)
-        message = self._intake.admission.message(payload, self.runner.services.ids.new())
+        message = self.admission.message(payload, self.runner.services.ids.new())
         request = SendRequest(
             message=message, extensions=(INTENTS_EXTENSION,), trace_parent=trace_parent
         )

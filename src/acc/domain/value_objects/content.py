@@ -71,6 +71,11 @@ class Part(_Text, frozen=True, kw_only=True, metaclass=ExplainedMeta):
                 f"the text of a part must be a str, got {type(self.text).__name__}: use raw=... "
                 "for bytes and data=... for JSON data"
             )
+        if self.raw is not None and not isinstance(self.raw, bytes):
+            raise InvalidInput(
+                f"raw must be bytes, got {type(self.raw).__name__}: for a file on this machine "
+                'pass Part(raw=Path("plan.png").read_bytes(), media_type="image/png")'
+            )
 
     @staticmethod
     def from_text(text: str) -> "Part":

@@ -122,7 +122,7 @@ class Match(Value, frozen=True, kw_only=True):
     replaces: tuple[Passage, ...] = ()
 
 
-class Note(Value, frozen=True, kw_only=True):
+class Note(Value, frozen=True, kw_only=True, array_like=True):
     """A reference to a sentence of a user, and what the reader made of it.
 
     `id` names the passage and the place of the sentence in it, see `sentence_id`. `score` says

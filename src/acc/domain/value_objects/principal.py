@@ -1,6 +1,8 @@
 """The authenticated caller and the owner of stored data."""
 
 from collections.abc import Collection
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_address, ip_network
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -11,6 +13,9 @@ from acc.domain.value_objects.base import Value, replace
 INVOKE_SCOPE = "agent.invoke"
 #: Permission to read tasks, streams and push configurations.
 READ_SCOPE = "agent.read"
+#: Networks of IPv6 that one subscriber usually has.
+_SUBSCRIBER_PREFIX = 64
+_CACHED_ADDRESSES = 1024
 
 
 class Owner(NamedTuple):
@@ -31,6 +36,7 @@ class Principal(Value, frozen=True, kw_only=True):
     """An authenticated caller. `permissions` of None means all permissions.
 
     `any_tenant` is True if the credentials are not bound to a tenant, so that the caller chose one.
+    `address` is where the requests of an anonymous caller come from, empty if it is not known.
     """
 
     caller: str
@@ -38,6 +44,7 @@ class Principal(Value, frozen=True, kw_only=True):
     permissions: Collection[str] | None = None
     is_anonymous: bool = False
     any_tenant: bool = False
+    address: str = ""
 
     @property
     def owner(self) -> Owner:
@@ -46,7 +53,12 @@ class Principal(Value, frozen=True, kw_only=True):
 
     @property
     def account(self) -> Owner:
-        """Return the owner to which limits apply, independent of a chosen tenant."""
+        """Return the owner to which limits apply, independent of a chosen tenant.
+
+        Anonymous callers are one owner of tasks, but have limits for each address.
+        """
+        if self.is_anonymous and self.address:
+            return Owner(f"address/{self.address}", self.caller)
         return Owner("" if self.any_tenant else self.tenant, self.caller)
 
     def require(self, scope: str) -> None:
@@ -67,3 +79,17 @@ class Principal(Value, frozen=True, kw_only=True):
 
 
 ANONYMOUS = Principal(caller="anonymous", is_anonymous=True)
+
+
+@lru_cache(_CACHED_ADDRESSES)
+def limited_address(address: str) -> str:
+    """Return an address as limits count it: of IPv6, the network that one subscriber has."""
+    try:
+        parsed = ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(parsed, IPv6Address):
+        if parsed.ipv4_mapped is not None:
+            return str(parsed.ipv4_mapped)
+        return str(ip_network((parsed, _SUBSCRIBER_PREFIX), strict=False))
+    return str(parsed)

@@ -114,7 +114,8 @@ def trace_of_parent(parent: str) -> str:
 class CallContext(Value, frozen=True, kw_only=True, metaclass=ExplainedMeta):
     """The caller of a run, its permissions, and the ids for tracing.
 
-    `message_id` and `metadata` are those of the A2A message that started the run, if any.
+    `message_id` and `metadata` are those of the A2A message that started the run, if any. `account`
+    is whose limits apply, by default those of the user; it is not stored.
     """
 
     request_id: str
@@ -123,6 +124,7 @@ class CallContext(Value, frozen=True, kw_only=True, metaclass=ExplainedMeta):
     permissions: Collection[str] | None = None
     message_id: str = ""
     metadata: Mapping[str, JsonData] = {}
+    account: str = ""
 
     def __post_init__(self) -> None:
         ids = (self.request_id, self.trace_id, self.caller, self.message_id)

@@ -88,6 +88,12 @@ class UnitOfWork(Protocol):
         ...
 
 
+#: How long a lease of a session or task lasts that is not renewed, unless it is configured.
+LEASE_SECONDS = 30.0
+#: Leases are renewed after this share of their time, so that slow calls do not lose them.
+RENEWAL_SHARE = 1 / 3
+
+
 class SessionStorePort(Protocol):
     """Stores sessions and their events, one writer at a time.
 
@@ -95,6 +101,11 @@ class SessionStorePort(Protocol):
     the events of a session from 1. A write without the lease raises SessionConflict. Every call
     that the disk rejects raises StorageFailed.
     """
+
+    @property
+    def lease(self) -> float:
+        """Return the seconds after which a lease expires that is not renewed."""
+        ...
 
     async def open(self, key: SessionKey, *, holder: str, replaces: str = "") -> Session:
         """Acquire the lease of a session and return it, created if it does not exist.
@@ -341,6 +352,11 @@ class TaskStorePort(Protocol):
     even if the caller is cancelled while it waits. Every call that the disk rejects raises
     StorageFailed.
     """
+
+    @property
+    def lease(self) -> float:
+        """Return the seconds after which a lease expires that is not renewed."""
+        ...
 
     async def wait_for_changes(self) -> Collection[str] | None:
         """Wait until other processes may have changed tasks, for a second at most.

@@ -12,6 +12,7 @@ from acc.adapters.a2a.client.transport import (
     MAX_STREAM_BYTES,
     CallFailed,
     GrpcOptions,
+    PresentedSecrets,
     StreamEvent,
     Unreachable,
     task_id_of,
@@ -54,6 +55,7 @@ class GrpcTransport:
         self._origin = origin_of(interface.url)
         self._options = options
         self._credentials = options.credentials
+        self._secrets = PresentedSecrets()
         self._metadata = {name.lower(): value for name, value in options.headers.items()}
         self._metadata["a2a-version"] = self._protobuf.version
         self._channel: Any = None
@@ -136,7 +138,7 @@ class GrpcTransport:
             metadata["last-event-id"] = last_event_id
         if self._credentials is not None:
             headers = await self._credentials.headers(self._options.card, refresh=refresh)
-            metadata |= {name.lower(): value for name, value in headers.items()}
+            metadata |= {name.lower(): value for name, value in self._secrets.note(headers).items()}
         return tuple(metadata.items())
 
     def _can_refresh(self, error: grpc.aio.AioRpcError) -> bool:
@@ -165,7 +167,7 @@ class GrpcTransport:
         }
         status = trailing.get(STATUS_METADATA, b"")
         details = read_details(status) if isinstance(status, bytes) else []
-        code, message = error.code().name, error.details() or ""
+        code, message = error.code().name, self._secrets.hide(error.details() or "")
         wait = retry_after_seconds(
             {key: value for key, value in trailing.items() if isinstance(value, str)}
         )

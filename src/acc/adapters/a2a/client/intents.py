@@ -8,7 +8,13 @@ from urllib.parse import urlsplit
 import httpx2
 import msgspec
 
-from acc.adapters.a2a.client.transport import CallFailed, map_transport_errors
+from acc.adapters.a2a.client.transport import (
+    RETRYABLE_STATUS,
+    CallFailed,
+    PresentedSecrets,
+    map_transport_errors,
+    unanswered,
+)
 from acc.adapters.a2a.wire.errors import error_from_http, error_from_rpc
 from acc.adapters.http.client import guarded_client
 from acc.application.runtime.circuits import circuit_call
@@ -66,8 +72,9 @@ class HttpIntentCaller:
         check_remote_url(url)
         is_run = urlsplit(url).path.endswith(_RUN_PATH)
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        secrets = PresentedSecrets()
         if token:
-            headers["Authorization"] = f"Bearer {self._resolve_token(token)}"
+            headers |= secrets.note({"Authorization": f"Bearer {self._resolve_token(token)}"})
         body = _encode(payload if is_run else _rpc_request(payload))
         intent = str(payload.get("delegated_intent", payload.get("intent", "")))
         with trace_intent_call(self._tracer, intent, url, trace_parent) as parent:
@@ -81,7 +88,10 @@ class HttpIntentCaller:
             ):
                 with map_transport_errors(origin):
                     response = await http.post(url, content=body, headers=headers)
-            return _run_outputs(response) if is_run else _rpc_outputs(response)
+                if response.status_code in RETRYABLE_STATUS:
+                    raise unanswered(origin, response, secrets.hide_in(response.content))
+            read_outputs = _run_outputs if is_run else _rpc_outputs
+            return read_outputs(response, secrets)
 
 
 def _rpc_request(payload: Mapping[str, Any]) -> dict[str, Any]:
@@ -117,10 +127,10 @@ def _decode(response: httpx2.Response) -> Mapping[str, Any]:
     return document
 
 
-def _run_outputs(response: httpx2.Response) -> Mapping[str, Any]:
+def _run_outputs(response: httpx2.Response, secrets: PresentedSecrets) -> Mapping[str, Any]:
     if response.is_success:
         return _decode(response)
-    error = error_from_http(response.status_code, response.content)
+    error = error_from_http(response.status_code, secrets.hide_in(response.content))
     if response.status_code == 400:
         raise InvalidInput(str(error).removeprefix("the remote agent failed: "))
     if response.status_code == 404:
@@ -128,12 +138,13 @@ def _run_outputs(response: httpx2.Response) -> Mapping[str, Any]:
     raise error
 
 
-def _rpc_outputs(response: httpx2.Response) -> Mapping[str, Any]:
+def _rpc_outputs(response: httpx2.Response, secrets: PresentedSecrets) -> Mapping[str, Any]:
     if not response.is_success and "json" not in response.headers.get("content-type", ""):
-        raise error_from_http(response.status_code, response.content)
+        raise error_from_http(response.status_code, secrets.hide_in(response.content))
     document = _decode(response)
     if "error" in document:
-        raise error_from_rpc(document["error"])
+        error = secrets.hide_in(msgspec.json.encode(document["error"]))
+        raise error_from_rpc(msgspec.json.decode(error))
     result = document.get("result")
     if not isinstance(result, dict):
         raise InvalidResponse("the result of the intent is not a JSON object")

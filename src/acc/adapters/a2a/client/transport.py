@@ -1,5 +1,6 @@
 """Calls over one interface of a remote agent."""
 
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -39,6 +40,9 @@ _CONNECT_TIMEOUT_SECONDS = 10.0
 #: The server does not implement the protocol, or this operation, at this URL.
 _NOT_IMPLEMENTED_STATUS = frozenset({404, 405, 501})
 _METHOD_NOT_FOUND = -32601
+#: Values of credentials that are hidden in errors; shorter ones occur in other words.
+_MAX_SECRETS = 64
+_MIN_SECRET_LENGTH = 6
 _WIRES: Mapping[tuple[str, str], Wire] = {
     ("1", JSONRPC): WIRE_V1,
     ("1", HTTP_JSON): WIRE_V1,
@@ -74,22 +78,50 @@ def wire_for(interface: Interface) -> Wire | None:
     return _WIRES.get((interface.version.partition(".")[0], interface.binding.upper()))
 
 
+class PresentedSecrets:
+    """The credentials that were sent, which errors must not contain if the remote repeats them."""
+
+    def __init__(self, headers: Mapping[str, str] | None = None) -> None:
+        self._values: deque[str] = deque(maxlen=_MAX_SECRETS)
+        self.note(headers or {})
+
+    def note(self, headers: Mapping[str, str]) -> Mapping[str, str]:
+        """Return headers with credentials after their values are noted."""
+        for header in headers.values():
+            for value in (header, header.partition(" ")[2]):
+                if len(value) >= _MIN_SECRET_LENGTH and value not in self._values:
+                    self._values.append(value)
+        return headers
+
+    def hide(self, text: str) -> str:
+        """Return the text of an error without credentials."""
+        for value in self._values:
+            text = text.replace(value, "***")
+        return text
+
+    def hide_in(self, body: bytes) -> bytes:
+        """Return the body of an error without credentials."""
+        return self.hide(body.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+
+
 class PresentCredentials(httpx2.Auth):
     """Adds credentials to each request; rejected ones are refreshed once, then sent again."""
 
     def __init__(self, credentials: CredentialsPort, card: AgentCard) -> None:
         self._credentials = credentials
         self._card = card
+        self.secrets = PresentedSecrets()
 
     async def async_auth_flow(
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Send the request with credentials, twice if necessary."""
-        request.headers.update(await self._credentials.headers(self._card))
+        request.headers.update(self.secrets.note(await self._credentials.headers(self._card)))
         response = yield request
         if response.status_code == 401 and self._credentials.can_refresh:
             # The request had no effect. The token may have been revoked before it expired.
-            request.headers.update(await self._credentials.headers(self._card, refresh=True))
+            headers = await self._credentials.headers(self._card, refresh=True)
+            request.headers.update(self.secrets.note(headers))
             yield request
 
 
@@ -289,7 +321,11 @@ class HttpTransport:
         code = answer.error.get("code") if isinstance(answer.error, Mapping) else None
         if code == _METHOD_NOT_FOUND:
             raise Unreachable(f"{self._origin} does not implement the method", retryable=False)
-        raise error_from_rpc(answer.error, task_id=task_id_of(request))
+        error = msgspec.json.decode(self._hide_secrets(msgspec.json.encode(answer.error)))
+        raise error_from_rpc(error, task_id=task_id_of(request))
+
+    def _hide_secrets(self, body: bytes) -> bytes:
+        return body if self._auth is None else self._auth.secrets.hide_in(body)
 
     def _parse_item(self, data: bytes, request: Request | None = None) -> StreamResponse:
         try:
@@ -301,12 +337,12 @@ class HttpTransport:
             code = error.get("code")
             status = code if isinstance(code, int) and 400 <= code < 600 else 500
             task_id = "" if request is None else task_id_of(request)
-            raise error_from_http(status, data, task_id=task_id) from None
+            raise error_from_http(status, self._hide_secrets(data), task_id=task_id) from None
 
     def _error_from_response(
         self, response: httpx2.Response, body: bytes, request: Request
     ) -> Exception:
-        status = response.status_code
+        status, body = response.status_code, self._hide_secrets(body)
         if response.is_redirect:
             return RemoteFailed(
                 f"{self._origin} redirects the call, and redirects are not followed; the card must "
@@ -314,16 +350,21 @@ class HttpTransport:
                 remote_code=str(status),
             )
         if status in RETRYABLE_STATUS:
-            wait = retry_after_seconds(response.headers)
-            return CallFailed(
-                f"{self._origin}: {error_from_http(status, body)}",
-                retryable=True,
-                retry_after=None if wait is None else min(wait, MAX_RETRY_AFTER_SECONDS),
-            )
+            return unanswered(self._origin, response, body)
         error = error_from_http(status, body, task_id=task_id_of(request))
         if status in _NOT_IMPLEMENTED_STATUS and type(error) is RemoteFailed:
             return Unreachable(f"{self._origin}: {error}", retryable=False)
         return error
+
+
+def unanswered(origin: str, response: httpx2.Response, body: bytes) -> CallFailed:
+    """Return the error for a response that says that the agent does not answer at present."""
+    wait = retry_after_seconds(response.headers)
+    return CallFailed(
+        f"{origin}: {error_from_http(response.status_code, body)}",
+        retryable=True,
+        retry_after=None if wait is None else min(wait, MAX_RETRY_AFTER_SECONDS),
+    )
 
 
 @contextmanager

@@ -294,7 +294,9 @@ async def send_response(
     headers: Iterable[tuple[bytes, bytes]] = (),
 ) -> None:
     """Send a complete response."""
-    head = [(b"content-type", kind), (b"content-length", str(len(body)).encode()), *headers]
+    head = [*headers]
+    if status != 204:  # has no content, and must not have its headers
+        head = [(b"content-type", kind), (b"content-length", str(len(body)).encode()), *head]
     await send({"type": "http.response.start", "status": status, "headers": head})
     await send({"type": "http.response.body", "body": body})
 

@@ -1,6 +1,6 @@
 """Dispatch JSON-RPC and HTTP+JSON requests: authenticate, negotiate, perform, respond."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil
@@ -69,7 +69,7 @@ from acc.domain.errors import (
 from acc.domain.value_objects.agent_card import AgentCard
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.contract import INTENTS_EXTENSION
-from acc.domain.value_objects.principal import ANONYMOUS, Principal
+from acc.domain.value_objects.principal import ANONYMOUS, Principal, limited_address
 from acc.domain.value_objects.task import Task
 from acc.ports.outbound.auth_ports import CertificateVerifierPort, TokenVerifierPort
 from acc.ports.outbound.limit_ports import RateLimiterPort
@@ -152,7 +152,7 @@ class RequestDispatcher:
             principal = await self.authenticate(request)
             request.check_json()
             body = await request.body()
-            await self._count_bytes(principal, request, body)
+            await self._count_bytes(principal, body)
             if version not in self._protocol_versions:
                 # Only now, because the response needs the request id from the body.
                 self._check_intent_or_version(body, version)
@@ -164,7 +164,7 @@ class RequestDispatcher:
                 await self._answer_intent(request, send, principal, call)
                 return
             extensions = self._negotiate_extensions(request)
-            operation = _find_operation(call.method, wire)
+            operation = _find_operation(call.method, wire, self._serve.intents.listed)
             params = wire.read_request(operation, call.params)
             result = await self._perform(wire, operation, principal, params, request, extensions)
         except Exception as error:  # noqa: BLE001 - process boundary
@@ -209,7 +209,7 @@ class RequestDispatcher:
             principal = await self.authenticate(request)
             request.check_json()
             content = await request.body()
-            await self._count_bytes(principal, request, content)
+            await self._count_bytes(principal, content)
             self._start_span(request, "run", request.trace_parent)
             answer = await call_intent(
                 self._serve, principal, content, trace_parent=request.trace_parent
@@ -227,9 +227,10 @@ class RequestDispatcher:
         try:
             request.check_method("POST")
             principal = await self.authenticate(request)
+            self._serve.check_ready()
             request.check_json()
             body = await request.body()
-            await self._count_bytes(principal, request, body)
+            await self._count_bytes(principal, body)
             self._start_span(request, request.path.strip("/"), request.trace_parent)
             chunks = await endpoint.open(principal, body, trace_parent=request.trace_parent)
         except Exception as error:  # noqa: BLE001 - process boundary
@@ -257,7 +258,7 @@ class RequestDispatcher:
             extensions = self._negotiate_extensions(request)
             if route.has_body:
                 body = await request.body()
-                await self._count_bytes(principal, request, body)
+                await self._count_bytes(principal, body)
                 if body:
                     request.check_json()
                 params = wire.read_request(route.operation, body, route.path)
@@ -298,7 +299,7 @@ class RequestDispatcher:
         principal = await self.authenticate(request)
         extensions = self._negotiate_extensions(request)
         body = await receive()
-        await self._count_bytes(principal, request, body)
+        await self._count_bytes(principal, body)
         params = await decode(body)
         result = await self._perform(wire, operation, principal, params, request, extensions)
         return result, extensions
@@ -314,14 +315,16 @@ class RequestDispatcher:
         If the request is counted and exceeds the rate limit, RateLimited is raised.
         """
         principal = await self._verify(request)
+        if principal.is_anonymous:
+            principal = replace(principal, address=limited_address(request.address))
         request.caller = principal.caller
         if self._limiter is not None and is_counted:
-            await self._limiter.count_request(_limit_key(principal, request))
+            await self._limiter.count_request(_limit_key(principal))
         return principal
 
-    async def _count_bytes(self, principal: Principal, request: HttpRequest, body: bytes) -> None:
+    async def _count_bytes(self, principal: Principal, body: bytes) -> None:
         if self._limiter is not None and body:
-            await self._limiter.count_bytes(_limit_key(principal, request), len(body))
+            await self._limiter.count_bytes(_limit_key(principal), len(body))
 
     async def _verify(self, request: HttpRequest) -> Principal:
         if self._verifier is None and self._certificates is None:
@@ -548,10 +551,10 @@ async def _send_http_error(send: Send, error: BaseException, wire: Wire, kind: b
     await send_response(send, status, encode_http_error(error, wire.version), kind, headers)
 
 
-def _limit_key(principal: Principal, request: HttpRequest) -> str:
+def _limit_key(principal: Principal) -> str:
     """Return the key of the rate limit: the account, or the address of an anonymous caller."""
     if principal.is_anonymous:
-        return f"address/{request.address}"
+        return f"address/{principal.address}"
     return f"account/{principal.account.user_id}"
 
 
@@ -568,7 +571,7 @@ def error_headers(status: int, error: BaseException) -> Headers:
     return []
 
 
-def _find_operation(method: str, wire: Wire) -> Operation:
+def _find_operation(method: str, wire: Wire, intents: Sequence[str]) -> Operation:
     """Return the operation of a method, or raise UnknownMethod."""
     operation = wire.methods.get(method)
     if operation is not None:
@@ -578,6 +581,8 @@ def _find_operation(method: str, wire: Wire) -> Operation:
         hint = "; it exists in version 1.0: send the header A2A-Version: 1.0"
     elif wire is WIRE_V1 and method in WIRE_V03.methods:
         hint = "; it exists in version 0.3: send no A2A-Version header, or 0.3"
+    elif intents:
+        hint = f"; the intents of this agent are: {', '.join(intents)}"
     raise UnknownMethod(f"method {method[:_MAX_METHOD_LENGTH]!r} does not exist{hint}")
 
 

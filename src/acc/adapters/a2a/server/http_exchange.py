@@ -43,13 +43,12 @@ class CorsPolicy:
     async def send_preflight(self, request: HttpRequest, send: Send) -> None:
         """Respond to a preflight request: 204, or 403 for another origin."""
         head: Headers = [
-            (b"content-length", b"0"),
             (b"access-control-allow-methods", _METHODS),
             (b"access-control-allow-headers", _REQUEST_HEADERS),
             (b"access-control-max-age", str(_PREFLIGHT_SECONDS).encode()),
         ]
         allowed = self._allowed(request)
-        status, head = (204, head) if allowed else (403, head[:1])
+        status, head = (204, head) if allowed else (403, [(b"content-length", b"0")])
         await send({"type": "http.response.start", "status": status, "headers": head})
         await send({"type": "http.response.body", "body": b""})
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from acc.adapters.a2a.server.asgi import Headers
-from acc.adapters.a2a.wire.errors import wire_error_for
+from acc.adapters.a2a.wire.errors import public_message, wire_error_for
 from acc.adapters.a2a.wire.json_fields import decode, encode
 from acc.adapters.a2a.wire.jsonrpc import RpcRequest
 from acc.application.contracts.packets import is_packet
@@ -16,14 +16,12 @@ from acc.domain.contract_errors import (
     FieldViolation,
     IntentNotCompleted,
     InvalidInputs,
-    InvalidOutputs,
     RequestIdReused,
 )
 from acc.domain.value_objects.contract import IntentContract, contract_to_json
 from acc.domain.value_objects.principal import Principal
 
 _MAX_MESSAGE_LENGTH = 1000
-_INTERNAL_ERROR = "Internal error"
 _ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
 
@@ -77,11 +75,9 @@ def encode_run_error(error: BaseException) -> tuple[int, bytes]:
     status = wire_error_for(error).http_status
     if isinstance(error, IntentNotCompleted | RequestIdReused):
         status = 409
-    message = str(error)
+    message = public_message(error)
     if isinstance(error, InvalidInputs):
         message = " ".join(_describe(one, error.place) for one in error.violations)
-    elif status >= 500 and not isinstance(error, InvalidOutputs):
-        message = _INTERNAL_ERROR
     document: dict[str, Any] = {"code": status, "message": message[:_MAX_MESSAGE_LENGTH]}
     return status, encode({"error": document})
 

@@ -177,8 +177,11 @@ def grpc_message(error: BaseException, version: str) -> str:
 
 
 def public_message(error: BaseException) -> str:
-    """Return the text of an error; the text of an internal error is not disclosed."""
-    if wire_error_for(error) is _INTERNAL:
+    """Return the text of an error; the text of an internal error is not disclosed.
+
+    Invalid outputs of an intent are internal too, but their text has no values.
+    """
+    if wire_error_for(error) is _INTERNAL and not isinstance(error, contract_errors.InvalidOutputs):
         return "Internal error"
     return _truncate(str(error), _MAX_MESSAGE_LENGTH) or "Request rejected"
 

@@ -3,6 +3,7 @@
 import binascii
 import math
 import re
+from codecs import BOM_UTF8
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache, wraps
@@ -87,7 +88,23 @@ def invalid_json(what: str, data: bytes) -> InvalidJson:
         data.decode()
     except UnicodeDecodeError:
         return InvalidJson(f"{what}: is not valid JSON: it is not UTF-8; check the encoding")
-    return InvalidJson(f"{what}: is not valid JSON")
+    if data.startswith(BOM_UTF8):
+        return InvalidJson(f"{what}: is not valid JSON: remove the byte order mark")
+    return InvalidJson(f"{what}: is not valid JSON{_syntax_error(data)}")
+
+
+def _syntax_error(data: bytes) -> str:
+    """Return what is wrong with JSON and at which byte, if it is known; never its content."""
+    try:
+        msgspec.json.decode(data)
+    except RecursionError:
+        return ""
+    except msgspec.DecodeError as error:
+        reason = str(error).removeprefix("JSON is malformed: ")
+        if b"\\ud" in data.lower() and ("surrogate" in reason or "truncated" in reason):
+            reason += "; a surrogate must be one of a pair"
+        return f": {reason[:1].lower()}{reason[1:]}"
+    return ""
 
 
 def camel_case_fields(data: bytes) -> bytes:
@@ -140,6 +157,9 @@ def _too_deep(what: str, limit: int = MAX_DEPTH) -> InvalidInput:
 def _validation_error(error: msgspec.ValidationError, what: str) -> InvalidInput:
     """Return msgspec's error in the terms of JSON."""
     field, text = field_error_of(error)
+    if text.endswith("out of range"):  # the path has no names in data without a type
+        text = "contains a number that is out of range; send it as a string"
+        field = "" if "[...]" in field else field
     return field_error(field or what, text)
 
 
