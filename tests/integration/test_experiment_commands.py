@@ -39,7 +39,7 @@ def test_extended_run_keeps_recorded_episodes(run: Path) -> None:
     assert json.loads((run / "summary.json").read_text())["episodes"]["recorded"] == 6
     fewer = run_command("eval", "extend", run, "--episodes", "1")
     assert fewer.returncode == 2
-    assert "can only grow" in fewer.stderr
+    assert "cannot be removed" in fewer.stderr
 
 
 def test_plan_prints_power_by_number_of_scenarios(run: Path) -> None:

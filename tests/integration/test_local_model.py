@@ -210,7 +210,7 @@ async def test_tools_are_left_out_and_logged_once(
         assert answer.text
         assert not answer.calls
     assert [r.message for r in caplog.records if "tools" in r.message] == [
-        "local cannot call tools: they are left out"
+        "local cannot call tools, so tools are not sent to it"
     ]
 
 

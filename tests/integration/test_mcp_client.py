@@ -437,4 +437,4 @@ async def test_malformed_tools_are_ignored(
     run_result = await run_toolset(source, model)
     assert result_of(run_result) == "やあ"
     assert [tool.name for tool in model.requests[0].tools] == ["echo"]
-    assert "3 malformed MCP tools" in caplog.text
+    assert "3 tools of an MCP server are ignored" in caplog.text

@@ -84,7 +84,7 @@ def test_eval_is_rejected_if_the_cache_cannot_be_written(
     arguments = ("eval", *SMALL, "--model", "openai:gpt-5.2", "--cache", "file")
     completed = acc(*arguments, cwd=tmp_path, environment=server.environment(KEY))
     assert completed.returncode == 2
-    assert "the answer cache file cannot be written: " in completed.stderr
+    assert "the cache of model responses file cannot be written: " in completed.stderr
     assert server.count == 0
     assert not (tmp_path / "runs").exists()
 
@@ -162,5 +162,8 @@ def test_run_reports_a_memory_that_was_written_by_rules(
     (tmp_path / "desk.py").write_text(code)
     completed = acc("run", "desk:root", "Hello.", cwd=tmp_path, environment={})
     assert completed.returncode == 0
-    assert "root: rules compressed the memory instead of the model: " in completed.stderr
+    assert (
+        "root: the embedded reader was used, because the model that reads for the memory failed: "
+        in completed.stderr
+    )
     assert "a key is required: set OPENAI_COMPATIBLE_API_KEY (401)" in completed.stderr

@@ -60,7 +60,7 @@ def bench_memory(
     names = list(dict.fromkeys(name.strip() for name in memories.split(",") if name.strip()))
     sizes = _parse_budgets(budgets)
     if not names:
-        raise InvalidInput("--memories names no memory")
+        raise InvalidInput("--memories must name at least one memory, such as acc,bm25")
     if limit < 0:
         raise InvalidInput(f"--limit must be at least 0, got {limit}")
     if output is not None and (output.is_dir() or not output.parent.is_dir()):

@@ -86,10 +86,7 @@ class EvaluationOptions:
     ] = ""
     annotations: Annotated[
         Path | None,
-        Parameter(
-            help="The annotations of the log, from acc eval propose; only confirmed ones have an "
-            "effect."
-        ),
+        Parameter(help="The file of acc eval propose; only confirmed annotations count."),
     ] = None
     agents: Annotated[
         str,
@@ -325,8 +322,8 @@ def extend(
     current = version()
     if recorded.version != current:
         raise InvalidInput(
-            f"{directory} was made with version {recorded.version}; this is {current}: results of "
-            "two versions are not one run"
+            f"{directory} was made with version {recorded.version} of acc, and this is "
+            f"{current}; use that version, or start a new run"
         )
     library = evaluation.scenario_library()
     known = {choice.id for choice in recorded.scenarios}
@@ -502,7 +499,7 @@ def _report_outcome(
         append_step_summary(step_summary, results)
     _print_failures(results, table_printed=not (how.json or how.quiet))
     for name, error in outcome.errors.items():
-        print_error(f"episode {name} ended: {error}")
+        print_error(f"episode {name} ended with an error: {error}")
     if outcome.aborted:
         print_error(
             "the last turn was not recorded: fix the error and repeat the command to continue"
@@ -527,7 +524,7 @@ def _report_outcome(
 def _has_scores(results: EvaluationResults) -> bool:
     if any(agent["scored"] for agent in results.summary["agents"].values()):
         return True
-    print_error("no turn of any agent has a score")
+    print_error("no turn of any agent has a score; see the errors in the report")
     return False
 
 

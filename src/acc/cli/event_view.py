@@ -193,7 +193,7 @@ def describe(event: Event) -> str:
         case EventKind.ROUTE | EventKind.DELEGATION | EventKind.FLOW:
             return _describe_choice(detail)
         case EventKind.FAULT:
-            return f"unusable: {one_line(detail.get('fault') or event.text)}"
+            return f"unusable response of the model: {one_line(detail.get('fault') or event.text)}"
         case EventKind.ARTIFACT:
             return f"saves {detail.get('name')}, version {detail.get('version')}"
         case EventKind.MEMORY | EventKind.MODEL_REQUEST:

@@ -202,7 +202,9 @@ def again(
     resources = _check_models(judge, configuration.judging, how)
     target = out or directory.with_name(f"{directory.name}-again")
     if target.resolve() == directory.resolve():
-        raise InvalidInput("--out must not be the run that is judged again")
+        raise InvalidInput(
+            "--out must not be the run that is judged again; choose another directory"
+        )
     new = reports.create_run(target, configuration)
     with new.locked(), redirect_stdout(sys.stderr):
         new.record_lengths(source.lengths())
@@ -211,7 +213,7 @@ def again(
             pass
         results = reports.write_results(new, errors=run.outcome.errors)
     for name, error in run.outcome.errors.items():
-        print_error(f"episode {name} ended: {error}")
+        print_error(f"episode {name} ended with an error: {error}")
     output = console()
     output.print(result_tables(results.summary, output.width), "")
     output.print("run: ", str(target), sep="", soft_wrap=True, markup=False)
@@ -238,8 +240,9 @@ def thresholds(
     found = reports.thresholds_from_labels(reports.open_run(directory))
     if not found:
         raise InvalidInput(
-            f"{directory} has too few labels: no language has both a supported and an unsupported "
-            "claim that differs from what was said in nothing but words; label more with acc label"
+            f"{directory} has too few labels: thresholds need at least one supported and one "
+            "unsupported claim in a language, and the unsupported claim must not have another "
+            "number, name or other difference; label more claims with acc label"
         )
     try:
         out.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")

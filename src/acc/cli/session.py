@@ -194,7 +194,10 @@ class AgentSession:
         check_models(self.agent, accept_cached=True)
         turn = self._loop.run(self._run_turn(view, message, answers))
         for agent, reason in _memory_fallbacks(turn.events).items():
-            text = f"{agent}: rules compressed the memory instead of the model: {reason}"
+            text = (
+                f"{agent}: the embedded reader was used, because the model that reads for the "
+                f"memory failed: {reason}"
+            )
             print_error(safe_text(text).plain)
         return turn
 
@@ -288,7 +291,7 @@ class AgentSession:
 
 
 def _memory_fallbacks(events: Sequence[Event]) -> dict[str, str]:
-    """Return by agent why rules compressed its memory instead of its model."""
+    """Return by agent why the embedded reader replaced the model that reads for its memory."""
     reasons: dict[str, str] = {}
     for event in events:
         compressor = event.detail.get("compressor") if event.kind is EventKind.MEMORY else None

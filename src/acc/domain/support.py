@@ -239,13 +239,13 @@ class SupportDocument:
         self._word_places: dict[tuple[str, str], list[int]] = defaultdict(list)
         self._single_words: set[str] = set()
         for place, sentence in enumerate(self._sentences):
-            self._add(place, sentence)
-        self._plain = [_normalized_words(sentence.text) for sentence in self._sentences]
-        self._flat = " ".join(self._plain)
-        self._name_words = frozenset(self._flat.split())
+            self._add_to_index(place, sentence)
+        self._normalized_texts = [_normalized_words(sentence.text) for sentence in self._sentences]
+        self._joined_text = " ".join(self._normalized_texts)
+        self._name_words = frozenset(self._joined_text.split())
         self._known_terms = frozenset(self._places)
 
-    def _add(self, place: int, sentence: _Text) -> None:
+    def _add_to_index(self, place: int, sentence: _Text) -> None:
         terms = sentence.terms
         for index, term in enumerate(terms):
             known = self._places[term]
@@ -266,8 +266,8 @@ class SupportDocument:
         """Return the support of one claim."""
         read = _prepare(claim)
         matched = {term: self._match(term) for term in dict.fromkeys(read.terms or read.words)}
-        aligned = self._aligned(matched)
-        window = self._window(matched)
+        aligned = self._closest_sentences(matched)
+        window = self._best_window(matched)
         best = sorted({*aligned, *window})
         name_share, absent_names = self._names(claim, best)
         number_share, absent_numbers = self._numbers(read, best)
@@ -320,7 +320,7 @@ class SupportDocument:
         known = frozenset[str]().union(*(self._term_sets[place] for place in places))
         return sum(credit for term, credit in matched.values() if term in known)
 
-    def _aligned(self, matched: Mapping[str, tuple[str, float]]) -> list[int]:
+    def _closest_sentences(self, matched: Mapping[str, tuple[str, float]]) -> list[int]:
         """Return up to three sentences that cover the most terms together, the best first."""
         open_terms = {term: credit for term, credit in matched.values() if credit}
         chosen: list[int] = []
@@ -337,7 +337,7 @@ class SupportDocument:
                 open_terms.pop(term, None)
         return chosen
 
-    def _window(self, matched: Mapping[str, tuple[str, float]]) -> list[int]:
+    def _best_window(self, matched: Mapping[str, tuple[str, float]]) -> list[int]:
         """Return the neighbouring sentences that cover the most terms."""
         credits: dict[int, float] = defaultdict(float)
         for term, credit in dict(matched.values()).items():
@@ -378,7 +378,9 @@ class SupportDocument:
         wanted = _grams(_normalized_words(claim), size)
         if not wanted:
             return 0.0
-        known = frozenset[str]().union(*(_grams(self._plain[place], size) for place in best))
+        known = frozenset[str]().union(
+            *(_grams(self._normalized_texts[place], size) for place in best)
+        )
         return len(wanted & known) / len(wanted)
 
     def _near_pairs(
@@ -403,10 +405,10 @@ class SupportDocument:
         wanted = _names(claim)
         if not wanted:
             return 1.0, []
-        near = " ".join(self._plain[place] for place in best)
+        near = " ".join(self._normalized_texts[place] for place in best)
         near_words = frozenset(near.split())
         absent = sorted(
-            name for name in wanted if not _has_name(name, self._name_words, self._flat)
+            name for name in wanted if not _has_name(name, self._name_words, self._joined_text)
         )
         close = sum(_has_name(name, near_words, near) for name in wanted)
         return (1 - len(absent) / len(wanted) + close / len(wanted)) / 2, absent
@@ -451,7 +453,7 @@ class SupportDocument:
         wanted, known = _names(claim.text), _names(sentence.text)
         if not wanted or not known - wanted or _PRONOUN.search(sentence.text):
             return ""
-        plain = self._plain[place]
+        plain = self._normalized_texts[place]
         words = frozenset(plain.split())
         absent = sorted(name for name in wanted if not _has_name(name, words, plain))
         return ", ".join(absent) if 2 * len(absent) > len(wanted) else ""

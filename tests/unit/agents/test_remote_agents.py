@@ -510,8 +510,8 @@ async def test_resumed_run_does_not_repeat_completed_calls() -> None:
         ({"token": "トークン"}, "token must be printable ASCII"),
         ({"sub_agents": [EchoAgent(name="inner")]}, "must not have sub-agents"),
         ({"mode": "pigeon"}, "stream, poll or push, got 'pigeon'"),
-        ({"mode": "push"}, "receiver require each other"),
-        ({"receiver": StaticReceiver()}, "receiver require each other"),
+        ({"mode": "push"}, "requires receiver"),
+        ({"receiver": StaticReceiver()}, "requires mode"),
     ],
 )
 def test_invalid_remote_agent_raises(fields: dict[str, Any], message: str) -> None:

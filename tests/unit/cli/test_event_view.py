@@ -97,7 +97,10 @@ def test_only_the_answer_is_printed_for_a_pipe() -> None:
     fault = event(EventKind.FAULT, "no JSON")
     end = event(EventKind.ENDED, "Hello", status=RunStatus.COMPLETED)
     assert printed(message, fault, end, answer_only=True) == "Hello\n"
-    assert printed(message, fault, end) == "a › Working.\n  a: unusable: no JSON\na › Hello\n"
+    assert (
+        printed(message, fault, end)
+        == "a › Working.\n  a: unusable response of the model: no JSON\na › Hello\n"
+    )
 
 
 def test_rejection_is_printed_with_its_reason() -> None:

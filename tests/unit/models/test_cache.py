@@ -204,7 +204,9 @@ async def test_unwritable_folder_is_rejected_unless_it_has_entries(
 ) -> None:
     (tmp_path / "file").write_text("")
     for folder in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/nope")):
-        with pytest.raises(InvalidInput, match="the answer cache .* cannot be written: "):
+        with pytest.raises(
+            InvalidInput, match="the cache of model responses .* cannot be written: "
+        ):
             check_folder(folder)
     check_folder(tmp_path / "new" / "one")
 

@@ -133,8 +133,8 @@ async def test_fallback_is_logged_once_for_each_model(
         assert (await model.complete(PROMPT)).text == "third"
         assert (await pieces(model))[0] == "third"
     assert caplog.messages == [
-        "server; the next model is asked instead",
-        "timeout; the next model is asked instead",
+        "server; the next model is called instead",
+        "timeout; the next model is called instead",
     ]
 
 

@@ -148,7 +148,7 @@ def _read(path: Path) -> list[TokenEntry]:
         raise InvalidInput(f"{unknown[0]}: unknown; the file must contain [[token]] tables")
     tables = content.get("token")
     if not isinstance(tables, list) or not tables:
-        raise InvalidInput("contains no [[token]] table")
+        raise InvalidInput("contains no [[token]] table; add one with `acc token add`")
     entries = []
     for number, table in enumerate(tables, start=1):
         try:

@@ -188,4 +188,4 @@ def _parse_pem(text: bytes) -> SigningKey:
             return kind.import_key(text)
         except (JoseError, ValueError, TypeError):
             continue
-    raise InvalidInput("the PEM key is invalid")
+    raise InvalidInput("the PEM key is invalid; expected a file such as `openssl genpkey` writes")

@@ -94,7 +94,10 @@ class ReplayLibrary:
         )
         found = self._read(source).get(name := options.get("conversation", ""))
         if found is None:
-            raise InvalidInput(f"{source.path} no longer has a conversation {name!r}")
+            raise InvalidInput(
+                f"{source.path} no longer has a conversation {name!r}; restore the log, or start "
+                "a new evaluation run"
+            )
         return found
 
     def choice(self, reference: str) -> ScenarioChoice:
@@ -232,7 +235,9 @@ def _fact(proposal: Proposal) -> Fact:
 
 def _constraint(proposal: Proposal) -> Constraint:
     if proposal.rule is None:
-        raise InvalidInput(f"annotation {proposal.id!r} requires a rule")
+        raise InvalidInput(
+            f"annotation {proposal.id!r} requires a rule; set `rule`, or reject the annotation"
+        )
     return Constraint(id=proposal.id, text=proposal.text, rule=proposal.rule)
 
 

@@ -115,7 +115,10 @@ class LangGraphAgent(FrameworkAgent):
         requests = tuple(one for item in state.interrupts for one in _requests(item))
         if state.next and not requests:
             raise AgentFailed(
-                self.name, f"the graph stopped before {', '.join(state.next)} without a question"
+                self.name,
+                f"the graph stopped before {', '.join(state.next)} without a question; call "
+                "interrupt() in the node, or compile the graph without interrupt_before and "
+                "interrupt_after",
             )
         return FrameworkResult(
             answer="" if requests else self._output(state.values),

@@ -27,7 +27,9 @@ def convert_tools(tools: Iterable[mcp_types.Tool]) -> tuple[McpToolInfo, ...]:
     for tool in tools:
         schema = tool.input_schema or _ANY_OBJECT
         if not tool.name.strip() or len(msgspec.json.encode(schema)) > MAX_SCHEMA_BYTES:
-            log.warning("ignoring an MCP tool without a name or with a too large schema")
+            log.warning(
+                "a tool of an MCP server is ignored: it has no name, or its schema is too large"
+            )
             continue
         hints = tool.annotations
         description = tool.description or tool.title or ""
@@ -52,7 +54,10 @@ def drop_malformed_tools(result: dict[str, Any], version: str) -> None:
     result["tools"] = [
         tool for tool in tools if _is_valid_list({**result, "tools": [tool]}, version)
     ]
-    log.warning("ignoring %d malformed MCP tools", len(tools) - len(result["tools"]))
+    log.warning(
+        "%d tools of an MCP server are ignored, because their descriptions are invalid",
+        len(tools) - len(result["tools"]),
+    )
 
 
 def convert_result(result: mcp_types.CallToolResult) -> McpToolResult:

@@ -167,7 +167,7 @@ async def _cancel_once(work: Coroutine[Any, Any, CallResult]) -> CallResult:
         with anyio.CancelScope(shield=True):
             await asyncio.wait([task])
         if not task.cancelled() and task.exception() is not None:
-            log.info("cancelled call failed", exc_info=task.exception())
+            log.info("a call that its client cancelled has failed", exc_info=task.exception())
         raise
     return task.result()
 

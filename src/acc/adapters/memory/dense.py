@@ -43,7 +43,7 @@ class DenseRecallIndex:
             similarities = await self._similarities(query, matches)
         # The embedder may be user code or a remote service: recall must not fail with it.
         except Exception as error:  # noqa: BLE001
-            log.warning("embeddings failed, recall uses terms only: %s", error)
+            log.warning("the embeddings failed, so recall uses only words: %s", error)
             self._notes.append(f"embeddings failed: {type(error).__name__}")
             return matches[:limit]
         best = max(match.score for match in matches) or 1.0

@@ -195,7 +195,7 @@ class ModelReader:
 @lru_cache(maxsize=_MAX_WARNINGS)
 def _warn_once(reason: str) -> None:
     """Log why the model does not read, once for each reason and not for each session."""
-    logger.warning("the embedded reader reads in place of the model: %s", reason)
+    logger.warning("the model of the reader failed, so the embedded reader is used: %s", reason)
 
 
 def _combine(reading: Reading, item: _Item | None, known: Mapping[str, EarlierSentence]) -> Reading:

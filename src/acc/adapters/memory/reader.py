@@ -109,7 +109,7 @@ class EmbeddedReader:
         try:
             return await _embed(self._embedder, texts), ""
         except AccError as error:
-            logger.warning("embedder failed, references are chosen by words only: %s", error)
+            logger.warning("the embedder failed, so references are chosen by words only: %s", error)
             return {}, f"references were chosen by words only: {error}"
 
     def _reading(

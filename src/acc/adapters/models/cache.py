@@ -39,7 +39,8 @@ def check_folder(folder: Path) -> None:
     except OSError as error:
         if not any(folder.glob("??/*.json")):
             raise InvalidInput(
-                f"the answer cache {folder} cannot be written: {error.strerror or error}"
+                f"the cache of model responses {folder} cannot be written: "
+                f"{error.strerror or error}"
             ) from error
 
 
@@ -213,7 +214,9 @@ class CachedModel:
         except OSError as error:
             if not self._has_warned:
                 why = error.strerror or type(error).__name__
-                log.warning("the answer cache %s cannot be written: %s", self._folder, why)
+                log.warning(
+                    "the cache of model responses %s cannot be written: %s", self._folder, why
+                )
             self._has_warned = True
         return response
 

@@ -85,8 +85,8 @@ def parse_embeddings_name(
     if provider not in PROVIDERS or not colon:
         known = ", ".join(f"{one}:MODEL" for one in PROVIDERS if one != "openai-compatible")
         raise InvalidInput(
-            f"no embeddings {name!r}: choose none, multilingual, static, {known} or"
-            " openai-compatible:MODEL@URL"
+            f"unknown embeddings {name!r}: choose none, multilingual, static, {known} or "
+            "openai-compatible:MODEL@URL"
         )
     base_url, variables = PROVIDERS[provider]
     model, at, url = rest.partition("@http")
@@ -268,7 +268,7 @@ class HostedEmbedder:
     def _normalize(self, numbers: Sequence[float]) -> "array[float]":
         length = math.sqrt(math.fsum(number * number for number in numbers))
         if not length or not math.isfinite(length):
-            raise self._error("a vector has no direction", "unreadable", retryable=True)
+            raise self._error("a vector consists of zeros only", "unreadable", retryable=True)
         return array("f", (number / length for number in numbers))
 
     def _opened(self) -> httpx2.AsyncClient:

@@ -58,7 +58,7 @@ class LocalModel:
                     return piece
         finally:
             await close_model(pieces)
-        raise ModelFailed(f"{self.name}: no response")
+        raise ModelFailed(f"{self.name}: the local server sent no response; try again")
 
     async def stream(self, prompt: ModelRequest) -> AsyncIterator[str | ModelResponse]:
         """Yield the text as it arrives, and then the whole response.
@@ -77,7 +77,7 @@ class LocalModel:
             except ModelFailed as error:
                 if shown or is_retry or error.reason not in _SERVER_GONE:
                     raise self._explained(error) from None
-                log.info("the local server of %s has ended; it is looked up again", self.name)
+                log.info("the local server of %s has ended; it is started again", self.name)
             else:
                 return
             finally:
@@ -126,7 +126,7 @@ class LocalModel:
             template: dict[str, Any] = response.json().get("chat_template_caps", {})
             self._supports_tools = bool(template.get("supports_tools"))
             if not self._supports_tools:
-                log.warning("%s cannot call tools: they are left out", self.name)
+                log.warning("%s cannot call tools, so tools are not sent to it", self.name)
         return self._supports_tools
 
     def _explained(self, error: ModelFailed) -> ModelFailed:

@@ -267,15 +267,13 @@ class PydanticAiModel:
         """
         if call.has_previous and _BOUND_ELSEWHERE in str(getattr(error, "body", "")):
             self._returns_previous = False
-            log.warning(
-                "%s rejected its earlier responses; they are no longer sent", self.name.name
-            )
+            log.warning("%s rejected its earlier thinking; it is no longer sent", self.name.name)
         elif not self._settings.drop_rejected(call.sent, error):
             smaller = without_files(request) if _may_reject_files(error) else request
             if smaller is request:
                 raise self._errors.from_exception(error) from None
             log.warning(
-                "%s could not load a file of an earlier message; their names are sent",
+                "%s could not load a file of an earlier message; file names are sent instead",
                 self.name.name,
             )
             return smaller
@@ -293,7 +291,7 @@ class PydanticAiModel:
         if response.finish_reason == "length":
             if not text and not calls:
                 raise self._errors.create("length")
-            log.warning("%s used up max_tokens: its answer is cut off", self.name.name)
+            log.warning("%s reached max_tokens: its answer is incomplete", self.name.name)
             calls[-1:] = [replace(call, arguments={}, fault=_CUT_OFF_CALL) for call in calls[-1:]]
         else:
             self._previous.add(request, response, calls)

@@ -125,7 +125,7 @@ class FallbackModel:
             raise error
         if id(model) not in self._logged:
             self._logged.add(id(model))
-            log.warning("%s; the next model is asked instead", error)
+            log.warning("%s; the next model is called instead", error)
         return error
 
 

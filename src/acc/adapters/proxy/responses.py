@@ -26,7 +26,7 @@ def check_options(body: Mapping[str, Any]) -> None:
     """Raise InvalidInput for options that chat completions do not have."""
     for name in _UNSUPPORTED_OPTIONS:
         if body.get(name):
-            raise InvalidInput(f"the proxy does not support {name}; leave it out")
+            raise InvalidInput(f"the proxy does not support {name}; omit it")
     if not isinstance(body.get("model"), str):
         raise InvalidInput("model must be the name of a model")
     for name, kind in (("previous_response_id", str), ("instructions", str), *_OBJECTS):

@@ -137,7 +137,7 @@ def open_sample(
     if method not in (None, recorded.method):
         raise InvalidInput(
             f"{path} was drawn with --sample {recorded.method}, and all raters label the same "
-            f"items: leave out --sample, or remove the folder {path.parent} to start again"
+            f"items: omit --sample, or remove the folder {path.parent} to start again"
         )
     sample = [by_id[key] for key in recorded.items if key in by_id]
     if len(sample) >= min(size, len(items)):

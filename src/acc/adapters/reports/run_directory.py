@@ -78,7 +78,8 @@ class EvaluationDirectory:
             configuration = msgspec.json.decode(file.read_bytes(), type=EvaluationConfig)
         except FileNotFoundError:
             raise InvalidInput(
-                f"{path} contains no evaluation: {_CONFIGURATION_FILE} is missing"
+                f"{path} contains no evaluation: {_CONFIGURATION_FILE} is missing; name a run "
+                "directory of acc eval"
             ) from None
         except (OSError, msgspec.MsgspecError) as error:
             raise RunDamaged(f"{file} cannot be read: {error}") from error
@@ -108,7 +109,8 @@ class EvaluationDirectory:
             configuration.scenarios[:count] != recorded.scenarios
         ):
             raise InvalidInput(
-                f"{path} can only grow: it has {recorded.episodes} episodes of {count} scenarios"
+                f"episodes and scenarios of {path} cannot be removed: it has {recorded.episodes} "
+                f"episodes of {count} scenarios; request at least these"
             )
         data = msgspec.json.format(msgspec.json.encode(configuration), indent=2)
         write_atomically(path / _CONFIGURATION_FILE, data + b"\n")
@@ -126,7 +128,10 @@ class EvaluationDirectory:
                 try:
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
-                    raise InvalidInput(f"another process is working on {self.path}") from None
+                    raise InvalidInput(
+                        f"another process is working on {self.path}; wait until it ends, or "
+                        "choose another --out"
+                    ) from None
                 yield
         except OSError as error:
             raise StorageFailed(f"cannot write to {self.path}: {error.strerror}") from error

@@ -188,7 +188,7 @@ def _describe(update: Update) -> str:
 def check_active(count: int, limit: int | None) -> None:
     """Raise LimitExceeded if an owner has reached the limit of active tasks."""
     if limit is not None and count >= limit:
-        raise LimitExceeded(f"at most {limit} active tasks per caller; wait for some to end")
+        raise LimitExceeded(f"a caller may have at most {limit} active tasks; wait until one ends")
 
 
 def message_size(message: Message) -> int:
@@ -236,7 +236,9 @@ def check_content(tasks: int, size: int, limit: ContentLimit | None) -> None:
 def check_push_configs(count: int, limit: int | None) -> None:
     """Raise LimitExceeded if a task has reached the limit of push configurations."""
     if limit is not None and count >= limit:
-        raise LimitExceeded(f"at most {limit} push configurations per task")
+        raise LimitExceeded(
+            f"a task may have at most {limit} push configurations; delete one first"
+        )
 
 
 def is_notified(update: Update) -> bool:

@@ -415,7 +415,8 @@ class PostgresSessionStore:
                 self._leases[key, holder] = _Lease(lease[0], lease[1])
                 return TurnStart(session, events)
         raise StorageFailed(
-            f"{self.database.location}: session {key.session_id!r} changes too often; try again"
+            f"{self.database.location}: session {key.session_id!r} is changed too often by other "
+            "processes; try again"
         )
 
     def _lease_clock(self) -> float:

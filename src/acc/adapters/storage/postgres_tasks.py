@@ -440,7 +440,8 @@ class PostgresTaskStore:
 
     def _too_many_changes(self, task_id: str) -> StorageFailed:
         return StorageFailed(
-            f"{self.database.location}: task {task_id!r} changes too often; try again"
+            f"{self.database.location}: task {task_id!r} is changed too often by other "
+            "processes; try again"
         )
 
     def _lease_clock(self) -> float:

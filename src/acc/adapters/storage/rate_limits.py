@@ -191,7 +191,8 @@ class StorageRateLimiter:
             )
         if self._on_failure == "deny":
             raise Unavailable(
-                "the rate limit cannot be checked at present", retry_after=_RETRY_AFTER_SECONDS
+                "the server cannot check the rate limit at present; try again later",
+                retry_after=_RETRY_AFTER_SECONDS,
             )
 
 

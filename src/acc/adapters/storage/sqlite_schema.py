@@ -358,5 +358,7 @@ def _has_tables(path: Path, connection: sqlite3.Connection) -> bool:
         return True
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if application or version or tables:
-        raise StorageFailed(f"{path}: the database of another program; choose another path")
+        raise StorageFailed(
+            f"{path}: the file is a database of another program; choose another path"
+        )
     return False

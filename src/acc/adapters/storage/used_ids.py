@@ -52,7 +52,8 @@ class BoundedUsedIds:
                 type(error).__name__,
             )
             raise Unavailable(
-                "it cannot be checked at present whether the request is a replay",
+                "the server cannot check at present whether the request was sent before; try "
+                "again later",
                 retry_after=_RETRY_AFTER_SECONDS,
             ) from None
 

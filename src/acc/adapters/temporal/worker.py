@@ -122,4 +122,6 @@ async def run_worker(
             async with asyncio.timeout(grace + _STOP_SECONDS):
                 await worker.__aexit__(*sys.exc_info())
         except TimeoutError:
-            log.warning("the Temporal worker of %r did not stop in time and is left", app_name)
+            log.warning(
+                "the Temporal worker of %r did not stop in time and is left running", app_name
+            )

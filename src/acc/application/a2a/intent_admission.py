@@ -224,5 +224,6 @@ def _check_permissions(
     for permission in contract.permissions:
         if permissions is not None and permission not in permissions:
             raise PermissionDenied(
-                f"intent {contract.name!r} requires the permission {permission!r}"
+                f"intent {contract.name!r} requires the permission {permission!r}; use "
+                "credentials with this permission"
             )

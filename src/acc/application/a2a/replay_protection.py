@@ -30,7 +30,8 @@ class InMemoryUsedIds:
         if len(self._used) >= MAX_IDS:
             # Forgetting an id that is still valid would permit its replay.
             raise Unavailable(
-                "too many ids that may be used once are in use", retry_after=_RETRY_AFTER_SECONDS
+                "the server stores too many used ids at present; try again later",
+                retry_after=_RETRY_AFTER_SECONDS,
             )
         self._used.add((kind, value))
         heappush(self._expiry, (until, (kind, value)))

@@ -265,7 +265,9 @@ class Subscriptions:
         """Acquire a slot of a caller, or raise LimitExceeded."""
         count = self._slots.get(owner, 0)
         if count >= self._limits.streams:
-            raise LimitExceeded(f"a caller may have at most {self._limits.streams} open streams")
+            raise LimitExceeded(
+                f"a caller may have at most {self._limits.streams} open streams; close one first"
+            )
         self._slots[owner] = count + 1
 
     def release(self, owner: Owner) -> None:

@@ -33,7 +33,11 @@ class TaskDispatcher:
             await self._engine.notify(self._work(task_id, sender, options))
         except AccError as error:
             # The answer is accepted. Maintenance repeats the notification.
-            log.warning("engine was not notified: %s", error, extra={"task_id": task_id})
+            log.warning(
+                "the engine was not notified of an answer; this is repeated: %s",
+                error,
+                extra={"task_id": task_id},
+            )
 
     async def recover(self, task_id: str) -> bool:
         """Notify the engine of a task that no process has leased; False if it does not know it."""
@@ -45,7 +49,9 @@ class TaskDispatcher:
             await self._engine.cancel(self._known(task_id))
         except AccError as error:
             # The updates of the run are refused, which ends it too.
-            log.warning("engine did not cancel the run: %s", error, extra={"task_id": task_id})
+            log.warning(
+                "the engine did not cancel the run of a task: %s", error, extra={"task_id": task_id}
+            )
 
     def _known(self, task_id: str) -> EngineWork:
         return EngineWork(app_name=self._app_name, run_id=task_id)

@@ -29,7 +29,7 @@ def required_deps(root: BaseAgent) -> RequiredDeps:
             if both and not issubclass(declared, needed):
                 raise InvalidTree(
                     f"agent {agent.name!r} has deps of type {declared.__name__}, but its tool "
-                    f"{tool.name!r} needs {needed.__name__}"
+                    f"{tool.name!r} needs {needed.__name__}; use the same type for both"
                 )
             found.setdefault(needed, f"tool {tool.name!r}")
     return tuple((owner, needed) for needed, owner in found.items())

@@ -105,7 +105,10 @@ class RemoteAgent(StandardAgent[object, str]):
                 f"agent {self.name!r}: mode must be stream, poll or push, got {self.mode!r}"
             )
         if (self.mode == "push") is not (self.receiver is not None):
-            raise InvalidTree(f'agent {self.name!r}: mode="push" and receiver require each other')
+            raise InvalidTree(
+                f'agent {self.name!r}: mode="push" requires receiver=..., and receiver=... '
+                'requires mode="push"'
+            )
         try:
             self._endpoint = RemoteEndpoint(
                 url=self.url,

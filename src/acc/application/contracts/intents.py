@@ -307,7 +307,9 @@ def read_entry(data: object) -> IntentEntry:
         raise _invalid_entry("", "must be an object")
     for name in data:
         if name not in _ENTRY_FIELDS:
-            raise _invalid_entry(str(name), f"is unknown; there are: {', '.join(_ENTRY_FIELDS)}")
+            raise _invalid_entry(
+                str(name), f"is unknown; expected one of {', '.join(_ENTRY_FIELDS)}"
+            )
     skill, memory = data.get("skill", ""), data.get("memory", {})
     if not isinstance(skill, str):
         raise _invalid_entry("skill", "must be a string")

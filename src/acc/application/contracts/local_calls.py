@@ -49,7 +49,8 @@ async def _execute(
     for permission in contract.permissions:
         if not call.allows(permission):
             raise PermissionDenied(
-                f"intent {contract.name!r} requires the permission {permission!r}"
+                f"intent {contract.name!r} requires the permission {permission!r}; add it to the "
+                "permissions of the context"
             )
     result = await runner.run(
         user_id=user_id,

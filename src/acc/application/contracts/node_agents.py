@@ -220,7 +220,8 @@ def check_permissions(ctx: RunContext, contract: IntentContract) -> None:
     for permission in contract.permissions:
         if not ctx.call.allows(permission):
             raise PermissionDenied(
-                f"intent {contract.name!r} requires the permission {permission!r}"
+                f"intent {contract.name!r} requires the permission {permission!r}; add it to the "
+                "permissions of the call"
             )
 
 

@@ -174,7 +174,10 @@ class EvaluationConfigurator:
         """
         for known in recorded.scenarios:
             if known.digest != self._sources.scenario(known.reference).digest:
-                raise InvalidInput(f"the text of scenario {known.id!r} changed since the run")
+                raise InvalidInput(
+                    f"the text of scenario {known.id!r} has changed since the run, so its "
+                    "annotations may not fit the answers; restore the file, or start a new run"
+                )
         return replace(
             recorded,
             version=self._version,
@@ -259,7 +262,9 @@ class EvaluationConfigurator:
         if request.scenario != "all":
             raise InvalidInput("--replay and --scenario exclude each other; omit one of them")
         if request.judge_options.drives:
-            raise InvalidInput("--judge-drives cannot be used with --replay: the log has the words")
+            raise InvalidInput(
+                "--judge-drives cannot be used with --replay: the queries come from the log"
+            )
         return self._sources.replays(request.replay, request.replay_format, request.annotations)
 
     def scenarios(self, reference: str) -> tuple[ScenarioChoice, ...]:

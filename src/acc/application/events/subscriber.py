@@ -223,7 +223,7 @@ class EventSubscriber:
         except AccError as error:
             # The carrier or the store failed. The lease expires and the event is delivered again.
             self._failed += 1
-            log.warning("an event is delivered again: %s", error)
+            log.warning("an event could not be handled and will be delivered again: %s", error)
         finally:
             self._in_flight.pop(delivery.token, None)
             self._changed.set()

@@ -35,9 +35,12 @@ def message_parts(message: Message) -> tuple[Part, ...]:
     """Return the parts of a message; InvalidInput if it cannot be stored."""
     if isinstance(message, str):
         if not message.strip():
-            raise InvalidInput("the message is empty")
+            raise InvalidInput("the message is empty; pass a text or at least one part")
         if replace_surrogates(message) is not message:
-            raise InvalidInput("the message contains an unpaired surrogate")
+            raise InvalidInput(
+                "the message contains an unpaired surrogate, which is not valid text; remove or "
+                "replace it"
+            )
         return (Part(text=message),)
     items = (message,) if isinstance(message, Part) else message
     listed = tuple(items) if isinstance(items, Sequence) else ()

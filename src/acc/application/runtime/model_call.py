@@ -207,7 +207,10 @@ def _validate(ctx: RunContext, answer: object) -> ModelResponse:
         usage is NO_USAGE or (isinstance(usage, Usage) and usage.is_valid)
     )
     if not is_valid or (calls and not all(isinstance(call, ToolCall) for call in calls)):
-        raise ModelFailed(f"{ctx.path}: the model's text, tool calls or usage have a wrong type")
+        raise ModelFailed(
+            f"{ctx.path}: the model returned a ModelResponse with a wrong type: text must be "
+            "str, calls must be ToolCall values, and usage must be Usage"
+        )
     _check_length(ctx, len(answer.text))
     if (text := replace_surrogates(answer.text)) is not answer.text:
         answer = replace(answer, text=text)

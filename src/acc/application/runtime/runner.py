@@ -303,7 +303,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         """Cancel a run that waits for input, so that the session accepts another message."""
         request = self._request(user_id, session_id)
         if await self.services.sessions.read(request.key) is None:
-            raise NothingPending(f"session {session_id!r} does not exist")
+            raise NothingPending(f"session {session_id!r} does not exist; nothing to abandon")
         recorder = EventRecorder(self.services.sessions)
         async with self.leases.acquire(request.key, request.run_id, recorder) as lease:
             session = await self.open_session(recorder, lease)
@@ -560,11 +560,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         return last.text, output_of(self.agent, last)
 
     def first_agent(self, state: State, message: Sequence[Part]) -> BaseAgent:
-        """Return the first agent of a turn.
-
-        It is the agent of the intent that the message names, or else the agent to which the
-        conversation was transferred, or else the root.
-        """
+        """Return the agent of the intent, or else that of the last transfer, or else the root."""
         name = state.get(ACTIVE_AGENT)
         agent = self.agent.find(name) if isinstance(name, str) else None
         has_conversation = agent is not None and can_keep_conversation(agent)

@@ -71,7 +71,7 @@ class Sessions:
         """
         if new_session_id == "":
             raise InvalidInput(
-                "new_session_id must not be empty; leave it out for a session with a random id"
+                "new_session_id must not be empty; omit it for a session with a random id"
             )
         session = await self._existing(user_id, session_id)
         new_key = self._runner.session_key(

@@ -83,5 +83,5 @@ class CodeTool(BaseTool):
 def _session_name(name: str) -> str:
     """Return the name of a file, or raise InvalidInput if other sessions would see it."""
     if ":" in name:
-        raise InvalidInput(f"{name!r} has a prefix such as `user:`")
+        raise InvalidInput(f"{name!r} has a prefix such as `user:`; use a name without a colon")
     return name

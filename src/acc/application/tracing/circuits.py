@@ -18,11 +18,11 @@ def report_circuits(
 
     def report(status: CircuitStatus) -> None:
         if status.next_attempt is None:
-            log.warning("circuit of %s closed: it responds again", status.name)
+            log.warning("the circuit of %s has closed: it responds again", status.name)
         else:
             attempt = datetime.fromtimestamp(status.next_attempt, UTC).isoformat(timespec="seconds")
             log.warning(
-                "circuit of %s opened after %d failures; next attempt at %s",
+                "the circuit of %s has opened after %d failures; next attempt at %s",
                 status.name,
                 status.failures,
                 attempt,

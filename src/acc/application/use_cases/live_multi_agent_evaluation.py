@@ -254,8 +254,8 @@ class LiveMultiAgentEvaluationUseCase:
         for agent in self._agents:
             if not isinstance(agent, ReplayableAgentPort):
                 raise InvalidInput(
-                    f"agent {agent.agent_name!r} cannot continue an interrupted episode: it has no "
-                    "replay_turn"
+                    f"agent {agent.agent_name!r} cannot continue an interrupted episode: it has "
+                    "no replay_turn; define it, or start a new episode"
                 )
             response = by_name[agent.agent_name]
             await agent.replay_turn(turn.query, copy_memory(memory), response)

@@ -75,7 +75,7 @@ class RemoteEndpoint:
         if not isinstance(self.token, str) or not is_sendable(self.token):
             raise InvalidInput("token must be printable ASCII without spaces")
         if self.token and self.auth is not None:
-            raise InvalidInput("token and auth exclude each other")
+            raise InvalidInput("set either token or auth, not both")
         if isinstance(self.auth, list | tuple):
             object.__setattr__(self, "auth", tuple(self.auth))
         options = self.auth if isinstance(self.auth, tuple) else (self.auth,)

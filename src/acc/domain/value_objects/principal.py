@@ -71,7 +71,10 @@ class Principal(Value, frozen=True, kw_only=True):
         if not tenant or tenant == self.tenant:
             return self
         if self.tenant:
-            raise PermissionDenied("these credentials are for another tenant")
+            raise PermissionDenied(
+                "these credentials are for another tenant; omit the tenant of the request, or "
+                "use its credentials"
+            )
         return replace(self, tenant=tenant, any_tenant=True)
 
 

@@ -102,7 +102,10 @@ def _signed_content(body: bytes, verifier: CardVerifierPort) -> tuple[str, bytes
         listed = document.get("signatures") or ()
         signatures = [entry for entry in listed if isinstance(entry, Mapping)]
     except (msgspec.DecodeError, TypeError):
-        raise Unauthenticated("the card is invalid, so its signature cannot be verified") from None
+        raise Unauthenticated(
+            "the card is invalid, so its signature cannot be verified; the operator of the agent "
+            "must correct the card"
+        ) from None
     try:
         return verifier.verify(document, signatures), body, []
     except Unauthenticated:

@@ -515,7 +515,8 @@ def _extension_headers(card: AgentCard) -> dict[str, str]:
     for extension in card.extensions:
         if extension.required and extension.uri not in _SUPPORTED_EXTENSIONS:
             raise ExtensionRequired(
-                f"{card.name!r} requires the extension {extension.uri}, which is not supported"
+                f"{card.name!r} requires the extension {extension.uri}, which this client does "
+                "not support; the agent cannot be called"
             )
     offered = {extension.uri for extension in card.extensions}
     used = ", ".join(sorted(offered & _SUPPORTED_EXTENSIONS))

@@ -380,7 +380,9 @@ def map_transport_errors(origin: str, *, is_connected: bool = False) -> Iterator
         raise CallFailed(f"{origin} did not respond in time", retryable=True) from error
     except httpx2.LocalProtocolError:  # its message contains the header
         raise RemoteFailed(
-            f"the request to {origin} has a header that cannot be sent", remote_code="unsendable"
+            f"the request to {origin} has a header that cannot be sent; tokens and other header "
+            "values must be printable ASCII",
+            remote_code="unsendable",
         ) from None
     except httpx2.TooManyRedirects as error:
         raise RemoteFailed(f"{origin} redirects too often") from error

@@ -143,10 +143,14 @@ class HttpRequest:
         if self._head_error is not None:
             raise self._head_error
         if b"host" not in self.headers and self.scope.get("http_version") == "1.1":
-            raise HttpError(400, "the header host is missing")
+            raise HttpError(400, "the header Host is missing; send the host and port of the URL")
         # DNS rebinding lets a web page call a server on loopback under another host name.
         if hosts is not None and self._host_name() not in hosts:
-            raise HttpError(421, "this server does not serve that Host")
+            raise HttpError(
+                421,
+                "the header Host names a host that this server does not serve; use the URL that "
+                "the server printed when it started",
+            )
 
     def _host_name(self) -> str:
         host = self.header(b"host").lower()

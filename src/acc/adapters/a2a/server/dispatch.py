@@ -342,11 +342,11 @@ class RequestDispatcher:
                 certificate=request.client_certificate,
             )
         if principal is None:
-            raise Unauthenticated(f"valid credentials are required: {self._accepted}")
+            raise Unauthenticated(f"valid credentials are required: {self._accepted_credentials}")
         return principal
 
     @property
-    def _accepted(self) -> str:
+    def _accepted_credentials(self) -> str:
         """Return which credentials are accepted."""
         kinds = [] if self._verifier is None else ["Authorization: Bearer TOKEN"]
         return " or ".join(kinds if self._certificates is None else [*kinds, "a TLS certificate"])
@@ -390,7 +390,9 @@ class RequestDispatcher:
             sorted(requested.intersection(offered)), set(offered).difference(requested)
         )
 
-    def _trace(self, wire: Wire, operation: Operation, params: Any, request: HttpRequest) -> Any:
+    def _prepare_params(
+        self, wire: Wire, operation: Operation, params: Any, request: HttpRequest
+    ) -> Any:
         """Start the span of a request; return its parameters with the values of HTTP headers."""
         message = params.message if operation in _SENDING else None
         if self._tracer is not None:
@@ -420,7 +422,7 @@ class RequestDispatcher:
         serve = self._serve
         if params.tenant:
             check_tenant(params.tenant)
-        params = self._trace(wire, operation, params, request)
+        params = self._prepare_params(wire, operation, params, request)
         request.task_id = _task_of(params)
         match operation:
             case Operation.SEND:

@@ -57,7 +57,7 @@ def find_route(request: HttpRequest) -> Route:
         segments = segments[1:]
     methods = _find_methods(segments, path)
     if not methods:
-        raise HttpError(404, "this path does not exist")
+        raise HttpError(404, "this path does not exist; /openapi.json lists the paths")
     method = request.method
     if method == "HEAD" and methods.get("GET", (Operation.SUBSCRIBE,))[0] not in STREAMING:
         method = "GET"
