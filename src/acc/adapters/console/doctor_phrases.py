@@ -505,7 +505,14 @@ _GRPC: Mapping[str, str] = {
     "return {}": "{} を返してください",
 }
 
-_TEMPLATES: Mapping[str, str] = _CARD | _PROTOCOL | _STREAMING | _SECURITY | _INPUT | _GRPC
+_TEMPLATES: Mapping[str, str] = {
+    **_CARD,
+    **_PROTOCOL,
+    **_STREAMING,
+    **_SECURITY,
+    **_INPUT,
+    **_GRPC,
+}
 
 
 def _compile(template: str) -> re.Pattern[str]:
