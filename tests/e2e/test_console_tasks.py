@@ -176,6 +176,9 @@ def test_pages_of_tasks_and_servers(
     assert checked.status_code == 200
     assert checked.text.count('class="badge completed"') > 5
     assert "badge completed" in client.get("/servers").text
+    japanese = client.get("/servers", headers={"accept-language": "ja"}).text
+    assert "カードに署名がありません（署名は任意です）" in japanese
+    assert "the card is not signed" not in japanese
     assert client.post("/servers", data={"url": "", "action": "card"}).status_code == 422
     nobody = {"url": "http://127.0.0.1:9", "action": "card"}
     assert client.post("/servers", data=nobody).status_code == 422

@@ -331,6 +331,12 @@ def test_paired_table_is_a_list_on_a_phone(browser: Browser, run_folder: Path) -
     assert box is not None
     assert box["x"] + box["width"] <= 375
     assert page.locator("#paired thead").first.is_hidden()
+    for caption in page.locator("#summary caption, #paired caption").all():
+        if caption.is_visible():
+            box = caption.bounding_box()
+            assert box is not None
+            assert box["width"] > 200, "one word in each line"
+            assert box["x"] + box["width"] <= 375, "text beside the screen"
     context.close()
 
 

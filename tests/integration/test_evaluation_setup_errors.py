@@ -121,6 +121,15 @@ class Nothing:
     pass
 
 
+def pieces(query):
+    yield "no"
+
+
+class Pieces:
+    async def run_turn(self, query, canonical_memory):
+        yield "no"
+
+
 class Broken:
     def __init__(self):
         raise RuntimeError("no database")
@@ -143,6 +152,8 @@ def __getattr__(name):
     [
         ("two", "must accept the query, but its signature does not: missing a required argument"),
         ("Nothing", "must be an agent, a function, or a class with run_turn"),
+        ("pieces", "yields: return the whole answer"),
+        ("Pieces", "yields: return the whole answer"),
         ("Broken", "cannot create invalid_agents:Broken: RuntimeError: no database"),
         ("OneArgument", "must accept query and canonical_memory"),
         ("tree", "agent 'desk': unknown memory 'elephant'"),

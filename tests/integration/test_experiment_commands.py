@@ -1,6 +1,7 @@
 """Extend a run, judge it again, plan the next one, and compare runs with other settings."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,71 @@ def test_extended_run_keeps_recorded_episodes(run: Path) -> None:
     fewer = run_command("eval", "extend", run, "--episodes", "1")
     assert fewer.returncode == 2
     assert "cannot be removed" in fewer.stderr
+
+
+AGENTS = """
+from pathlib import Path
+
+
+def noted(query):
+    with Path("calls.txt").open("a") as file:
+        file.write("x")
+    return "Noted."
+"""
+
+
+def test_added_agents_are_judged_together_with_recorded_answers(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "added_agents.py").write_text(AGENTS)
+    monkeypatch.chdir(tmp_path)
+    before = episodes(run)
+    out = tmp_path / "more"
+    added = ("--agents", "noted=python:added_agents:noted", "--out", out, "--quiet")
+    estimate = run_command("eval", "extend", run, *added[:4], "--dry-run")
+    assert estimate.returncode == 0, estimate.stderr
+    assert not out.exists()
+    completed = run_command("eval", "extend", run, *added)
+    assert completed.returncode == 0, completed.stderr
+    assert episodes(run) == before, "the source stays as it is"
+    old = json.loads((run / "summary.json").read_text())["agents"]
+    new = json.loads((out / "summary.json").read_text())["agents"]
+    assert list(new) == ["baseline", "acc", "noted"]
+    assert {name: new[name]["outcome"] for name in old} == {
+        name: old[name]["outcome"] for name in old
+    }
+    turns = sum(len(content.splitlines()) for content in before.values())
+    assert new["noted"]["scored"] == turns
+    assert len((tmp_path / "calls.txt").read_text()) == turns
+    again = run_command("eval", "extend", run, *added)
+    assert again.returncode == 0, again.stderr
+    assert len((tmp_path / "calls.txt").read_text()) == turns, "recorded turns are not repeated"
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (("--agents", "acc"), "the run has an agent 'acc' already"),
+        (("--agents", "bm25", "--episodes", "3"), "extend the run twice"),
+        (("--agents", "nobody"), "unknown agent 'nobody'"),
+        (("--episodes", "9", "--out", "x"), "omit --out"),
+    ],
+)
+def test_invalid_extension_is_rejected(run: Path, options: tuple[str, ...], error: str) -> None:
+    before = episodes(run)
+    completed = run_command("eval", "extend", run, *options)
+    assert completed.returncode == 2
+    assert error in completed.stderr
+    assert episodes(run) == before
+
+
+def test_incomplete_run_gets_no_agents(run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "incomplete"
+    shutil.copytree(run, copy)
+    next(iter((copy / "episodes").iterdir())).unlink()
+    completed = run_command("eval", "extend", copy, "--agents", "bm25")
+    assert completed.returncode == 2
+    assert "is not complete: 1 of its episodes" in completed.stderr
 
 
 def test_plan_prints_power_by_number_of_scenarios(run: Path) -> None:

@@ -1,6 +1,6 @@
 """Create the objects of an evaluation: agents, judges, episodes, executors and plans."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -35,7 +35,7 @@ from acc.domain.value_objects.evaluation_run import (
     EvaluationConfig,
     JudgeConfig,
 )
-from acc.domain.value_objects.live_evaluation import EvaluationTurnQuery
+from acc.domain.value_objects.live_evaluation import EvaluationTurnQuery, TurnResult
 from acc.ports.outbound.live_evaluation_ports import (
     AgentRunnerPort,
     CallRecorderPort,
@@ -297,10 +297,14 @@ def _queries(
 
 @dataclass(frozen=True, slots=True)
 class DirectoryEpisodes:
-    """Creates episodes that are recorded in a run directory; implements EpisodeFactory."""
+    """Creates episodes that are recorded in a run directory; implements EpisodeFactory.
+
+    Agents of the run `answers` are not called: their recorded answers are used.
+    """
 
     directory: "EvaluationDirectory"
     resources: ModelResources
+    answers: "EvaluationDirectory | None" = None
 
     @asynccontextmanager
     async def open(self, job: EpisodeJob, calls: CallRecorderPort) -> AsyncIterator[Episode]:
@@ -324,7 +328,14 @@ class DirectoryEpisodes:
             factory = AgentFactory.for_run(
                 config, pool=pool, allow=self.resources.allow, isolated=True
             )
-            agents = [factory.create(agent.name, agent.kind) for agent in config.agents]
+            recorded: Mapping[str, AgentRunnerPort] = {}
+            if self.answers is not None:
+                turns = RecordedEpisode(self.answers.journal(job), scenario).read()
+                recorded = _recorded_agents(turns, self.answers.configuration)
+            agents = [
+                recorded.get(agent.name) or factory.create(agent.name, agent.kind)
+                for agent in config.agents
+            ]
             for agent in agents:
                 if isinstance(agent, ClosableAgentPort):
                     stack.push_async_callback(agent.aclose)
@@ -338,6 +349,26 @@ class DirectoryEpisodes:
             )
 
 
+def _recorded_agents(
+    turns: Sequence[TurnResult], configuration: EvaluationConfig
+) -> Mapping[str, AgentRunnerPort]:
+    """Return agents that repeat the recorded answers of an episode, by name."""
+    from acc.adapters.evaluation.agents import RecordedAgentRunner
+
+    return {
+        agent.name: RecordedAgentRunner(
+            agent.name,
+            {
+                turn.query.turn_id: response
+                for turn in turns
+                for response in turn.responses
+                if response.agent_name == agent.name
+            },
+        )
+        for agent in configuration.agents
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class RejudgedEpisodes:
     """Creates episodes that let a judge score the recorded answers of another run."""
@@ -349,29 +380,19 @@ class RejudgedEpisodes:
     @asynccontextmanager
     async def open(self, job: EpisodeJob, calls: CallRecorderPort) -> AsyncIterator[Episode]:
         """Open the files of an episode and read the recorded answers."""
-        from acc.adapters.evaluation.agents import RecordedAgentRunner
         from acc.adapters.reports.costs import StoredCalls, cost_file
         from acc.adapters.reports.run_directory import RecordedEpisode
 
         config = self.directory.configuration
         scenario = scenario_library().render(job.scenario.reference, job.seed)
         turns = RecordedEpisode(self.source.journal(job), scenario).read()
-        responses = {
-            agent.name: {
-                turn.query.turn_id: response
-                for turn in turns
-                for response in turn.responses
-                if response.agent_name == agent.name
-            }
-            for agent in config.agents
-        }
         async with AsyncExitStack() as stack:
             costs = stack.enter_context(cost_file(self.directory, job).appending())
             journal = stack.enter_context(RecordedEpisode(self.directory.journal(job), scenario))
             pool = make_pool(job.name, self.resources, StoredCalls(costs, calls))
             stack.push_async_callback(pool.aclose)
             yield Episode(
-                agents=[RecordedAgentRunner(name, own) for name, own in responses.items()],
+                agents=list(_recorded_agents(turns, config).values()),
                 judge=make_blinded_judge(config, scenario, pool),
                 queries=[turn.query for turn in turns],
                 journal=journal,
@@ -406,11 +427,17 @@ def make_pool(episode: str, resources: ModelResources, calls: CallRecorderPort) 
 
 
 def _make_runner(
-    directory: "EvaluationDirectory", resources: ModelResources, calls: CallRecorderPort
+    directory: "EvaluationDirectory",
+    resources: ModelResources,
+    calls: CallRecorderPort,
+    answers: Path | None,
 ) -> EpisodeRunner:
+    from acc.adapters.reports.run_directory import EvaluationDirectory
+
     config = directory.configuration
+    source = None if answers is None else EvaluationDirectory.open(answers)
     return EpisodeRunner(
-        factory=DirectoryEpisodes(directory, resources),
+        factory=DirectoryEpisodes(directory, resources, source),
         calls=calls,
         agent_timeout=config.timeout,
         judge_attempts=config.judge_attempts,
@@ -426,25 +453,35 @@ def make_evaluation(
     resources: ModelResources | None = None,
     cost: CostTracker | None = None,
     otel: bool = False,
+    answers: Path | None = None,
 ) -> RunEvaluationUseCase:
-    """Return an evaluation that runs in this process or in worker processes."""
+    """Return an evaluation that runs in this process or in worker processes.
+
+    The agents of the run directory `answers` are not called again; all answers are judged together.
+    """
     resources, cost = resources or ModelResources(), cost or CostTracker()
     executor: EpisodeExecutorPort
     if workers <= 1:
-        executor = InProcessExecutor(_make_runner(directory, resources, cost))
+        executor = InProcessExecutor(_make_runner(directory, resources, cost, answers))
     else:
         from acc.adapters.evaluation.workers import WorkerPool
 
         executor = WorkerPool(
             _run_worker,
-            (directory.path, resources, otel),
+            (directory.path, resources, otel, answers),
             workers=workers,
             preload=(_PRELOADED_MODULE,),
         )
     return RunEvaluationUseCase(executor=executor, cost=cost)
 
 
-def _run_worker(connection: Connection, path: Path, resources: ModelResources, otel: bool) -> None:
+def _run_worker(
+    connection: Connection,
+    path: Path,
+    resources: ModelResources,
+    otel: bool,
+    answers: Path | None,
+) -> None:
     """Run episodes in a worker process."""
     from acc.adapters.evaluation.workers import WorkerChannel, serve_episodes
     from acc.adapters.reports.run_directory import EvaluationDirectory
@@ -453,7 +490,8 @@ def _run_worker(connection: Connection, path: Path, resources: ModelResources, o
     tracing = start_tracing(requested=otel, service_name="acc-eval")
     try:
         serve_episodes(
-            channel, lambda: _make_runner(EvaluationDirectory.open(path), resources, channel)
+            channel,
+            lambda: _make_runner(EvaluationDirectory.open(path), resources, channel, answers),
         )
     finally:
         tracing.shutdown()

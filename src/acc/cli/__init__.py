@@ -24,6 +24,7 @@ from acc.cli.check import check
 from acc.cli.compare import compare
 from acc.cli.console import console
 from acc.cli.doctor import doctor
+from acc.cli.eval_extend import extend
 from acc.cli.eval_plan import plan
 from acc.cli.eval_proposals import confirm, propose
 from acc.cli.export import export
@@ -57,7 +58,7 @@ Start with: acc eval. With your own agent: acc check MODULE:AGENT, then acc chat
 evaluate = App(name="eval", group=_EVALUATE)
 evaluate.default(eval_commands.run)
 evaluate.command(plan)
-evaluate.command(eval_commands.extend)
+evaluate.command(extend)
 evaluate.command(propose)
 evaluate.command(confirm)
 app.command(evaluate)

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +22,7 @@ from acc.application.evaluation.configuration import (
     judge_reference,
     run_name,
 )
-from acc.application.evaluation.plan import RemainingEpisodes, remaining_episodes
+from acc.application.evaluation.plan import Plan, RemainingEpisodes, remaining_episodes
 from acc.application.evaluation.readiness import check_agents_ready
 from acc.application.evaluation.results import (
     EvaluationResults,
@@ -32,7 +32,7 @@ from acc.application.evaluation.results import (
 )
 from acc.application.use_cases.run_evaluation import EvaluationOutcome, RunEvaluationUseCase
 from acc.bootstrap import evaluation, proposals, reports
-from acc.bootstrap.memory import compressor_name, version
+from acc.bootstrap.memory import compressor_name
 from acc.bootstrap.settings import agent_model, model_cache, step_summary_file
 from acc.bootstrap.tracing import start_tracing
 from acc.cli.call import check_allow
@@ -53,7 +53,7 @@ from acc.cli.step_summary import append_step_summary
 from acc.domain.errors import InvalidInput
 from acc.domain.gates import Gate
 from acc.domain.value_objects.evaluation import ClaimThreshold
-from acc.domain.value_objects.evaluation_run import EvaluationConfig
+from acc.domain.value_objects.evaluation_run import AgentChoice, EvaluationConfig
 
 _TABLE_METRICS = ("outcome", "hallucination", "drift", "memory_tokens")
 
@@ -297,51 +297,22 @@ def run(*, options: EvaluationOptions = _EVALUATION, how: RunOptions = _RUN) -> 
             "no annotations: rules and correct answers are not known, so drift is 0 and the "
             f"outcome is not comparable; next: acc eval propose {options.replay}"
         )
-    return _evaluate(configuration, how)
+    return evaluate(configuration, how)
 
 
-def extend(
-    directory: Annotated[Path, Parameter(help="The run directory.")],
-    /,
+def evaluate(
+    configuration: EvaluationConfig,
+    how: RunOptions,
     *,
-    episodes: Annotated[
-        int | None, Parameter(help="New number of episodes of each scenario.")
-    ] = None,
-    scenario: Annotated[
-        str, Parameter(help="Scenarios to add: shipped ids or .toml files, with commas.")
-    ] = "",
-    how: RunOptions = _RUN,
+    answers: Path | None = None,
 ) -> int:
-    """Add episodes or scenarios to an evaluation run; recorded turns are kept.
+    """Run what is not recorded yet, and report.
 
-    Example: acc eval extend runs/my-run --episodes 4
+    Agents of the run directory `answers` are not called: their recorded answers are judged.
     """
-    if how.out is not None:
-        raise InvalidInput("acc eval extend writes to the run itself; omit --out")
-    recorded = reports.open_run(directory).configuration
-    current = version()
-    if recorded.version != current:
-        raise InvalidInput(
-            f"{directory} was made with version {recorded.version} of acc, and this is "
-            f"{current}; use that version, or start a new run"
-        )
-    library = evaluation.scenario_library()
-    known = {choice.id for choice in recorded.scenarios}
-    names = [name.strip() for name in scenario.split(",") if name.strip()]
-    added = [choice for name in names if (choice := library.choice(name)).id not in known]
-    configuration = replace(
-        recorded,
-        episodes=recorded.episodes if episodes is None else episodes,
-        scenarios=(*recorded.scenarios, *added),
-    )
-    reports.extend_run(directory, configuration)
-    return _evaluate(configuration, replace(how, out=directory))
-
-
-def _evaluate(configuration: EvaluationConfig, how: RunOptions) -> int:
-    """Run what is not recorded yet, and report."""
     sources = evaluation.evaluation_sources()
-    used = cost.used_models(configuration, sources)
+    called = _called_agents(configuration, answers)
+    used = cost.used_models(replace(configuration, agents=called), sources)
     prices = cost.parse_prices(how.price, used, sources)
     gates = _parse_gates(how, configuration)
     path = how.out or default_directory(configuration)
@@ -350,7 +321,7 @@ def _evaluate(configuration: EvaluationConfig, how: RunOptions) -> int:
     if how.dry_run:
         planner = evaluation.make_planner(configuration)
         plan = planner.plan(configuration, recorded=recorded, prices=prices)
-        print_plan(plan, limit=how.max_cost, as_json=how.json)
+        print_plan(_only_called(plan, called), limit=how.max_cost, as_json=how.json)
         return 0
     cost.check_prices_known(how.max_cost, used, prices, sources)
     cost.check_models_ready(used, how.cache or model_cache(), sources)
@@ -359,7 +330,7 @@ def _evaluate(configuration: EvaluationConfig, how: RunOptions) -> int:
     if remaining.jobs:
         agents = evaluation.AgentFactory.for_run(configuration, allow=how.allow)
         with redirect_stdout(sys.stderr):
-            asyncio.run(check_agents_ready(configuration.agents, agents))
+            asyncio.run(check_agents_ready(called, agents))
     unmetered = cost.unmetered_participants(configuration, sources)
     if note := cost.cost_limit_note(how.max_cost, unmetered):
         print_error(note)
@@ -367,8 +338,7 @@ def _evaluate(configuration: EvaluationConfig, how: RunOptions) -> int:
     with directory.locked():
         directory.record_lengths(remaining.lengths)
         tracker = cost.CostTracker(accounts=reports.recorded_cost(directory), limit=how.max_cost)
-        workers = how.workers or min(os.cpu_count() or 1, max(1, len(remaining.jobs) // 2))
-        workers = max(1, min(workers, len(remaining.jobs), how.max_connections or workers))
+        workers = _worker_count(how, len(remaining.jobs))
         view = ProgressView(
             [agent.name for agent in configuration.agents],
             turns=remaining.turns,
@@ -390,6 +360,7 @@ def _evaluate(configuration: EvaluationConfig, how: RunOptions) -> int:
                 ),
                 cost=tracker,
                 otel=how.otel,
+                answers=answers,
             )
             outcome, interrupted = _run_episodes(run_evaluation, remaining, view)
         finally:
@@ -398,6 +369,24 @@ def _evaluate(configuration: EvaluationConfig, how: RunOptions) -> int:
             print_error("writing the report")
         results = reports.write_results(directory, gates=gates, errors=outcome.errors)
     return _report_outcome(results, outcome, how, interrupted=interrupted)
+
+
+def _called_agents(
+    configuration: EvaluationConfig, answers: Path | None
+) -> tuple[AgentChoice, ...]:
+    known = () if answers is None else reports.open_run(answers).configuration.agents
+    return tuple(agent for agent in configuration.agents if agent not in known)
+
+
+def _only_called(plan: Plan, called: Sequence[AgentChoice]) -> Plan:
+    """Return a plan without the agents whose answers are recorded."""
+    names = {"", *(agent.name for agent in called)}
+    return replace(plan, parts=tuple(part for part in plan.parts if part.agent in names))
+
+
+def _worker_count(how: RunOptions, jobs: int) -> int:
+    count = how.workers or min(os.cpu_count() or 1, max(1, jobs // 2))
+    return max(1, min(count, jobs, how.max_connections or count))
 
 
 def configure(options: EvaluationOptions) -> EvaluationConfig:

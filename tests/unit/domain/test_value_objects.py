@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -168,3 +169,16 @@ def test_rule_kind_sets_are_disjoint() -> None:
     assert not NUMERIC_KINDS & TEXT_KINDS
     assert NUMERIC_KINDS < EXCLUSIVE_KINDS
     assert RuleKind.FORBID not in EXCLUSIVE_KINDS
+
+
+@pytest.mark.parametrize(
+    ("fields", "fault"),
+    [
+        ({"response_text": 3}, "response_text must be a str, got int"),
+        ({"response_text": "x", "memory_tokens": "5"}, "memory_tokens must be an integer"),
+        ({"response_text": "x", "memory_tokens": True}, "memory_tokens must be an integer"),
+    ],
+)
+def test_answer_with_fields_of_wrong_types_is_rejected(fields: dict[str, Any], fault: str) -> None:
+    with pytest.raises(TypeError, match=fault):
+        AgentTurnResponse(agent_name="a", **fields)

@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -9,9 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from acc.adapters.console.access_pages import read_form
+from acc.adapters.console.doctor_phrases import translate_finding
 from acc.adapters.console.event_views import as_json, as_text
 from acc.adapters.console.pages import TASKS_PER_PAGE, ConsoleServices, number
-from acc.adapters.console.renderer import Renderer
+from acc.adapters.console.renderer import Renderer, request_language
 from acc.application.console.served_tasks import TaskStores
 from acc.application.use_cases.diagnose_server import Diagnosis
 from acc.domain.errors import InvalidInput, NotFound
@@ -134,6 +136,7 @@ class TaskPages:
             "card_text": _formatted(body),
             "addresses": self._addresses,
             "diagnoses": list(reversed(self._diagnoses.items())),
+            "finding": partial(translate_finding, language=request_language(request)),
         }
         return self._renderer.page(request, "servers.html", values)
 

@@ -455,6 +455,9 @@ def make_runner(
     `history` it is run as an agent. `run_agent` returns the runner of an agent tree, and `isolate`
     the runner of another object in a process of its own.
     """
+    function = getattr(target, "run_turn", target)
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise InvalidInput(f"{reference!r} yields: return the whole answer")
     if inspect.isclass(target) and isolate is not None and hasattr(target, "run_turn"):
         return isolate(agent_name, reference, has_state=True)
     target = _create_target(agent_name, reference, target)

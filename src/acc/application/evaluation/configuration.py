@@ -172,12 +172,7 @@ class EvaluationConfigurator:
 
         A scenario whose text changed since then is rejected: its annotations may not fit.
         """
-        for known in recorded.scenarios:
-            if known.digest != self._sources.scenario(known.reference).digest:
-                raise InvalidInput(
-                    f"the text of scenario {known.id!r} has changed since the run, so its "
-                    "annotations may not fit the answers; restore the file, or start a new run"
-                )
+        self._check_scenarios(recorded)
         return replace(
             recorded,
             version=self._version,
@@ -185,6 +180,28 @@ class EvaluationConfigurator:
             judging=self.judge(judge, options),
             claim_thresholds=self._thresholds(judge, claim_thresholds),
         )
+
+    def with_agents(self, recorded: EvaluationConfig, agents: str) -> EvaluationConfig:
+        """Return the configuration of a run with more agents; `agents` names only these."""
+        if recorded.judging is not None and recorded.judging.drives:
+            raise InvalidInput("the judge wrote the queries of this run; start a new evaluation")
+        self._check_scenarios(recorded)
+        added = self.agents(agents, budget=recorded.budget)
+        names = {agent.name for agent in recorded.agents}
+        if known := [agent.name for agent in added if agent.name in names]:
+            raise InvalidInput(
+                f"the run has an agent {known[0]!r} already; give the new one another name, such "
+                f"as {known[0]}-2={added[0].kind}"
+            )
+        return replace(recorded, agents=(*recorded.agents, *added))
+
+    def _check_scenarios(self, recorded: EvaluationConfig) -> None:
+        for known in recorded.scenarios:
+            if known.digest != self._sources.scenario(known.reference).digest:
+                raise InvalidInput(
+                    f"the text of scenario {known.id!r} has changed since the run, so its "
+                    "annotations may not fit the answers; restore the file, or start a new run"
+                )
 
     def _thresholds(
         self, judge: str, given: tuple[ClaimThreshold, ...]

@@ -50,6 +50,12 @@ class AgentTurnResponse:
     prompt: Mapping[str, object] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.response_text, str):
+            name = type(self.response_text).__name__
+            raise TypeError(f"response_text must be a str, got {name}")
+        tokens = self.memory_tokens
+        if tokens is not None and (not isinstance(tokens, int) or isinstance(tokens, bool)):
+            raise TypeError(f"memory_tokens must be an integer or None, got {tokens!r}")
         if self.memory_tokens is not None and self.memory_tokens < 0:
             raise ValueError(f"memory_tokens must not be negative, got {self.memory_tokens}")
 
