@@ -142,7 +142,7 @@ def _polarity_features(alignment: Alignment, index: EvidenceIndex) -> dict[str, 
 
 
 def _order_features(alignment: Alignment, index: EvidenceIndex) -> dict[str, float]:
-    kept = moved = 0
+    unmoved = moved = 0
     for place, known in alignment.chosen.items():
         word, placed = alignment.words[place], index.placed[known]
         if word.is_number:
@@ -161,10 +161,10 @@ def _order_features(alignment: Alignment, index: EvidenceIndex) -> dict[str, flo
             continue
         found = {near for near in mine if near is not None}
         if found & theirs:
-            kept += 1
+            unmoved += 1
         elif any(near > known or index.placed[near].clause != placed.clause for near in found):
             moved += 1
-    return {"other_neighbours": moved / max(1, moved + kept)}
+    return {"other_neighbours": moved / max(1, moved + unmoved)}
 
 
 def _number_features(claim: str, alignment: Alignment, index: EvidenceIndex) -> dict[str, float]:

@@ -90,7 +90,7 @@ def test_every_text_of_a_check_is_translated(module: str) -> None:
         ("https://a.example gave {x}", "https://a.example の応答は {x} です"),
     ],
 )
-def test_values_are_kept_and_parts_are_translated(text: str, japanese: str) -> None:
+def test_values_stay_and_parts_are_translated(text: str, japanese: str) -> None:
     assert translate_finding(text, "ja") == japanese
     assert translate_finding(text, "en") == text
 

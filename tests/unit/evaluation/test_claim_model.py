@@ -87,7 +87,7 @@ def test_weights_have_the_sign_of_their_feature() -> None:
         ("獣医はレックスに注射を2本打ちました。", "レックスは来年競売で売られます。", False),
     ],
 )
-async def test_claim_is_judged_by_what_was_said(context: str, claim: str, supported: bool) -> None:
+async def test_claim_is_judged_by_its_context(context: str, claim: str, supported: bool) -> None:
     (verdict,) = await verdicts([context], claim)
     assert verdict.supported is supported
     assert verdict.score is not None
