@@ -22,7 +22,7 @@ from acc.application.runtime.model_call import call_model
 from acc.application.runtime.turn_window import TurnWindow, shortened_results
 from acc.application.tools.execution import ToolExecutor, ToolOutcome, ToolRetries
 from acc.application.tools.flow_guard import FlowGuard, start_flow_guard
-from acc.application.tools.read_result import ReadResultTool
+from acc.application.tools.results import ReadResultTool
 from acc.application.tools.tool import TRANSFER_TOOL_NAME, BaseTool, TransferTool
 from acc.application.tools.toolset import DynamicTools
 from acc.domain.errors import ModelOutputInvalid
