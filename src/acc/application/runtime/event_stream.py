@@ -12,7 +12,7 @@ from acc.application.runtime.background_loop import run_in_background
 from acc.application.runtime.call_guards import explains_options, explains_wrong_iteration
 from acc.application.runtime.inputs import Message
 from acc.application.runtime.result import RunResult
-from acc.application.runtime.session_reader import SessionReader
+from acc.application.runtime.sessions import SessionReader
 from acc.application.runtime.type_variables import AnyDepsT, AnyOutputT, GenericDefaults
 from acc.domain.value_objects.approval import InputAnswer
 from acc.domain.value_objects.event import Event
