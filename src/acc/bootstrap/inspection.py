@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from acc.application.agents.base import BaseAgent
+from acc.application.memory.baselines import DEFAULT_WINDOW_TOKENS
 from acc.application.memory.registry import check_agent_memory
 from acc.bootstrap.storage import store_catalog
 from acc.domain.errors import InvalidInput, NotFound
@@ -128,7 +129,8 @@ async def replay_recorded(
 ) -> "Sequence[TurnComparison]":
     """Repeat recorded turns in memory with recorded answers, another model or another memory."""
     from acc.application.inspection.replay_run import replay_session
-    from acc.bootstrap.agents import make_conversation_memory, make_services
+    from acc.bootstrap.agents import make_services
+    from acc.bootstrap.memory import make_memory
     from acc.bootstrap.models import check_model_ready, make_model
 
     services = make_services()
@@ -145,8 +147,9 @@ async def replay_recorded(
                     'a memory, such as memory="acc"'
                 )
         models = services.model
+        window = DEFAULT_WINDOW_TOKENS
         services = replace(
-            services, memories=lambda _: make_conversation_memory(memory, models=models)
+            services, memories=lambda _: make_memory(memory, window=window, models=models)
         )
     try:
         return await replay_session(events, agent, services, run_id=run_id, live_model=bool(model))
