@@ -4,7 +4,7 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from contextlib import aclosing
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypedDict, TypeVar, Unpack
 
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.output import OutputAssembler, PartialOutput
@@ -21,6 +21,16 @@ from acc.domain.value_objects.session import DEFAULT_SESSION_ID, DEFAULT_USER_ID
 
 ResultT = TypeVar("ResultT")
 _QUEUE_SIZE = 256
+
+
+class TurnOptions(TypedDict):
+    """The options of a turn and of a resumed run."""
+
+    user_id: str
+    session_id: str
+    config: RunConfig | None
+    context: CallContext | None
+    deps: Any
 
 
 async def stream_run(
@@ -127,8 +137,15 @@ class RunStreams(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
         Every event that is not partial is stored before it is yielded. Closing the iterator cancels
         the run.
         """
-        who = {"user_id": user_id, "session_id": session_id}
-        start = self._start(message, answers, **who, config=config, context=context, deps=deps)
+        start = self._start(
+            message,
+            answers,
+            user_id=user_id,
+            session_id=session_id,
+            config=config,
+            context=context,
+            deps=deps,
+        )
         async with aclosing(stream_run(start)) as stream:
             async for item in stream:
                 if isinstance(item, Event):
@@ -151,8 +168,15 @@ class RunStreams(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
         The last partial output has the result of the run. Those before it may still be rejected;
         `attempt` increases if the model has to answer again. Closing the iterator cancels the run.
         """
-        who = {"user_id": user_id, "session_id": session_id}
-        start = self._start(message, answers, **who, config=config, context=context, deps=deps)
+        start = self._start(
+            message,
+            answers,
+            user_id=user_id,
+            session_id=session_id,
+            config=config,
+            context=context,
+            deps=deps,
+        )
         assembler = OutputAssembler[AnyOutputT](self.agent)
         async with aclosing(stream_run(start)) as stream:
             async for item in stream:
@@ -172,8 +196,15 @@ class RunStreams(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
         deps: AnyDepsT | None = None,
     ) -> RunResult[AnyOutputT]:
         """Continue a run as `resume` does, without `await`."""
-        who = {"user_id": user_id, "session_id": session_id}
-        start = self._start(None, answers, **who, config=config, context=context, deps=deps)
+        start = self._start(
+            None,
+            answers,
+            user_id=user_id,
+            session_id=session_id,
+            config=config,
+            context=context,
+            deps=deps,
+        )
         return run_in_background(start(), instead="await runner.resume(...)")
 
     @abstractmethod
@@ -181,6 +212,6 @@ class RunStreams(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
         self,
         message: Message | None,
         answers: InputAnswer | Iterable[InputAnswer],
-        **options: Any,
+        **options: Unpack[TurnOptions],
     ) -> Callable[..., Coroutine[Any, Any, RunResult[AnyOutputT]]]:
         """Return the method that starts a turn, or that resumes a run without a message."""
