@@ -149,6 +149,9 @@ class ReasoningLoop:
         """
         memory, window = self._memory, self._window
         prompt = await self._build_prompt(view)
+        size = 0 if memory is None or view is None else view.tokens
+        if window.fits(prompt, memory_tokens=size):
+            return prompt, size
         if memory is None or view is None:
             if window.fit(prompt, memory_tokens=0, where=self._ctx.path) is not None:
                 prompt = await self._build_prompt(view)
@@ -225,8 +228,16 @@ class ReasoningLoop:
             elif (canned := _as_response("before_model_callback", replacement)) is not None:
                 return await self._replace_response(canned), Usage()
         ctx.messages = prompt.messages
+        partial = None if self._output is None else PartialOutputs(ctx, attempt=self._attempt)
         try:
-            response, usage = await self._send(prompt, memory_tokens=memory_tokens)
+            response, usage = await call_model(
+                ctx,
+                self._model,
+                prompt,
+                memory_tokens=memory_tokens,
+                stream=not self._may_be_replaced,
+                deltas=partial,
+            )
         except RUN_LEVEL_ERRORS:
             raise
         except Exception as error:
@@ -238,21 +249,6 @@ class ReasoningLoop:
             response, usage = handled, Usage(llm_calls=1)
             ctx.run.budget.add_usage(usage)  # the failed call counts
         return await self._replace_response(response), usage
-
-    async def _send(
-        self, prompt: ModelRequest, *, memory_tokens: int
-    ) -> tuple[ModelResponse, Usage]:
-        partial = None
-        if self._output is not None:
-            partial = PartialOutputs(self._ctx, attempt=self._attempt)
-        return await call_model(
-            self._ctx,
-            self._model,
-            prompt,
-            memory_tokens=memory_tokens,
-            stream=not self._may_be_replaced,
-            deltas=partial,
-        )
 
     async def _replace_response(self, response: ModelResponse) -> ModelResponse:
         """Return the response as the after callbacks leave it."""
