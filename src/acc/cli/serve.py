@@ -37,9 +37,9 @@ from acc.bootstrap.events import describe_carrier
 from acc.bootstrap.storage import describe_store
 from acc.bootstrap.tracing import start_tracing
 from acc.cli.call import check_allow
+from acc.cli.options import AllowEmbeddedOption, MetricsOption, OtelOption, VerboseOption
 from acc.cli.output import configure_logging, console
 from acc.cli.serve_options import AccessOptions, AddressOptions, LimitOptions, PushSigning
-from acc.cli.telemetry import MetricsOption, OtelOption
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.agent_card import CardConfig
 from acc.domain.value_objects.endpoint import (
@@ -70,14 +70,7 @@ def serve(
             show_default=False,
         ),
     ] = (),
-    allow_embedded: Annotated[
-        bool,
-        Parameter(
-            help="Serve agents without model=: the embedded model answers for them. It follows "
-            "fixed rules and is not a language model.",
-            negative=(),
-        ),
-    ] = False,
+    allow_embedded: AllowEmbeddedOption = False,
     no_deduplication: Annotated[
         bool,
         Parameter(
@@ -86,15 +79,7 @@ def serve(
             negative=(),
         ),
     ] = False,
-    verbose: Annotated[
-        bool,
-        Parameter(
-            name=("--verbose", "-v"),
-            help="Log requests and runs to stderr as JSON lines with trace_id, without message "
-            "content.",
-            negative=(),
-        ),
-    ] = False,
+    verbose: VerboseOption = False,
     ag_ui: Annotated[
         bool,
         Parameter(
