@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from rich.markup import escape
 from rich.table import Table
 
+from acc.application.a2a.quotas import check_limited_names
 from acc.application.agents.base import BaseAgent
 from acc.application.contracts.intents import IntentAgent, Intents
 from acc.application.contracts.node_agents import NodeAgent
@@ -26,7 +27,6 @@ from acc.bootstrap.a2a import (
 )
 from acc.bootstrap.agents import check_has_models, load_agent, log_requests
 from acc.bootstrap.callers import (
-    check_limited_names,
     make_certificates,
     make_limiter,
     make_used_ids,
