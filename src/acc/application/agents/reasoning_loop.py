@@ -19,7 +19,7 @@ from acc.application.runtime.context import UNSET, RunContext
 from acc.application.runtime.interrupts import RUN_LEVEL_ERRORS
 from acc.application.runtime.json_types import to_builtins
 from acc.application.runtime.model_call import call_model
-from acc.application.runtime.turn_window import TurnWindow, shortened_results
+from acc.application.runtime.turn_window import TurnWindow
 from acc.application.tools.execution import ToolExecutor, ToolOutcome, ToolRetries
 from acc.application.tools.flow_guard import FlowGuard, start_flow_guard
 from acc.application.tools.results import ReadResultTool
@@ -184,7 +184,7 @@ class ReasoningLoop:
         if self._plan is not None:
             # Tools are offered only when there is a plan.
             specs = (self._plan.spec, *specs) if self._has_plan() else (self._plan.spec,)
-        numbers = shortened_results(messages) | self._window.unseen_results
+        numbers = self._window.shortened_results(messages)
         if numbers:
             reader = ReadResultTool(numbers)
             self._tools = {**self._tools, reader.name: reader}

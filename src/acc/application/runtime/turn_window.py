@@ -71,10 +71,10 @@ class TurnWindow:
             *self._messages,
         )
 
-    @property
-    def unseen_results(self) -> frozenset[int]:
-        """Return the numbers of the results that are left out."""
-        return frozenset(self._left_out_results)
+    def shortened_results(self, messages: Sequence[ChatMessage]) -> frozenset[int]:
+        """Return the numbers of the results that messages do not show in full, or leave out."""
+        shown = (m.seq for m in messages if m.is_shortened and m.seq and m.role == "tool")
+        return frozenset((*shown, *self._left_out_results))
 
     def fits(self, request: ModelRequest, *, memory_tokens: int) -> bool:
         """Return True if a request is so small that its tokens need not be counted.
@@ -192,11 +192,6 @@ def _ranges(numbers: Sequence[int]) -> str:
         return ", ".join(map(str, numbers))
     newest = ", ".join(map(str, numbers[-_MAX_LISTED:]))
     return f"{numbers[0]} (the first), ..., {newest}"
-
-
-def shortened_results(messages: Sequence[ChatMessage]) -> frozenset[int]:
-    """Return the numbers of the tool results that messages do not show in full."""
-    return frozenset([m.seq for m in messages if m.is_shortened and m.seq and m.role == "tool"])
 
 
 def message_bytes(message: ChatMessage) -> int:
