@@ -34,7 +34,7 @@ class Value(
 class ExplainedMeta(type(msgspec.Struct)):  # type: ignore[misc] # msgspec does not export its type
     """Explains wrong calls of values that users create. A call takes half a microsecond more."""
 
-    if not TYPE_CHECKING:  # type checkers know the fields
+    if not TYPE_CHECKING:  # type checkers must see the type of the value
 
         def __call__(cls, *arguments: object, **options: object) -> object:
             """Create a value, or raise InvalidInput that explains what is wrong with the call."""
