@@ -75,7 +75,9 @@ class ReasoningLoop:
         if toolsets:
             self._dynamic_tools = DynamicTools(ctx, toolsets, frozenset(self._tools))
         sees_contents = agent.include_contents == "default"
-        self._conversation = _conversation(ctx) if sees_contents else ()
+        query = ChatMessage(role="user", author="user", parts=ctx.parts)
+        #: The message of this turn, and what other agents have said since.
+        self._opening = (query, *(_conversation(ctx) if sees_contents else ()))
         self._window = TurnWindow(ctx.config.max_prompt_tokens, ctx.services.tokens)
         self._invalid_responses = 0
         self._attempt = 1
@@ -214,8 +216,7 @@ class ReasoningLoop:
 
     def _turn_messages(self) -> tuple[ChatMessage, ...]:
         """Return the messages of this turn so far."""
-        query = ChatMessage(role="user", author="user", parts=self._ctx.parts)
-        return (query, *self._conversation, *self._window.messages)
+        return (*self._opening, *self._window.messages)
 
     async def _call_model(
         self, prompt: ModelRequest, *, memory_tokens: int
