@@ -4,7 +4,7 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from contextlib import aclosing
-from typing import Any, Generic, TypedDict, TypeVar, Unpack
+from typing import Any, Generic, TypedDict, TypeVar
 
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.output import OutputAssembler, PartialOutput
@@ -137,15 +137,10 @@ class RunStreams(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
         Every event that is not partial is stored before it is yielded. Closing the iterator cancels
         the run.
         """
-        start = self._start(
-            message,
-            answers,
-            user_id=user_id,
-            session_id=session_id,
-            config=config,
-            context=context,
-            deps=deps,
+        options = TurnOptions(
+            user_id=user_id, session_id=session_id, config=config, context=context, deps=deps
         )
+        start = self._start(message, answers, options)
         async with aclosing(stream_run(start)) as stream:
             async for item in stream:
                 if isinstance(item, Event):
@@ -168,15 +163,10 @@ class RunStreams(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
         The last partial output has the result of the run. Those before it may still be rejected;
         `attempt` increases if the model has to answer again. Closing the iterator cancels the run.
         """
-        start = self._start(
-            message,
-            answers,
-            user_id=user_id,
-            session_id=session_id,
-            config=config,
-            context=context,
-            deps=deps,
+        options = TurnOptions(
+            user_id=user_id, session_id=session_id, config=config, context=context, deps=deps
         )
+        start = self._start(message, answers, options)
         assembler = OutputAssembler[AnyOutputT](self.agent)
         async with aclosing(stream_run(start)) as stream:
             async for item in stream:
@@ -196,15 +186,10 @@ class RunStreams(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
         deps: AnyDepsT | None = None,
     ) -> RunResult[AnyOutputT]:
         """Continue a run as `resume` does, without `await`."""
-        start = self._start(
-            None,
-            answers,
-            user_id=user_id,
-            session_id=session_id,
-            config=config,
-            context=context,
-            deps=deps,
+        options = TurnOptions(
+            user_id=user_id, session_id=session_id, config=config, context=context, deps=deps
         )
+        start = self._start(None, answers, options)
         return run_in_background(start(), instead="await runner.resume(...)")
 
     @abstractmethod
@@ -212,6 +197,6 @@ class RunStreams(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
         self,
         message: Message | None,
         answers: InputAnswer | Iterable[InputAnswer],
-        **options: Unpack[TurnOptions],
+        options: TurnOptions,
     ) -> Callable[..., Coroutine[Any, Any, RunResult[AnyOutputT]]]:
         """Return the method that starts a turn, or that resumes a run without a message."""

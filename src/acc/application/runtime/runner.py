@@ -5,7 +5,7 @@ import dataclasses
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any, Generic, Unpack
+from typing import Any, Generic
 
 from acc.application.agents.base import BaseAgent, check_is_agent
 from acc.application.agents.callbacks import Plugin, plugin_callbacks
@@ -281,7 +281,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         self,
         message: Message | None,
         answers: InputAnswer | Iterable[InputAnswer],
-        **options: Unpack[TurnOptions],
+        options: TurnOptions,
     ) -> "Callable[..., Coroutine[Any, Any, RunResult[AnyOutputT]]]":
         """Return the method that starts a turn, or that resumes a run without a message."""
         if message is None:
