@@ -1,11 +1,13 @@
 """Count the functions, modules and file switches that one flow goes through.
 
-    python benchmarks/trace.py [--json] [--list] [--verbose] [FLOW ...]
+    python benchmarks/trace.py [--json] [--list] [--parts] [--verbose] [FLOW ...]
 
 Only functions of `acc` count, in the thread of the event loop. A file switch is a call whose
 function is in another file than the function called before it. The depth is the number of `acc`
 frames on the stack. `--verbose` prints the modules in the order in which the flow enters them, with
 the number of calls until the next switch, and then the switches between two modules by frequency.
+`--parts` prints the counts that would remain without the calls of one part of the code, and without
+those of all these parts.
 """
 
 import argparse
@@ -31,6 +33,15 @@ ROOT = str(Path(acc.__file__).parent)
 ANSWER = ModelResponse(text="ok")
 CALL = ModelResponse(calls=(ToolCall(id="1", name="add", arguments={"a": 1, "b": 2}),))
 WARM_UP = 3
+#: Parts of the code that a flow needs besides its own steps, by parts of their paths.
+PARTS = {
+    "explained errors": ("value_objects/base.py", "call_options.py", "call_guards.py"),
+    "validated values": ("domain/text.py", "value_objects/"),
+    "tracing": ("/tracing/", "current_trace.py"),
+    "stores": ("adapters/storage/",),
+    "contracts": ("/contracts/", "intent_admission.py", "a2a/extensions.py", "media_modes.py"),
+    "memory": ("/memory/", "agent_memory.py", "conversation.py", "bootstrap/"),
+}
 
 
 class Tracer:
@@ -66,6 +77,15 @@ class Tracer:
             "switches": sum(a != b for a, b in zip(files, files[1:], strict=False)),
             "depth": self.depth,
         }
+
+    def print_parts(self) -> None:
+        """Print what would remain without the calls of single parts, and without all of them."""
+        everything = tuple(path for paths in PARTS.values() for path in paths)
+        for name, paths in {**PARTS, "all of these": everything}.items():
+            files = [file for file, _ in self.calls if not any(path in file for path in paths)]
+            switches = sum(a != b for a, b in zip(files, files[1:], strict=False))
+            rest = f"{len(files)} calls, {len(set(files))} modules, {switches} switches"
+            print(f"    without {name}: {rest}")
 
     def visits(self) -> list[tuple[str, int]]:
         """Return the modules in the order in which they are entered, with their calls."""
@@ -229,6 +249,7 @@ def main() -> int:
     parser.add_argument("flows", nargs="*", metavar="FLOW", help="part of the name of a flow")
     parser.add_argument("--json", action="store_true", help="print as JSON")
     parser.add_argument("--list", action="store_true", help="also print every call in order")
+    parser.add_argument("--parts", action="store_true", help="also print counts without parts")
     parser.add_argument("--verbose", action="store_true", help="also print switches of modules")
     options = parser.parse_args()
     results: dict[str, dict[str, int]] = {}
@@ -242,6 +263,9 @@ def main() -> int:
                 print(f"{Path(file).relative_to(ROOT)}: {function}")
         if options.verbose:
             tracer.print_visits()
+        if options.parts:
+            print(name)
+            tracer.print_parts()
     if options.json:
         print(json.dumps(results, indent=2))
         return 0

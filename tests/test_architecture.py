@@ -1,6 +1,8 @@
 """Checks of file sizes, module names, imports and lock files."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,15 @@ def test_module_names_are_not_generic() -> None:
 def test_package_folders_have_an_init_module() -> None:
     folders = {path.parent for path in SOURCE}
     assert [str(f) for f in folders if not (f / "__init__.py").exists()] == []
+
+
+def test_modules_with_one_importer_have_a_reason() -> None:
+    script = ROOT / "benchmarks" / "structure.py"
+    result = subprocess.run(  # noqa: S603 - our own script
+        [sys.executable, str(script), "--single"], capture_output=True, text=True, check=False
+    )
+    problems = [line for line in result.stdout.splitlines() if ": NO " in line]
+    assert (problems, result.returncode) == ([], 0), result.stderr
 
 
 def test_only_bootstrap_imports_inside_a_function() -> None:
@@ -92,8 +103,6 @@ def test_code_inside_acc_does_not_import_the_flat_api() -> None:
 
 @pytest.mark.parametrize("layer", ["domain", "ports", "application"])
 def test_core_layers_import_only_standard_library_and_msgspec(layer: str) -> None:
-    import sys
-
     allowed = sys.stdlib_module_names | {"acc"} | ({"msgspec"} if layer == "application" else set())
     # Type checkers know it without an installed package; at run time it is not imported.
     if layer == "application":

@@ -9,14 +9,13 @@ from postgres_server import new_store_url
 from session_store_factories import KEY, event
 
 from acc.adapters.storage.in_memory import InMemorySessionStore
-from acc.adapters.storage.in_memory_tasks import InMemoryTaskStore
+from acc.adapters.storage.in_memory_tasks import InMemoryTaskStore, SequentialUnitOfWork
 from acc.adapters.storage.postgres import PostgresDatabase
 from acc.adapters.storage.postgres_sessions import PostgresSessionStore
 from acc.adapters.storage.postgres_tasks import PostgresTaskStore, PostgresUnitOfWork
 from acc.adapters.storage.sqlite import SqliteDatabase
 from acc.adapters.storage.sqlite_sessions import SqliteSessionStore
 from acc.adapters.storage.sqlite_tasks import SqliteTaskStore, SqliteUnitOfWork
-from acc.adapters.storage.unit_of_work import SequentialUnitOfWork
 from acc.domain.errors import InvalidTransition, SessionBusy, SessionConflict, TaskNotFound
 from acc.domain.value_objects.content import text_part
 from acc.domain.value_objects.event import Event, EventKind

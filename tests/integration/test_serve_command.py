@@ -13,8 +13,8 @@ from starlette.routing import Mount
 from acc import Agent, tool
 from acc.adapters.auth.bearer_tokens import StaticTokens
 from acc.adapters.auth.keys import generate_key
+from acc.application.a2a.quotas import check_limited_names
 from acc.bootstrap.a2a import ServeOptions, make_server
-from acc.bootstrap.callers import check_limited_names
 from acc.cli import execute as run
 from acc.testing import ScriptedModel
 

@@ -377,8 +377,7 @@ def make_task_store(
 
     location = parse_location(store)
     if location is None:
-        from acc.adapters.storage.in_memory_tasks import InMemoryTaskStore
-        from acc.adapters.storage.unit_of_work import SequentialUnitOfWork
+        from acc.adapters.storage.in_memory_tasks import InMemoryTaskStore, SequentialUnitOfWork
 
         memory = InMemoryTaskStore(clock=clock, app_name=app_name, lease=sessions.lease)
         return memory, SequentialUnitOfWork(sessions=sessions, tasks=memory)

@@ -1,6 +1,6 @@
 """Construction of runners and of the services that a run uses."""
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -13,7 +13,6 @@ from acc.application.agents.validation import (
     validate_names,
     warn_about_default_models,
 )
-from acc.application.memory.acc import DEFAULT_BUDGET_TOKENS
 from acc.application.memory.baselines import DEFAULT_WINDOW_TOKENS
 from acc.application.memory.registry import check_agent_memory, is_acc
 from acc.application.runtime.agent_memory import MAX_CACHED_MEMORIES, MemoryCache
@@ -45,9 +44,6 @@ from acc.ports.outbound.model_ports import LanguageModelPort
 from acc.ports.outbound.remote_ports import RemoteAgentPort
 from acc.ports.outbound.storage_ports import ArtifactStorePort, SessionStorePort
 from acc.ports.outbound.system_ports import ClockPort, IdsPort, ThreadsPort
-
-if TYPE_CHECKING:
-    from acc.ports.outbound.memory_ports import MemoryPort
 
 #: Options of the runner by the names that other libraries have for them.
 _HINTS = {
@@ -225,7 +221,9 @@ def make_services(
         artifacts=artifacts,
         models=lambda name: own_models[name] if name in own_models else make_model(name),
         # The model of a compressor is one of the services, so that sessions share its connections.
-        memories=lambda name: make_conversation_memory(name, models=services.model),
+        memories=lambda name: make_memory(
+            name, window=DEFAULT_WINDOW_TOKENS, models=services.model
+        ),
         tokens=token_counter,
         threads=threads(),
         clock=clock,
@@ -349,19 +347,6 @@ def make_stores(
 
     sessions = SqliteSessionStore(location, clock=clock, lease=lease_seconds())
     return sessions, BlobArtifactStore(SqliteArtifactStore(sessions.database), blobs=blobs)
-
-
-def make_conversation_memory(
-    name: str,
-    *,
-    window: int = DEFAULT_WINDOW_TOKENS,
-    budget: int = DEFAULT_BUDGET_TOKENS,
-    compressor: str = "",
-    models: Callable[[str], LanguageModelPort] | None = None,
-) -> "MemoryPort":
-    """Return the memory of an agent by its name."""
-    check_agent_memory(name)
-    return make_memory(name, window=window, budget=budget, compressor=compressor, models=models)
 
 
 @lru_cache(maxsize=1)

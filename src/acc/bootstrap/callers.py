@@ -1,16 +1,11 @@
 """Construct what identifies and limits the callers of a server: tokens, issuers, rate limits."""
 
-import logging
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from acc.application.agents.base import BaseAgent
-from acc.application.agents.llm import LlmAgent
-from acc.application.contracts.intents import Intents
-from acc.application.tools.toolset import Toolset
+from acc.application.a2a.quotas import rates_by_name
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.agent_card import CardConfig
 from acc.domain.value_objects.endpoint import is_loopback_url, loopback_allow_entries
 from acc.ports.outbound.auth_ports import (
     CertificateVerifierPort,
@@ -21,8 +16,6 @@ from acc.ports.outbound.limit_ports import RateLimiterPort
 
 if TYPE_CHECKING:
     from acc.adapters.auth.bearer_tokens import TokenEntry
-
-log = logging.getLogger("acc.limits")
 
 
 def make_verifier(
@@ -96,7 +89,7 @@ def make_limiter(
         return None
     from acc.bootstrap.counters import RateLimiter
 
-    intents, per_tool = _rates_by_name(rates), _rates_by_name(tools)
+    intents, per_tool = rates_by_name(rates), rates_by_name(tools)
     if "" in per_tool:
         raise InvalidInput(f"a rate of a tool is written TOOL=RATE, got {per_tool[''][0]!r}")
     return RateLimiter(
@@ -111,50 +104,11 @@ def make_limiter(
     )
 
 
-def check_limited_names(
-    root: BaseAgent, card: CardConfig | None, rates: Sequence[str], tools: Sequence[str]
-) -> None:
-    """Raise InvalidInput for the rate of an unknown intent; warn about that of an unknown tool.
-
-    An agent without intents and declared skills has the intents that its callers name. Tools of a
-    toolset are not known yet.
-    """
-    skills = () if card is None else card.skills
-    intents = {*Intents(root).names, *(skill.id for skill in skills)}
-    for name in _rates_by_name(rates):
-        if name and intents and name not in intents:
-            raise InvalidInput(
-                f"--rate-limit {name}=...: agent {root.name!r} has no intent {name!r}; it has: "
-                f"{', '.join(sorted(intents))}"
-            )
-    agents = [agent for agent in root.walk() if isinstance(agent, LlmAgent)]
-    if any(isinstance(tool, Toolset) for agent in agents for tool in agent.tools):
-        return
-    known = {name for agent in agents for name in agent.own_tools}
-    for name in _rates_by_name(tools):
-        if name and name not in known:
-            log.warning(
-                "--tool-limit %s=...: no agent of %r has this tool; there are: %s",
-                name,
-                root.name,
-                ", ".join(sorted(known)) or "none",
-            )
-
-
 def make_used_ids(store: str | Path) -> UsedIdsPort:
     """Return the ids that may be used once; servers with the same store share them."""
     from acc.bootstrap.counters import UsedIds
 
     return UsedIds(store)
-
-
-def _rates_by_name(rates: Sequence[str]) -> dict[str, list[str]]:
-    """Return rates that are written RATE or NAME=RATE by their name."""
-    by_name: dict[str, list[str]] = {}
-    for rate in rates:
-        name, _, value = rate.rpartition("=")
-        by_name.setdefault(name, []).append(value)
-    return by_name
 
 
 def split_issuer(text: str) -> tuple[str, str]:

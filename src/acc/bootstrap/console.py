@@ -15,18 +15,15 @@ from acc.application.console.partners import Partners
 from acc.application.console.served_tasks import ServedTasks
 from acc.application.doctor.server import Target
 from acc.application.memory.acc import DEFAULT_BUDGET_TOKENS
+from acc.application.memory.baselines import DEFAULT_WINDOW_TOKENS
 from acc.application.runtime.run import Services
 from acc.application.runtime.runner import SessionRunner
 from acc.application.use_cases.diagnose_server import Diagnosis
 from acc.bootstrap.a2a import make_task_store
 from acc.bootstrap.a2a_client import RemoteAgent, inspect_card
-from acc.bootstrap.agents import (
-    check_models,
-    make_conversation_memory,
-    make_services,
-)
+from acc.bootstrap.agents import check_models, make_services
 from acc.bootstrap.doctor import make_doctor, make_grpc_doctor
-from acc.bootstrap.memory import term_extractor
+from acc.bootstrap.memory import make_memory, term_extractor
 from acc.bootstrap.reports import open_runs
 from acc.bootstrap.storage import store_catalog
 from acc.domain.errors import InvalidInput
@@ -157,8 +154,9 @@ class _ConsoleRunners:
         """Return the runner of an agent; a `memory` replaces those of its tree."""
         services, models = self._services, self._services.model
         if memory:
+            window = DEFAULT_WINDOW_TOKENS
             services = replace(
-                services, memories=lambda _: make_conversation_memory(memory, models=models)
+                services, memories=lambda _: make_memory(memory, window=window, models=models)
             )
         return SessionRunner(
             agent,

@@ -10,10 +10,9 @@ from limits.aio.storage import MemoryStorage, RedisStorage
 from limits.aio.storage.base import Storage
 from limits.errors import ConfigurationError
 
-from acc.adapters.storage.counters import CounterTable, StoreCounters
+from acc.adapters.storage.counters import BoundedUsedIds, CounterTable, StoreCounters, StoredIds
 from acc.adapters.storage.location import PostgresLocation, describe_location, parse_location
 from acc.adapters.storage.rate_limits import StorageRateLimiter, check_storage, close_storage
-from acc.adapters.storage.used_ids import BoundedUsedIds, StoredIds
 from acc.application.a2a.replay_protection import InMemoryUsedIds
 from acc.bootstrap.storage import require_postgres
 from acc.domain.errors import InvalidInput, StorageFailed

@@ -176,7 +176,7 @@ class AgentFactory:
         """Return an agent tree with a session of its own and the memory sizes of the run."""
         from acc.adapters.evaluation.agents import RuntimeAgentRunner
         from acc.application.runtime.runner import SessionRunner
-        from acc.bootstrap.agents import check_names, make_conversation_memory, make_services
+        from acc.bootstrap.agents import check_names, make_services
 
         check_names(agent)
         services = make_services(allow=self.allow)
@@ -187,7 +187,7 @@ class AgentFactory:
             )
             compressors = self._models(name, CostCategory.COMPRESSOR)
         memories = partial(
-            make_conversation_memory,
+            make_memory,
             window=self.window,
             budget=self.budget,
             compressor=self.compressor,

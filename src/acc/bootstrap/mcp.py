@@ -15,8 +15,7 @@ from acc.ports.outbound.mcp_ports import McpConnectionsPort, McpServerPort
 
 if TYPE_CHECKING:
     from acc.adapters.mcp.client import McpTransport
-    from acc.adapters.mcp.memory_server import MemoryMcpServer
-    from acc.adapters.mcp.server import AgentMcpServer, ToolServer
+    from acc.adapters.mcp.server import AgentMcpServer, MemoryMcpServer, ToolServer
 
 _MISSING_PACKAGE = "MCP needs the package {}; install it with: pip install 'acc-agents[mcp]'"
 
@@ -106,7 +105,7 @@ def make_mcp_server(agent: BaseAgent, options: McpServerOptions | None = None) -
 def make_memory_server(options: McpServerOptions, *, memory: str = "acc") -> "MemoryMcpServer":
     """Return an MCP server with a memory as tools: remember, recall, rules and explain."""
     try:
-        from acc.adapters.mcp.memory_server import MemoryMcpServer
+        from acc.adapters.mcp.server import MemoryMcpServer
     except ModuleNotFoundError as error:
         raise InvalidInput(_MISSING_PACKAGE.format(error.name)) from None
     from acc.application.runtime.agent_memory import MemoryName

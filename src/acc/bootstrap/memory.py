@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from acc.application.memory.acc import DEFAULT_BUDGET_TOKENS
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from acc.application.memory.acc import AccMemory
     from acc.application.runtime.run import Services
     from acc.domain.recall import TermExtractor
+    from acc.domain.value_objects.recorded_conversation import RecordedConversation
 
 #: Name of the rule-based compressor.
 RULES = "rules"
@@ -248,3 +250,10 @@ def make_memory(
         models=models,
     )
     return create_memory(kind, parts)
+
+
+def read_recorded(source: str, file: Path | None) -> "list[RecordedConversation]":
+    """Return recorded conversations, for the measurement of memories."""
+    from acc.adapters.evaluation.conversation_files import read_source
+
+    return read_source(source, file)

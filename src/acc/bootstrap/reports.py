@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from acc.adapters.reports.labels import LabelSession, RunLabelSessions
     from acc.adapters.reports.run_directory import EvaluationDirectory
     from acc.adapters.reports.run_folder import RunFolder
-    from acc.application.evaluation.label_report import LabelReport
-    from acc.domain.labels import SampleMethod
+    from acc.domain.labels import LabelReport, SampleMethod
 
 
 def open_runs(path: Path) -> "RunFolder":
@@ -130,7 +129,7 @@ def open_label_sessions(
 def report_labels(directory: "EvaluationDirectory") -> "LabelReport":
     """Return the agreement of raters and judge, and corrected rates."""
     from acc.adapters.reports.labels import label_items, require_labels
-    from acc.application.evaluation.label_report import label_report
+    from acc.domain.labels import label_report
 
     return label_report(label_items(directory), require_labels(directory))
 
@@ -138,8 +137,7 @@ def report_labels(directory: "EvaluationDirectory") -> "LabelReport":
 def thresholds_from_labels(directory: "EvaluationDirectory") -> tuple[ClaimThreshold, ...]:
     """Return the claim thresholds of the labels of a run; no language without both labels."""
     from acc.adapters.reports.labels import label_items, require_labels
-    from acc.application.evaluation.label_report import merge_labels
-    from acc.domain.labels import label_thresholds
+    from acc.domain.labels import label_thresholds, merge_labels
 
     known = {
         rater: {key: good for key, good in own.items() if good is not None}

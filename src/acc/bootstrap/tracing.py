@@ -1,5 +1,7 @@
-"""Tracing of this process with OpenTelemetry; nothing is imported unless it is enabled."""
+"""Tracing and logs of this process; OpenTelemetry is not imported unless it is enabled."""
 
+import sys
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Protocol
 
 from acc.bootstrap.memory import version
@@ -7,6 +9,7 @@ from acc.bootstrap.settings import (
     captures_message_content,
     exporter_of,
     has_default_histograms,
+    has_json_logs,
     has_otlp_endpoint,
     prometheus_address,
 )
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 
     from acc.adapters.tracing.light_metrics import LightHistograms
     from acc.adapters.tracing.prometheus import PrometheusMetrics
+
 
 _INSTALL = "install OpenTelemetry: pip install 'acc-agents[otel]'"
 
@@ -144,3 +148,12 @@ class _Export:
         if self._page is not None:
             self._page.close()
         self._export.shutdown()
+
+
+def log_to_stderr() -> AbstractContextManager[None]:
+    """Return a block in which everything is logged as JSON lines, if ACC_LOG_FORMAT says so."""
+    if not has_json_logs():
+        return nullcontext()
+    from acc.adapters.system.logs import log_everything_to
+
+    return log_everything_to(sys.stderr)

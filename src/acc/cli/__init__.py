@@ -12,8 +12,8 @@ from typing import TextIO
 
 from cyclopts import App, CycloptsError
 
-from acc.bootstrap.logs import log_to_stderr
 from acc.bootstrap.memory import version
+from acc.bootstrap.tracing import log_to_stderr
 from acc.cli import contracts, judge, scenarios, sessions, store, tokens
 from acc.cli import eval as eval_commands
 from acc.cli.bench_memory import bench_memory

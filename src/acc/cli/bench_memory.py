@@ -10,8 +10,14 @@ from cyclopts import Parameter
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from acc.application.evaluation.memory_benchmark import Result, Summary, summarize
-from acc.bootstrap.memory_benchmark import measure_memories, read_recorded
+from acc.application.evaluation.memory_benchmark import (
+    Result,
+    Summary,
+    measure_memories,
+    summarize,
+)
+from acc.bootstrap.memory import make_memory, read_recorded
+from acc.bootstrap.models import check_model_ready, make_model
 from acc.cli.output import console, error_console, print_json
 from acc.domain.errors import InvalidInput
 
@@ -67,6 +73,9 @@ def bench_memory(
         raise InvalidInput(f"--output {output} cannot be written: it must be a file in a folder")
     conversations = read_recorded(source, file)[: limit or None]
     total = sum(len(one.questions) for one in conversations) * len(names) * len(sizes)
+    if model:
+        check_model_ready(model)
+    answering = make_model(model) if model else None
     results: list[Result] = []
 
     async def measure() -> None:
@@ -82,7 +91,7 @@ def bench_memory(
         with progress:
             task = progress.add_task("questions", total=total)
             async for result in measure_memories(
-                conversations, memories=names, budgets=sizes, model=model
+                conversations, memories=names, budgets=sizes, create=make_memory, model=answering
             ):
                 results.append(result)
                 progress.update(

@@ -28,9 +28,9 @@ from acc.bootstrap.a2a_client import make_allow_list, make_remote, new_id
 from acc.bootstrap.contracts import call_remote
 from acc.cli.approval import answer_to, arguments_of, can_ask
 from acc.cli.event_view import make_console, safe_text, write_json
+from acc.cli.options import NO_TLS, TlsOptions, with_tls_advice
 from acc.cli.output import print_error, print_json, read_stdin
 from acc.cli.session import WAITING
-from acc.cli.tls_options import NO_TLS, TlsOptions, with_tls_advice
 from acc.domain.errors import (
     AddressRefused,
     InvalidInput,

@@ -14,8 +14,8 @@ from rich.text import Text
 from acc.bootstrap.a2a_client import inspect_card
 from acc.cli.call import Allow, TokenEnv, Url, token_advice
 from acc.cli.event_view import make_console, safe_text
+from acc.cli.options import NO_TLS, TlsOptions, with_tls_advice
 from acc.cli.output import count_noun, print_json
-from acc.cli.tls_options import NO_TLS, TlsOptions, with_tls_advice
 from acc.domain.errors import AddressRefused, RemoteFailed, Unauthenticated
 from acc.domain.value_objects.agent_card import AgentCard, CardReport
 from acc.domain.value_objects.endpoint import RemoteEndpoint, add_scheme, loopback_allow_entries

@@ -11,8 +11,8 @@ from acc.application.contracts.stub import generate_client
 from acc.bootstrap.contracts import ContractSet, load_contracts
 from acc.cli.call import Allow, TokenEnv
 from acc.cli.event_view import make_console, safe_text
+from acc.cli.options import NO_TLS, TlsOptions
 from acc.cli.output import print_json
-from acc.cli.tls_options import NO_TLS, TlsOptions
 from acc.domain.contract_changes import ChangeKind, compare_contracts
 from acc.domain.errors import StorageFailed
 from acc.domain.value_objects.contract import contract_to_json

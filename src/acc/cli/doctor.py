@@ -20,8 +20,8 @@ from acc.application.use_cases.diagnose_server import CheckResult, Diagnosis
 from acc.bootstrap.doctor import make_doctor, make_grpc_doctor
 from acc.bootstrap.settings import resolve_token
 from acc.cli.event_view import make_console, one_line, safe_text
+from acc.cli.options import NO_TLS, TlsOptions
 from acc.cli.output import error_console, print_error, print_json
-from acc.cli.tls_options import NO_TLS, TlsOptions
 from acc.domain.errors import AddressRefused, InvalidInput, RemoteFailed
 from acc.domain.value_objects.credentials import ClientTls
 from acc.domain.value_objects.endpoint import (

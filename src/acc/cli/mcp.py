@@ -16,8 +16,8 @@ from acc.bootstrap.mcp import (
 )
 from acc.bootstrap.tracing import start_tracing
 from acc.cli.call import check_allow
+from acc.cli.options import OtelOption
 from acc.cli.output import configure_logging, console
-from acc.cli.telemetry import OtelOption
 from acc.domain.errors import InvalidInput
 
 _DEFAULT_MCP_PORT = 8000

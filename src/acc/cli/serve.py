@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from rich.markup import escape
 from rich.table import Table
 
+from acc.application.a2a.quotas import check_limited_names
 from acc.application.agents.base import BaseAgent
 from acc.application.contracts.intents import IntentAgent, Intents
 from acc.application.contracts.node_agents import NodeAgent
@@ -26,7 +27,6 @@ from acc.bootstrap.a2a import (
 )
 from acc.bootstrap.agents import check_has_models, load_agent, log_requests
 from acc.bootstrap.callers import (
-    check_limited_names,
     make_certificates,
     make_limiter,
     make_used_ids,
@@ -37,9 +37,9 @@ from acc.bootstrap.events import describe_carrier
 from acc.bootstrap.storage import describe_store
 from acc.bootstrap.tracing import start_tracing
 from acc.cli.call import check_allow
+from acc.cli.options import AllowEmbeddedOption, MetricsOption, OtelOption, VerboseOption
 from acc.cli.output import configure_logging, console
 from acc.cli.serve_options import AccessOptions, AddressOptions, LimitOptions, PushSigning
-from acc.cli.telemetry import MetricsOption, OtelOption
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.agent_card import CardConfig
 from acc.domain.value_objects.endpoint import (
@@ -70,14 +70,7 @@ def serve(
             show_default=False,
         ),
     ] = (),
-    allow_embedded: Annotated[
-        bool,
-        Parameter(
-            help="Serve agents without model=: the embedded model answers for them. It follows "
-            "fixed rules and is not a language model.",
-            negative=(),
-        ),
-    ] = False,
+    allow_embedded: AllowEmbeddedOption = False,
     no_deduplication: Annotated[
         bool,
         Parameter(
@@ -86,15 +79,7 @@ def serve(
             negative=(),
         ),
     ] = False,
-    verbose: Annotated[
-        bool,
-        Parameter(
-            name=("--verbose", "-v"),
-            help="Log requests and runs to stderr as JSON lines with trace_id, without message "
-            "content.",
-            negative=(),
-        ),
-    ] = False,
+    verbose: VerboseOption = False,
     ag_ui: Annotated[
         bool,
         Parameter(

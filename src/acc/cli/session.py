@@ -16,6 +16,7 @@ from acc.bootstrap.storage import describe_store
 from acc.bootstrap.tracing import start_tracing
 from acc.cli.approval import answer_commands
 from acc.cli.event_view import compact, make_console, safe_text, show_request, write_json
+from acc.cli.options import OtelOption, VerboseOption
 from acc.cli.output import print_error
 from acc.domain.errors import AccError
 from acc.domain.value_objects.approval import InputAnswer, InputRequest
@@ -66,24 +67,8 @@ class SessionOptions:
             show_default=False,
         ),
     ] = None
-    verbose: Annotated[
-        bool,
-        Parameter(
-            name=("--verbose", "-v"),
-            help="Log the run to stderr as JSON lines with trace_id, without message content.",
-            negative=(),
-            show_default=False,
-        ),
-    ] = False
-    otel: Annotated[
-        bool,
-        Parameter(
-            help="Export spans and metrics with OpenTelemetry over OTLP/HTTP. The variables "
-            "OTEL_EXPORTER_OTLP_ENDPOINT and others configure it, and also enable it.",
-            negative=(),
-            show_default=False,
-        ),
-    ] = False
+    verbose: VerboseOption = False
+    otel: OtelOption = False
 
     @property
     def is_stored(self) -> bool:

@@ -12,6 +12,7 @@ from acc.bootstrap.storage import describe_store
 from acc.bootstrap.tracing import start_tracing
 from acc.bootstrap.worker import DEFAULT_CONCURRENCY, DEFAULT_GRACE, work_forever
 from acc.cli.call import check_allow
+from acc.cli.options import AllowEmbeddedOption, OtelOption, VerboseOption
 from acc.cli.output import configure_logging, console
 
 
@@ -60,32 +61,9 @@ def worker(
             consume_multiple=False,
         ),
     ] = (),
-    allow_embedded: Annotated[
-        bool,
-        Parameter(
-            help="Run agents without model=: the embedded model answers for them. It follows "
-            "fixed rules and is not a language model.",
-            negative=(),
-        ),
-    ] = False,
-    verbose: Annotated[
-        bool,
-        Parameter(
-            name=("--verbose", "-v"),
-            help="Log runs to stderr as JSON lines with trace_id, without message content.",
-            negative=(),
-            show_default=False,
-        ),
-    ] = False,
-    otel: Annotated[
-        bool,
-        Parameter(
-            help="Export spans and metrics with OpenTelemetry over OTLP/HTTP. The variables "
-            "OTEL_EXPORTER_OTLP_ENDPOINT and others configure it, and also enable it.",
-            negative=(),
-            show_default=False,
-        ),
-    ] = False,
+    allow_embedded: AllowEmbeddedOption = False,
+    verbose: VerboseOption = False,
+    otel: OtelOption = False,
 ) -> int:
     """Execute the runs of an engine: those of Runner(engine=...) and of acc serve --engine.
 

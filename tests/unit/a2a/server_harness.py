@@ -9,10 +9,9 @@ from typing import Any
 
 from acc import BaseAgent, RequestKind, RunContext, Runner
 from acc.adapters.storage.in_memory import InMemoryArtifactStore, InMemorySessionStore
-from acc.adapters.storage.in_memory_tasks import InMemoryTaskStore
+from acc.adapters.storage.in_memory_tasks import InMemoryTaskStore, SequentialUnitOfWork
 from acc.adapters.storage.sqlite_sessions import SqliteArtifactStore, SqliteSessionStore
 from acc.adapters.storage.sqlite_tasks import SqliteTaskStore, SqliteUnitOfWork
-from acc.adapters.storage.unit_of_work import SequentialUnitOfWork
 from acc.application.a2a.requests import (
     GetRequest,
     ListRequest,

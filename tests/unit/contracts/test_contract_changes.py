@@ -10,9 +10,9 @@ from seed_nodes import SummarizeTextNode, resolve_network_issue
 
 from acc import InvalidInput
 from acc.application.contracts.stub import generate_client
+from acc.application.lint.contract_rules import find_mismatches, vague_parts
 from acc.contracts import Field, IntentContract, intent, object_schema
 from acc.domain.contract_changes import ChangeKind, compare_contracts
-from acc.domain.contracts import find_mismatches, vague_parts
 from acc.domain.value_objects.contract import contract_from_json, contract_to_json
 
 

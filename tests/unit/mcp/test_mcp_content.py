@@ -6,7 +6,7 @@ from typing import Any
 import mcp_types
 import pytest
 
-from acc.adapters.mcp.content import convert_result, convert_tools
+from acc.adapters.mcp.client import convert_result, convert_tools
 from acc.adapters.mcp.transports import minimal_environment
 from acc.bootstrap.mcp import LazyMcpConnections
 from acc.domain.errors import RemoteFailed

@@ -10,11 +10,11 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from acc.adapters.console.access_pages import parse_number, read_form
+from acc.adapters.console.charts import draw_trend
 from acc.adapters.console.label_pages import LabelPages
 from acc.adapters.console.renderer import Renderer
 from acc.adapters.console.security import FILES_PREFIX, AccessPolicy
 from acc.adapters.console.stream import POLL_SECONDS, encode_message, partial_html
-from acc.adapters.console.trend_chart import draw_trend
 from acc.application.console.evaluations import EvaluationFolder, RaterSessions
 from acc.domain.errors import InvalidInput, NotFound
 

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from acc.adapters.console.access_pages import parse_number
+from acc.adapters.console.charts import draw_waterfall
 from acc.adapters.console.event_views import (
     CONVERSATION,
     IMAGE_SUFFIXES,
@@ -24,7 +25,6 @@ from acc.adapters.console.event_views import (
 )
 from acc.adapters.console.renderer import Renderer, request_language, session_url
 from acc.adapters.console.stream import Controls, Position
-from acc.adapters.console.waterfall import draw_waterfall
 from acc.application.console.active_steps import AgentDrawing
 from acc.application.console.approvals import pending_in
 from acc.application.console.evaluations import EvaluationFolder

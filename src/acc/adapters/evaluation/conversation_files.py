@@ -23,6 +23,20 @@ _LOCOMO_SESSION = re.compile(r"session_(\d+)")
 _DATE_FORMATS = ("%I:%M %p on %d %B, %Y", "%Y/%m/%d (%a) %H:%M", "%Y/%m/%d %H:%M", "%Y/%m/%d")
 
 
+def read_source(source: str, file: Path | None = None) -> list[RecordedConversation]:
+    """Return the conversations of `locomo FILE`, `longmemeval FILE` or a path."""
+    if source not in FORMS:
+        if file is not None:
+            raise InvalidInput(f"unknown form {source!r}: choose one of {', '.join(FORMS)}")
+        return read_conversations(Path(source))
+    if file is None:
+        raise InvalidInput(
+            f"acc bench-memory {source} requires the path of its file; the data set is not part of "
+            f"acc: acc bench-memory {source} FILE"
+        )
+    return read_conversations(file, source)
+
+
 def read_conversations(path: Path, form: str = "") -> list[RecordedConversation]:
     """Return the conversations of a file; without a form, it is recognised by its content.
 

@@ -1,4 +1,4 @@
-"""Task store in memory, for tests and for tasks that may be lost."""
+"""Task store in memory, for tests and data that may be lost; its unit of work with any sessions."""
 
 import asyncio
 from bisect import bisect_left, bisect_right, insort
@@ -20,9 +20,17 @@ from acc.adapters.storage.invariants import (
     page_token,
     parse_page_token,
 )
-from acc.domain.errors import ContextNotFound, InvalidInput, InvalidTransition, TaskNotFound
+from acc.domain.errors import (
+    AccError,
+    ContextNotFound,
+    InvalidInput,
+    InvalidTransition,
+    TaskNotFound,
+)
 from acc.domain.value_objects.base import replace
+from acc.domain.value_objects.event import Event
 from acc.domain.value_objects.principal import Owner
+from acc.domain.value_objects.session import Session
 from acc.domain.value_objects.task import (
     ACTIVE,
     TERMINAL,
@@ -41,10 +49,16 @@ from acc.domain.value_objects.task import (
 from acc.ports.outbound.storage_ports import (
     LEASE_SECONDS,
     NONE_IN_FLIGHT,
+    AppendTaskUpdates,
+    BeginTurn,
+    CommitResult,
     ContentLimit,
     Delivery,
     ExpiredTask,
+    SessionStorePort,
     SubmitResult,
+    TaskStorePort,
+    Write,
 )
 from acc.ports.outbound.system_ports import ClockPort
 
@@ -522,3 +536,39 @@ def _remove_all(entries: list[_Entry], removed: Sequence[_Entry]) -> None:
     revisions = {revision for _, revision, _ in removed}
     end = bisect_right(entries, max(removed))
     entries[:end] = [entry for entry in entries[:end] if entry[1] not in revisions]
+
+
+class SequentialUnitOfWork:
+    """Applies writes in order, each atomic by itself."""
+
+    def __init__(self, *, sessions: SessionStorePort, tasks: TaskStorePort) -> None:
+        self._sessions = sessions
+        self._tasks = tasks
+
+    async def commit(self, *writes: Write) -> CommitResult:
+        """Store all writes; a refused task update does not undo the events before it."""
+        session: Session | None = None
+        events: tuple[Event, ...] = ()
+        updates: tuple[TaskEvent, ...] = ()
+        refusal: AccError | None = None
+        for write in writes:
+            if isinstance(write, AppendTaskUpdates):
+                try:
+                    updates += await self._tasks.append(write.task_id, write.updates)
+                except AccError as error:
+                    refusal = error
+            elif isinstance(write, BeginTurn):
+                session, events = await self._sessions.begin_turn(
+                    write.key,
+                    write.message,
+                    holder=write.holder,
+                    agent=write.agent,
+                    waits_for_runs=write.waits_for_runs,
+                )
+                if not events:
+                    break
+            else:
+                events += await self._sessions.append(
+                    write.key, write.events, holder=write.holder, release=write.release
+                )
+        return CommitResult(session, events, updates, refusal)

@@ -57,7 +57,7 @@ class TemporalEngine:
     async def notify(self, work: EngineWork, *, start: bool = True) -> bool:
         """Signal the workflow of a run."""
         if start:
-            await self._start(work, start_signal=NOTIFY, start_signal_args=[to_payload(work)])
+            await self._start(work, signal=NOTIFY)
             return True
         handle = (await self.client()).get_workflow_handle(workflow_id(work))
         try:
@@ -81,19 +81,20 @@ class TemporalEngine:
         """Forget the connection, which closes with its last reference."""
         self._client = self._loop = None
 
-    async def _start(self, work: EngineWork, **options: Any) -> None:
-        client = await self.client()
+    async def _start(self, work: EngineWork, *, signal: str | None = None) -> None:
+        client, payload = await self.client(), to_payload(work)
         try:
             await client.start_workflow(
                 WORKFLOW,
-                to_payload(work),
+                payload,
                 id=workflow_id(work),
                 task_queue=task_queue(work.app_name),
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
                 # By default a step that a worker took with it would be lost for 10 seconds.
                 task_timeout=timedelta(seconds=self.location.worker_timeout),
                 rpc_timeout=_RPC_TIMEOUT,
-                **options,
+                start_signal=signal,
+                start_signal_args=[payload] if signal else [],
             )
         except RPCError as error:
             raise self._explain(error) from None

@@ -128,9 +128,10 @@ class MessageIntake:
                 is_repeatable=is_repeatable and self._deduplicate,
             )
         if self._limiter is not None:
-            await self._limiter.check_quota(sender.account.user_id)
+            account_id = sender.account.user_id
+            await self._limiter.check_quota(account_id)
             for intent in intents:
-                await self._limiter.count_request(sender.account.user_id, intent)
+                await self._limiter.count_request(account_id, intent)
         options = ProjectionOptions(
             deltas=streaming,
             as_data=as_data,
@@ -160,9 +161,10 @@ class MessageIntake:
         )
         if self._executor.may_have_interrupted(owner):
             await self._check_waiting_limit(owner)
-        is_counted_here = sender.account != owner
+        account = sender.account
+        is_counted_here = account != owner
         if is_counted_here:
-            self._reserve(sender.account)
+            self._reserve(account)
         try:
             result = await self._store(task, sender, message, push, options, key)
         except InvalidInput:
@@ -177,7 +179,7 @@ class MessageIntake:
             raise
         finally:
             if is_counted_here:
-                self._creating[sender.account] -= 1
+                self._creating[account] -= 1
         if result.is_new:
             await self._start(result.task, sender, message, options)
         return result

@@ -19,10 +19,10 @@ from acc.application.runtime.context import UNSET, RunContext
 from acc.application.runtime.interrupts import RUN_LEVEL_ERRORS
 from acc.application.runtime.json_types import to_builtins
 from acc.application.runtime.model_call import call_model
-from acc.application.runtime.turn_window import TurnWindow, shortened_results
+from acc.application.runtime.turn_window import TurnWindow
 from acc.application.tools.execution import ToolExecutor, ToolOutcome, ToolRetries
 from acc.application.tools.flow_guard import FlowGuard, start_flow_guard
-from acc.application.tools.read_result import ReadResultTool
+from acc.application.tools.results import ReadResultTool
 from acc.application.tools.tool import TRANSFER_TOOL_NAME, BaseTool, TransferTool
 from acc.application.tools.toolset import DynamicTools
 from acc.domain.errors import ModelOutputInvalid
@@ -75,7 +75,9 @@ class ReasoningLoop:
         if toolsets:
             self._dynamic_tools = DynamicTools(ctx, toolsets, frozenset(self._tools))
         sees_contents = agent.include_contents == "default"
-        self._conversation = _conversation(ctx) if sees_contents else ()
+        query = ChatMessage(role="user", author="user", parts=ctx.parts)
+        #: The message of this turn, and what other agents have said since.
+        self._opening = (query, *(_conversation(ctx) if sees_contents else ()))
         self._window = TurnWindow(ctx.config.max_prompt_tokens, ctx.services.tokens)
         self._invalid_responses = 0
         self._attempt = 1
@@ -149,6 +151,9 @@ class ReasoningLoop:
         """
         memory, window = self._memory, self._window
         prompt = await self._build_prompt(view)
+        size = 0 if memory is None or view is None else view.tokens
+        if window.fits(prompt, memory_tokens=size):
+            return prompt, size
         if memory is None or view is None:
             if window.fit(prompt, memory_tokens=0, where=self._ctx.path) is not None:
                 prompt = await self._build_prompt(view)
@@ -181,7 +186,7 @@ class ReasoningLoop:
         if self._plan is not None:
             # Tools are offered only when there is a plan.
             specs = (self._plan.spec, *specs) if self._has_plan() else (self._plan.spec,)
-        numbers = shortened_results(messages) | self._window.unseen_results
+        numbers = self._window.shortened_results(messages)
         if numbers:
             reader = ReadResultTool(numbers)
             self._tools = {**self._tools, reader.name: reader}
@@ -211,8 +216,7 @@ class ReasoningLoop:
 
     def _turn_messages(self) -> tuple[ChatMessage, ...]:
         """Return the messages of this turn so far."""
-        query = ChatMessage(role="user", author="user", parts=self._ctx.parts)
-        return (query, *self._conversation, *self._window.messages)
+        return (*self._opening, *self._window.messages)
 
     async def _call_model(
         self, prompt: ModelRequest, *, memory_tokens: int
@@ -225,8 +229,16 @@ class ReasoningLoop:
             elif (canned := _as_response("before_model_callback", replacement)) is not None:
                 return await self._replace_response(canned), Usage()
         ctx.messages = prompt.messages
+        partial = None if self._output is None else PartialOutputs(ctx, attempt=self._attempt)
         try:
-            response, usage = await self._send(prompt, memory_tokens=memory_tokens)
+            response, usage = await call_model(
+                ctx,
+                self._model,
+                prompt,
+                memory_tokens=memory_tokens,
+                stream=not self._may_be_replaced,
+                deltas=partial,
+            )
         except RUN_LEVEL_ERRORS:
             raise
         except Exception as error:
@@ -238,21 +250,6 @@ class ReasoningLoop:
             response, usage = handled, Usage(llm_calls=1)
             ctx.run.budget.add_usage(usage)  # the failed call counts
         return await self._replace_response(response), usage
-
-    async def _send(
-        self, prompt: ModelRequest, *, memory_tokens: int
-    ) -> tuple[ModelResponse, Usage]:
-        partial = None
-        if self._output is not None:
-            partial = PartialOutputs(self._ctx, attempt=self._attempt)
-        return await call_model(
-            self._ctx,
-            self._model,
-            prompt,
-            memory_tokens=memory_tokens,
-            stream=not self._may_be_replaced,
-            deltas=partial,
-        )
 
     async def _replace_response(self, response: ModelResponse) -> ModelResponse:
         """Return the response as the after callbacks leave it."""

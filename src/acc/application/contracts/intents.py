@@ -500,12 +500,11 @@ def outputs_of(text: str, contract: IntentContract) -> dict[str, Any]:
     return data if isinstance(data, dict) and set(data) == {"result"} else {"result": data}
 
 
-def find_call(root: BaseAgent, parts: Sequence[Part]) -> IntentCall | None:
+def find_call(intents: Intents, parts: Sequence[Part]) -> IntentCall | None:
     """Return the agent that executes the intent of an admitted message, or None."""
     entry = entry_in(parts)
     if entry is None or not entry.skill:
         return None
-    intents = Intents(root)
     call = _intent_call(intents, entry.skill, entry)
     if entry.delegation is None:
         return call
@@ -526,18 +525,17 @@ def _intent_call(intents: Intents, name: str, entry: IntentEntry) -> IntentCall:
 
 
 async def admit_message(
-    root: BaseAgent, parts: tuple[Part, ...], key: SessionKey, services: Services
+    intents: Intents, parts: tuple[Part, ...], key: SessionKey, services: Services
 ) -> tuple[Part, ...]:
     """Return the message of a run; the inputs of an intent are validated before it is stored."""
     entry = entry_in(parts)
     if entry is None:
         if not any(isinstance(part.data, Mapping) for part in parts):
-            await check_text_message(Intents(root), parts, key, services.sessions)
+            await check_text_message(intents, parts, key, services.sessions)
             return parts
-        intents = Intents(root)
         skill = intents.default(parts)
         return intents.admit(parts, IntentEntry(skill=skill), services.schemas) if skill else parts
-    return Intents(root).admit(parts, entry, services.schemas) if entry.skill else parts
+    return intents.admit(parts, entry, services.schemas) if entry.skill else parts
 
 
 async def check_text_message(

@@ -6,8 +6,10 @@ import time
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from functools import partial
 
 from acc.application.memory.messages import part_text
+from acc.domain.errors import InvalidInput
 from acc.domain.segmentation import split_message
 from acc.domain.statistics import RESAMPLES, percentile
 from acc.domain.value_objects.base import Value
@@ -64,7 +66,28 @@ class Summary(Value, frozen=True, kw_only=True):
     milliseconds: float
 
 
-async def measure_memory(
+async def measure_memories(
+    conversations: Sequence[RecordedConversation],
+    *,
+    memories: Sequence[str],
+    budgets: Sequence[int],
+    create: Callable[[str], MemoryPort],
+    model: LanguageModelPort | None = None,
+) -> AsyncIterator[Result]:
+    """Yield the results of all memories and budgets; `create` gets names such as `acc@512`."""
+    for name in memories:
+        if name.partition("@")[0] in ("oracle", "full"):
+            raise InvalidInput(f"the memory {name!r} has no budget and cannot be measured here")
+        for budget in budgets:
+            create(f"{name}@{budget}")  # rejects an unknown name and an invalid budget
+    for name in memories:
+        for budget in budgets:
+            source = partial(create, f"{name}@{budget}")
+            async for result in _measure_memory(name, budget, source, conversations, model=model):
+                yield result
+
+
+async def _measure_memory(
     name: str,
     budget: int,
     create: Callable[[], MemoryPort],

@@ -9,8 +9,9 @@ from acc.application.runtime.run import EventRecorder
 from acc.domain.errors import InvalidInput, NotFound, SessionWaiting
 from acc.domain.value_objects.approval import InputRequest
 from acc.domain.value_objects.event import Event
+from acc.domain.value_objects.principal import Owner
 from acc.domain.value_objects.run import RunStatus
-from acc.domain.value_objects.session import Session, SessionKey
+from acc.domain.value_objects.session import DEFAULT_USER_ID, Session, SessionKey
 from acc.ports.outbound.storage_ports import (
     ArtifactStorePort,
     SessionList,
@@ -19,6 +20,7 @@ from acc.ports.outbound.storage_ports import (
 )
 from acc.ports.outbound.system_ports import IdsPort
 
+DEFAULT_APP_NAME = "app"
 _PAGE_SIZE = 500
 
 
@@ -76,18 +78,58 @@ class StoredSessions:
     async def find(self, session_id: str, *, app_name: str = "", user_id: str = "") -> SessionKey:
         """Return the key of a session; InvalidInput if several apps or users have this id."""
         page = await self.list(app_name=app_name, user_id=user_id, text=session_id, limit=10**9)
-        keys = [one.key for one in page.sessions if one.session_id == session_id]
-        if len(keys) > 1:
-            owners = ", ".join(f"--user {key.user_id} --app {key.app_name}" for key in keys)
-            raise InvalidInput(f"several sessions have the id {session_id!r}; choose one: {owners}")
-        if not keys:
-            of_user = f" of user {user_id!r}" if user_id else ""
-            in_app = f" in app {app_name!r}" if app_name else ""
+        key = _only([one.key for one in page.sessions if one.session_id == session_id])
+        if key is None:
             raise NotFound(
-                f"the store has no session {session_id!r}{of_user}{in_app}; `acc sessions list` "
-                "shows the sessions of a store"
+                f"the store has no session {session_id!r}{_place(app_name, user_id)}; "
+                "`acc sessions list` shows the sessions of a store"
             )
-        return keys[0]
+        return key
+
+    async def events(
+        self, reference: str, *, app_name: str = "", user_id: str = ""
+    ) -> Sequence[Event]:
+        """Return the events of a session, given by its id or by that of one of its runs or tasks.
+
+        Without an app or user, sessions and tasks of all apps and users are searched. NotFound if
+        there is none, InvalidInput if several users have a session of this id.
+        """
+        app, user = app_name or DEFAULT_APP_NAME, user_id or DEFAULT_USER_ID
+        key = SessionKey(app_name=app, user_id=user, session_id=reference)
+        if await self._sessions.read(key) is not None:
+            return await self._sessions.events(key)
+        for session in await self._sessions.sessions(app, user):
+            events = await self._sessions.events(session.key)
+            if any(reference in (event.run_id, event.request_id) for event in events):
+                return events
+        if not app_name or not user_id:
+            found = await self._find_session_or_task(reference, app_name, user_id)
+            if found is not None:
+                return await self._sessions.events(found)
+        raise NotFound(
+            f"the store has no session, run or task {reference!r}{_place(app_name, user_id)}; the "
+            "id of a run of another user or app requires --user and --app"
+        )
+
+    async def _find_session_or_task(
+        self, reference: str, app_name: str, user_id: str
+    ) -> SessionKey | None:
+        """Return the key of the session with an id, or of that of a task, of any app and user."""
+        page = await self.list(app_name=app_name, user_id=user_id, text=reference, limit=_PAGE_SIZE)
+        keys = [one.key for one in page.sessions if one.session_id == reference]
+        skip = 0
+        while not keys and (tasks := await self._catalog.list_tasks(limit=_PAGE_SIZE, skip=skip)):
+            keys = [
+                SessionKey(
+                    app_name=task.app_name,
+                    user_id=Owner(task.tenant, task.caller).user_id,
+                    session_id=task.context_id,
+                )
+                for task in tasks
+                if task.task_id == reference
+            ]
+            skip += _PAGE_SIZE
+        return _only([key for key in keys if _matches(key, app_name, user_id)])
 
     async def read(self, key: SessionKey) -> SessionRecord:
         """Return a session with its events, files and pending requests."""
@@ -123,3 +165,18 @@ class StoredSessions:
 
 def _matches(key: SessionKey, app_name: str, user_id: str) -> bool:
     return app_name in ("", key.app_name) and user_id in ("", key.user_id)
+
+
+def _place(app_name: str, user_id: str) -> str:
+    of_user = f" of user {user_id!r}" if user_id else ""
+    return of_user + (f" in app {app_name!r}" if app_name else "")
+
+
+def _only(keys: Sequence[SessionKey]) -> SessionKey | None:
+    """Return the only key, None without one; InvalidInput if there are several."""
+    if len(keys) > 1:
+        owners = ", ".join(f"--user {key.user_id} --app {key.app_name}" for key in keys)
+        raise InvalidInput(
+            f"several sessions have the id {keys[0].session_id!r}; choose one: {owners}"
+        )
+    return keys[0] if keys else None

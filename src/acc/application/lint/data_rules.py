@@ -9,11 +9,9 @@ from acc.application.agents.base import BaseAgent
 from acc.application.agents.graph import Edge, GraphAgent
 from acc.application.agents.instructions import placeholders
 from acc.application.agents.llm import LlmAgent
-from acc.application.agents.workflow import ParallelAgent, SequentialAgent
-from acc.application.contracts.schemas import contract_of_agent
+from acc.application.agents.workflow import ParallelAgent
 from acc.application.lint.state_flow import MissingKind, MissingRead, StateFlow, output_key
 from acc.application.lint.structure_rules import Finding, RuleResult, problem, warning
-from acc.domain.contracts import find_mismatches, vague_parts
 
 _NESTED_PLACEHOLDER = re.compile(
     r"(?<!\{)\{((?:(?:app|user|temp):)?[^\W\d]\w*)(\.\w+|\[[^{}]*\])+\??\}(?!\})"
@@ -86,36 +84,6 @@ def check_schemas(agents: Sequence[BaseAgent], flow: StateFlow) -> RuleResult:
                 )
             )
     return RuleResult(applies=bool(with_schema or nested), findings=tuple(findings))
-
-
-def check_contracts(agents: Sequence[BaseAgent]) -> RuleResult:
-    """Find vague contracts, and inputs whose name differs from the output that provides them."""
-    contracts = {agent.name: contract for agent in agents if (contract := contract_of_agent(agent))}
-    findings = [
-        warning(
-            f"the contract of intent {contract.name!r} is vague: {'; '.join(vague)}",
-            name,
-            fix="name what the intent does, describe it, and declare its inputs and outputs",
-        )
-        for name, contract in contracts.items()
-        if (vague := vague_parts(contract))
-    ]
-    for agent in agents:
-        if isinstance(agent, SequentialAgent):
-            steps = [
-                (one.name, contracts[one.name]) for one in agent.sub_agents if one.name in contracts
-            ]
-            findings += [
-                problem(
-                    f"requires the input {found.field!r}, but {found.producer!r} provides "
-                    f"{found.similar!r}",
-                    found.consumer,
-                    found.producer,
-                    fix=f"use the name {found.similar!r} in both contracts",
-                )
-                for found in find_mismatches(steps)
-            ]
-    return RuleResult(applies=bool(contracts), findings=tuple(findings))
 
 
 def _concurrent_nodes(

@@ -69,8 +69,10 @@ def _messages(events: Sequence[Event]) -> Iterator[ChatMessage]:
         elif f"{path}/".startswith(inside_tools) and inside_tools:
             continue  # part of a tool call, whose result is shown
         elif event.kind is EventKind.TOOL_CALLS:
-            inside_tools += tuple(_scopes(path, event))
-            yield from _tool_exchange(event, path, events[index + 1 :])
+            calls = event.calls
+            for call in calls:  # the paths of what happens inside the calls
+                inside_tools += (f"{path}/{call.name}/", f"{path}/{call.name}:")
+            yield from _tool_exchange(event, calls, path, events[index + 1 :])
         elif (request := event.request) is not None and request.kind is RequestKind.INPUT:
             questions[request.id] = request
         elif (answer := event.answer) is not None and answer.request_id in questions:
@@ -82,16 +84,11 @@ def _messages(events: Sequence[Event]) -> Iterator[ChatMessage]:
     yield _ending(events)
 
 
-def _scopes(path: str, event: Event) -> Iterator[str]:
-    """Yield the prefixes of the paths of what happens inside the tool calls of an event."""
-    for call in event.calls:
-        yield f"{path}/{call.name}/"
-        yield f"{path}/{call.name}:"
-
-
-def _tool_exchange(event: Event, path: str, later: Sequence[Event]) -> Iterator[ChatMessage]:
+def _tool_exchange(
+    event: Event, calls: Sequence[ToolCall], path: str, later: Sequence[Event]
+) -> Iterator[ChatMessage]:
     """Yield the calls of a model response and their results."""
-    calls = [call for call in event.calls if call.name != TRANSFER_TOOL_NAME]
+    calls = [call for call in calls if call.name != TRANSFER_TOOL_NAME]
     if not calls:
         return
     parts = tuple(part for part in event.parts if part.call is None or part.call in calls)

@@ -4,7 +4,7 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from contextlib import aclosing
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypedDict, TypeVar
 
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.output import OutputAssembler, PartialOutput
@@ -12,7 +12,7 @@ from acc.application.runtime.background_loop import run_in_background
 from acc.application.runtime.call_guards import explains_options, explains_wrong_iteration
 from acc.application.runtime.inputs import Message
 from acc.application.runtime.result import RunResult
-from acc.application.runtime.session_reader import SessionReader
+from acc.application.runtime.sessions import SessionReader
 from acc.application.runtime.type_variables import AnyDepsT, AnyOutputT, GenericDefaults
 from acc.domain.value_objects.approval import InputAnswer
 from acc.domain.value_objects.event import Event
@@ -21,6 +21,16 @@ from acc.domain.value_objects.session import DEFAULT_SESSION_ID, DEFAULT_USER_ID
 
 ResultT = TypeVar("ResultT")
 _QUEUE_SIZE = 256
+
+
+class TurnOptions(TypedDict):
+    """The options of a turn and of a resumed run."""
+
+    user_id: str
+    session_id: str
+    config: RunConfig | None
+    context: CallContext | None
+    deps: Any
 
 
 async def stream_run(
@@ -127,8 +137,10 @@ class RunStreams(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
         Every event that is not partial is stored before it is yielded. Closing the iterator cancels
         the run.
         """
-        who = {"user_id": user_id, "session_id": session_id}
-        start = self._start(message, answers, **who, config=config, context=context, deps=deps)
+        options = TurnOptions(
+            user_id=user_id, session_id=session_id, config=config, context=context, deps=deps
+        )
+        start = self._start(message, answers, options)
         async with aclosing(stream_run(start)) as stream:
             async for item in stream:
                 if isinstance(item, Event):
@@ -151,8 +163,10 @@ class RunStreams(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
         The last partial output has the result of the run. Those before it may still be rejected;
         `attempt` increases if the model has to answer again. Closing the iterator cancels the run.
         """
-        who = {"user_id": user_id, "session_id": session_id}
-        start = self._start(message, answers, **who, config=config, context=context, deps=deps)
+        options = TurnOptions(
+            user_id=user_id, session_id=session_id, config=config, context=context, deps=deps
+        )
+        start = self._start(message, answers, options)
         assembler = OutputAssembler[AnyOutputT](self.agent)
         async with aclosing(stream_run(start)) as stream:
             async for item in stream:
@@ -172,8 +186,10 @@ class RunStreams(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
         deps: AnyDepsT | None = None,
     ) -> RunResult[AnyOutputT]:
         """Continue a run as `resume` does, without `await`."""
-        who = {"user_id": user_id, "session_id": session_id}
-        start = self._start(None, answers, **who, config=config, context=context, deps=deps)
+        options = TurnOptions(
+            user_id=user_id, session_id=session_id, config=config, context=context, deps=deps
+        )
+        start = self._start(None, answers, options)
         return run_in_background(start(), instead="await runner.resume(...)")
 
     @abstractmethod
@@ -181,6 +197,6 @@ class RunStreams(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
         self,
         message: Message | None,
         answers: InputAnswer | Iterable[InputAnswer],
-        **options: Any,
+        options: TurnOptions,
     ) -> Callable[..., Coroutine[Any, Any, RunResult[AnyOutputT]]]:
         """Return the method that starts a turn, or that resumes a run without a message."""

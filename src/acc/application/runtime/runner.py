@@ -4,7 +4,7 @@ import asyncio
 import dataclasses
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Generic
 
 from acc.application.agents.base import BaseAgent, check_is_agent
@@ -13,16 +13,13 @@ from acc.application.agents.dependencies import check_deps, required_deps
 from acc.application.agents.llm import can_keep_conversation
 from acc.application.agents.output import output_of
 from acc.application.agents.remote import cancel_waiting
-from acc.application.contracts.intents import admit_message, find_call
+from acc.application.contracts.intents import Intents, admit_message, find_call
 from acc.application.runtime.agent_memory import commit_memories
 from acc.application.runtime.background_loop import run_in_background
-from acc.application.runtime.call_guards import (
-    explains_missing_await,
-    explains_options,
-)
+from acc.application.runtime.call_guards import explains_missing_await, explains_options
 from acc.application.runtime.context import UNSET, RunContext
 from acc.application.runtime.dispatch import RunDispatcher, error_detail
-from acc.application.runtime.event_stream import RunStreams
+from acc.application.runtime.event_stream import RunStreams, TurnOptions
 from acc.application.runtime.inputs import (
     Message,
     as_answers,
@@ -168,7 +165,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
             root=self.agent,
             config=config or self.config,
             call=context or user_call_context(run_id, user_id),
-            message=await admit_message(self.agent, message_parts(message), key, self.services),
+            message=await admit_message(self._intents, message_parts(message), key, self.services),
         )
         recorder = recorder or EventRecorder(self.services.sessions, observer)
         if self._dispatcher is not None:
@@ -284,7 +281,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         self,
         message: Message | None,
         answers: InputAnswer | Iterable[InputAnswer],
-        **options: Any,
+        options: TurnOptions,
     ) -> "Callable[..., Coroutine[Any, Any, RunResult[AnyOutputT]]]":
         """Return the method that starts a turn, or that resumes a run without a message."""
         if message is None:
@@ -358,6 +355,10 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         session = await lease.open()
         recorder.attach(session, holder=lease.holder)
         return session
+
+    @cached_property
+    def _intents(self) -> Intents:
+        return Intents(self.agent)
 
     def _request(self, user_id: str, session_id: str) -> RunRequest:
         """Return a request without a message, for changes to a session outside of a turn."""
@@ -563,8 +564,9 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         """Return the agent of the intent, or else that of the last transfer, or else the root."""
         name = state.get(ACTIVE_AGENT)
         agent = self.agent.find(name) if isinstance(name, str) else None
-        has_conversation = agent is not None and can_keep_conversation(agent)
-        return find_call(self.agent, message) or (agent if has_conversation else None) or self.agent
+        if agent is None or not can_keep_conversation(agent):
+            agent = self.agent
+        return find_call(self._intents, message) or agent
 
     async def _end(
         self,

@@ -71,10 +71,19 @@ class TurnWindow:
             *self._messages,
         )
 
-    @property
-    def unseen_results(self) -> frozenset[int]:
-        """Return the numbers of the results that are left out."""
-        return frozenset(self._left_out_results)
+    def shortened_results(self, messages: Sequence[ChatMessage]) -> frozenset[int]:
+        """Return the numbers of the results that messages do not show in full, or leave out."""
+        shown = (m.seq for m in messages if m.is_shortened and m.seq and m.role == "tool")
+        return frozenset((*shown, *self._left_out_results))
+
+    def fits(self, request: ModelRequest, *, memory_tokens: int) -> bool:
+        """Return True if a request is so small that its tokens need not be counted.
+
+        A character has at most four tokens.
+        """
+        bound = 4 * len(request.instruction) + _TOOL_TOKENS * len(request.tools)
+        bound += sum(map(message_bytes, self._others(request)))
+        return bound + memory_tokens + self._bytes <= self._limit
 
     def memory_budget(self, request: ModelRequest, *, memory_tokens: int) -> int | None:
         """Return the tokens that the memory may use, None if a request with it is small enough.
@@ -82,8 +91,6 @@ class TurnWindow:
         It is half of what the instruction, the tools and the message leave, so that a memory that
         is larger than the limit cannot block a session.
         """
-        if self._bound(request) + memory_tokens + self._bytes <= self._limit:
-            return None
         count = self._tokens().count
         used = self._fixed_tokens(request, count) + _RESERVED_TOKENS
         current = sum(count_tokens(message, count) for message in self._messages)
@@ -98,8 +105,6 @@ class TurnWindow:
         that are no longer shown in full, None if nothing changed. Raise BudgetExceeded if the
         request is too large without them.
         """
-        if self._bound(request) + memory_tokens + self._bytes <= self._limit:
-            return None
         count = self._tokens().count
         used = memory_tokens + self._fixed_tokens(request, count)
         available = self._limit - used - _RESERVED_TOKENS
@@ -120,16 +125,6 @@ class TurnWindow:
         """Return the messages of the turn that are not in the window."""
         end = len(request.messages) - len(self.messages)
         return request.messages[request.query_index : end]
-
-    def _bound(self, request: ModelRequest) -> int:
-        """Return an upper bound of what is not in the memory and the window.
-
-        Most requests need not be counted: a character has at most four tokens.
-        """
-        bound = 4 * len(request.instruction) + _TOOL_TOKENS * len(request.tools)
-        for message in self._others(request):
-            bound += message_bytes(message)
-        return bound
 
     def _fixed_tokens(self, request: ModelRequest, count: Callable[[str], int]) -> int:
         specs = (f"{tool.name} {tool.description} {tool.parameters}" for tool in request.tools)
@@ -197,11 +192,6 @@ def _ranges(numbers: Sequence[int]) -> str:
         return ", ".join(map(str, numbers))
     newest = ", ".join(map(str, numbers[-_MAX_LISTED:]))
     return f"{numbers[0]} (the first), ..., {newest}"
-
-
-def shortened_results(messages: Sequence[ChatMessage]) -> frozenset[int]:
-    """Return the numbers of the tool results that messages do not show in full."""
-    return frozenset([m.seq for m in messages if m.is_shortened and m.seq and m.role == "tool"])
 
 
 def message_bytes(message: ChatMessage) -> int:

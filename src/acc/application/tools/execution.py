@@ -25,9 +25,10 @@ from acc.application.tools.results import (
     MAX_ERROR_LENGTH,
     denied_result,
     error_result,
+    is_stubbed,
     make_result,
+    stub_of,
 )
-from acc.application.tools.stubs import is_stubbed, stub_of
 from acc.application.tools.tool import BaseTool, ToolContext
 from acc.application.tracing.spans import count_invalid_call, span_id_of, trace_tool
 from acc.domain.call_options import check_awaitable

@@ -1,18 +1,30 @@
-"""Results of tool calls as JSON data: values, errors and denials."""
+"""Results of tool calls: values, errors, denials, stubs, and the tool that reads earlier ones."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from acc.application.memory.messages import part_text
+from acc.application.agents.callbacks import maybe_await
+from acc.application.memory.messages import READ_RESULT_TOOL, content_text, part_text
+from acc.application.runtime.context import RunContext
 from acc.application.runtime.json_types import encode_model
 from acc.application.runtime.state import to_json_data
+from acc.application.tools.function_tool import display_arguments, exit_loop
+from acc.application.tools.tool import BaseTool, ToolContext
 from acc.domain.errors import StateNotStorable
 from acc.domain.text import replace_surrogates
 from acc.domain.value_objects.approval import ApprovalDecision, InputAnswer
+from acc.domain.value_objects.base import JsonData
 from acc.domain.value_objects.content import Part, ToolCall, ToolResult
+from acc.domain.value_objects.flow import ToolLabels
+from acc.ports.outbound.model_ports import ToolSpec
 
 MAX_ERROR_LENGTH = 2_000
+
+
+_DEFAULT_LENGTH = 8_000
+_MAX_LENGTH = 16_000
 
 
 def make_result(call: ToolCall, content: Any) -> ToolResult:
@@ -57,3 +69,97 @@ def denied_result(call: ToolCall, answer: InputAnswer) -> ToolResult:
     else:
         content = {"status": "denied", "reason": answer.reason or "a person denied this call"}
     return ToolResult(call_id=call.id, name=call.name, content=content, is_error=True)
+
+
+def is_stubbed(scope: RunContext, tool: BaseTool) -> bool:
+    """Return True if a tool is replaced in this run.
+
+    Tools of the runtime itself, such as transfers, are not replaced in debug mode.
+    """
+    config = scope.config
+    if tool.name in config.stubs:
+        return True
+    return config.debug and not (tool.replayable or tool.runs_in_debug or tool is exit_loop)
+
+
+async def stub_of(scope: RunContext, tool: BaseTool, arguments: Mapping[str, Any]) -> object:
+    """Return what replaces the result of a tool that is stubbed.
+
+    A stub that is a text with JSON is decoded; a function gets the arguments.
+    """
+    stub = scope.config.stubs.get(tool.name)
+    if stub is not None:
+        return _decode(stub) if isinstance(stub, str) else await maybe_await(stub, arguments)
+    shown = msgspec.json.encode(display_arguments(tool, arguments), enc_hook=str).decode()
+    return f"[debug] {tool.name} would be called with {shown}"
+
+
+def _decode(text: str) -> object:
+    if not text.startswith(("{", "[")):
+        return text
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return text
+
+
+class _Arguments(msgspec.Struct, forbid_unknown_fields=True):
+    number: int
+    offset: int = 0
+    length: int = _DEFAULT_LENGTH
+
+
+class ReadResultTool(BaseTool):
+    """Returns a section of an earlier tool result; only results that were shown can be read."""
+
+    name = READ_RESULT_TOOL
+    description = (
+        "Return characters of an earlier tool result that is shown shortened. `number` is in its "
+        "note; `offset` is the first character."
+    )
+    idempotent = True
+    labels = ToolLabels(effect="none")
+    runs_in_debug = True
+
+    def __init__(self, numbers: frozenset[int]) -> None:
+        self._numbers = numbers
+
+    @property
+    def spec(self) -> ToolSpec:
+        """Return the name, description and schema that the model receives."""
+        integer = {"type": "integer", "minimum": 0}
+        return ToolSpec(
+            name=self.name,
+            description=self.description,
+            parameters={
+                "type": "object",
+                "properties": {
+                    "number": integer,
+                    "offset": {**integer, "default": 0},
+                    "length": {**integer, "default": _DEFAULT_LENGTH, "maximum": _MAX_LENGTH},
+                },
+                "required": ["number"],
+            },
+        )
+
+    def validate(self, arguments: Mapping[str, JsonData]) -> dict[str, JsonData]:
+        """Return the arguments, or raise ValueError if the result cannot be read."""
+        given = msgspec.convert(arguments, _Arguments)
+        if given.number not in self._numbers:
+            known = ", ".join(map(str, sorted(self._numbers))) or "none"
+            raise ValueError(f"there is no result {given.number}; shortened results: {known}")
+        if given.offset < 0 or not 0 < given.length <= _MAX_LENGTH:
+            raise ValueError(f"offset must be >= 0 and length between 1 and {_MAX_LENGTH}")
+        return {"number": given.number, "offset": given.offset, "length": given.length}
+
+    async def invoke(self, arguments: Mapping[str, JsonData], ctx: ToolContext) -> object:
+        """Read the result from the recorded events."""
+        context = ctx.run_context
+        number, offset = arguments["number"], arguments["offset"]
+        key = context.run.request.key
+        events = await context.services.sessions.events(key, after=number - 1, limit=1)
+        if not events or events[0].seq != number or events[0].result is None:
+            raise ValueError(f"result {number} is no longer stored")
+        text = content_text(events[0].result.content)
+        end = offset + arguments["length"]
+        return {"text": text[offset:end], "next_offset": end if end < len(text) else None}

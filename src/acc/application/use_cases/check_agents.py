@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from acc.application.agents.base import BaseAgent
-from acc.application.lint import data_rules, structure_rules
+from acc.application.lint import contract_rules, data_rules, structure_rules
 from acc.application.lint.state_flow import StateFlow
 from acc.application.lint.structure_rules import Finding, RuleResult, Severity
 from acc.domain.value_objects.agent_card import CardFinding, CardSeverity
@@ -106,7 +106,7 @@ def check_agents(root: BaseAgent, card: Sequence[CardFinding] | None = None) -> 
         "branches": data_rules.check_branches(agents, flow),
         "state-keys": data_rules.check_state_keys(agents, flow),
         "schemas": data_rules.check_schemas(agents, flow),
-        "contracts": data_rules.check_contracts(agents),
+        "contracts": contract_rules.check_contracts(agents),
         "transfers": structure_rules.check_transfers(agents),
         "privileges": structure_rules.check_privileges(agents),
         "labels": structure_rules.check_labels(agents),

@@ -1,9 +1,13 @@
-"""Rules about contracts: vague contracts, and fields that do not match."""
+"""The rule about contracts of intents: vague contracts, and fields that do not match."""
 
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from acc.application.agents.base import BaseAgent
+from acc.application.agents.workflow import SequentialAgent
+from acc.application.contracts.schemas import contract_of_agent
+from acc.application.lint.structure_rules import RuleResult, problem, warning
 from acc.domain.value_objects.contract import IntentContract
 
 #: Names and words that say nothing about what an intent does.
@@ -28,6 +32,36 @@ class FieldMismatch(NamedTuple):
     field: str
     producer: str
     similar: str
+
+
+def check_contracts(agents: Sequence[BaseAgent]) -> RuleResult:
+    """Find vague contracts, and inputs whose name differs from the output that provides them."""
+    contracts = {agent.name: contract for agent in agents if (contract := contract_of_agent(agent))}
+    findings = [
+        warning(
+            f"the contract of intent {contract.name!r} is vague: {'; '.join(vague)}",
+            name,
+            fix="name what the intent does, describe it, and declare its inputs and outputs",
+        )
+        for name, contract in contracts.items()
+        if (vague := vague_parts(contract))
+    ]
+    for agent in agents:
+        if isinstance(agent, SequentialAgent):
+            steps = [
+                (one.name, contracts[one.name]) for one in agent.sub_agents if one.name in contracts
+            ]
+            findings += [
+                problem(
+                    f"requires the input {found.field!r}, but {found.producer!r} provides "
+                    f"{found.similar!r}",
+                    found.consumer,
+                    found.producer,
+                    fix=f"use the name {found.similar!r} in both contracts",
+                )
+                for found in find_mismatches(steps)
+            ]
+    return RuleResult(applies=bool(contracts), findings=tuple(findings))
 
 
 def vague_parts(contract: IntentContract) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Options of commands that call servers: a client certificate and the CA of the server."""
+"""Options that several commands have: logs, spans, metrics, models and TLS of callers."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +8,46 @@ from cyclopts import Parameter
 
 from acc.domain.errors import InvalidInput, RemoteFailed
 from acc.domain.value_objects.credentials import ClientTls
+
+VerboseOption = Annotated[
+    bool,
+    Parameter(
+        name=("--verbose", "-v"),
+        help="Log runs, and requests of servers, to stderr as JSON lines with trace_id, without "
+        "message content.",
+        negative=(),
+        show_default=False,
+    ),
+]
+
+AllowEmbeddedOption = Annotated[
+    bool,
+    Parameter(
+        help="Accept agents without model=: the embedded model answers for them. It follows fixed "
+        "rules and is not a language model.",
+        negative=(),
+    ),
+]
+
+OtelOption = Annotated[
+    bool,
+    Parameter(
+        help="Export spans and metrics with OpenTelemetry over OTLP/HTTP. The variables "
+        "OTEL_EXPORTER_OTLP_ENDPOINT and others configure it, and also enable it.",
+        negative=(),
+        show_default=False,
+    ),
+]
+
+MetricsOption = Annotated[
+    bool,
+    Parameter(
+        help="Publish metrics for Prometheus at /metrics, for callers who may read tasks. Requires "
+        "the extra otel.",
+        negative=(),
+        show_default=False,
+    ),
+]
 
 
 @Parameter(name="*", group="TLS", show_default=False)
