@@ -232,8 +232,23 @@ async def test_evidence_is_grouped_under_dates() -> None:
         await memory.record(replace(turn, at=at))
     await converse(memory, "Hello.", first=6)
     view = await converse(memory, "Which doors has the barn?", first=7)
-    headings = [m.text for m in view.messages if m.author == "runtime"]
-    assert headings == ["[Earlier, 2023-11-14]", "[12-08]", "[2024-03-09]", "[03-21]"]
+    dates = ["[2023-11-14]", "[12-08]", "[2024-03-09]", "[03-21]"]
+    starts = [m.text.partition("\n")[0] for m in view.messages if m.role == "user"]
+    assert [start for start in starts if start.startswith("[")] == dates
+    assert f"{dates[1]}\nThe barn has door 3." in [message.text for message in view.messages]
+
+
+async def test_date_before_an_answer_is_a_message_of_the_runtime() -> None:
+    memory = make_memory()
+    turn = ConversationTurn.of(1, "", "Olaf has the brass key.")
+    await memory.record(replace(turn, at=1_700_000_000.0))
+    await converse(memory, "Hello.", first=2)
+    view = await memory.view(TurnSignal(turn_id=3, text="Who has the brass key?"))
+    recalled = [(m.author, m.text) for m in view.messages[:2]]
+    assert recalled == [
+        ("runtime", "[2023-11-14]"),
+        ("assistant", "Olaf has the brass key."),
+    ]
 
 
 @pytest.mark.parametrize("budget", [128, 256, 512])
@@ -241,12 +256,13 @@ async def test_view_with_the_headings_of_many_days_is_within_the_budget(budget: 
     memory = make_memory(budget=budget)
     draw = Random(budget)  # noqa: S311 - dates
     for turn_id in range(1, 41):
-        turn = ConversationTurn.of(turn_id, f"Door {turn_id} of the barn is open.", "Noted.")
+        texts = [f"Door {turn_id} of the barn is open.", "Noted." * (turn_id % 2)]
+        turn = ConversationTurn.of(turn_id, *draw.choice([texts, texts[::-1]]))
         await memory.record(replace(turn, at=draw.choice([0.0, 1_600_000_000.0 * draw.random()])))
     view = await memory.view(TurnSignal(turn_id=41, text="Which doors of the barn are open?"))
     count = token_counter().count
     size = count(view.text) + sum(count_tokens(message, count) for message in view.messages)
-    assert sum(m.author == "runtime" for m in view.messages) > 1
+    assert sum(m.text.startswith("[") for m in view.messages) > 1
     assert size <= view.tokens <= budget
 
 
@@ -352,6 +368,60 @@ async def test_weak_matches_get_only_the_room_that_facts_leave() -> None:
     await converse(without_facts, strong, *weak, *["Hm."] * len(facts))
     recalled = [message.text for message in (await without_facts.view(query)).messages]
     assert sum(text in recalled for text in weak) >= 5
+
+
+async def test_fact_is_not_repeated_if_its_message_is_recalled() -> None:
+    facts = ["The tariff of the barn rose to 12 euros.", "Olaf sells honey on Mondays."]
+    memory = make_memory(dict.fromkeys(facts, Act.STATE))
+    await converse(memory, facts[1], *["Hm."] * 9, facts[0], "Hello.")
+    view = await memory.view(TurnSignal(turn_id=13, text="What is the tariff of the barn?"))
+    assert facts[0] not in view.text
+    assert facts[0] in [message.text for message in view.messages]
+    assert facts[1] in view.text
+
+
+@pytest.mark.parametrize("named", ["Ann", "Bo Lind"])
+async def test_messages_of_the_speaker_in_question_come_first(named: str) -> None:
+    speakers = ["Ann", "Bo Lind"]
+    memory = make_memory(budget=96)
+    for turn_id in range(1, 21):
+        speaker = speakers[turn_id % 2]
+        text = f"Chess set {turn_id} is old." if speaker == named else f"I play chess {turn_id}."
+        await converse(memory, text, first=turn_id, author=speaker)
+    await converse(memory, "Hm.", first=21, author="Ann")
+    question = f"Which chess does {named.split()[0]} play?"
+    view = await memory.view(TurnSignal(turn_id=22, text=question))
+    recalled = [m.author for m in view.messages if "chess" in m.text.casefold()]
+    assert len(recalled) >= 3
+    assert set(recalled) == {named}
+
+
+async def test_messages_of_the_unnamed_user_keep_their_scores() -> None:
+    memory = make_memory(budget=256)
+    for turn_id in range(1, 9):
+        speaker = ["Ann", "user"][turn_id % 2]
+        await converse(memory, f"I play game {turn_id} a lot.", first=turn_id, author=speaker)
+    await converse(memory, "Hm.", first=9)
+    # Nobody can name the user without a name, so their messages keep their scores.
+    for question in ("What do we play?", "What does Ann play?"):
+        view = await memory.view(TurnSignal(turn_id=10, text=question))
+        recalled = {m.author for m in view.messages if "game" in m.text}
+        assert recalled == {"Ann", "user"}
+
+
+async def test_long_last_exchange_leaves_room_for_evidence() -> None:
+    memory = make_memory(budget=512)
+    facts = [f"The barn has a brass key number {n} for door {n * 7}." for n in range(40)]
+    await converse(memory, *facts, answer="")
+    long = " ".join(f"Step {n} takes {n * 3} minutes of patience." for n in range(22))
+    await converse(memory, "How do I cook this?", first=41, answer=long)
+    view = await memory.view(TurnSignal(turn_id=42, text="Which brass keys has the barn?"))
+    count = token_counter().count
+    recalled = [m for m in view.messages if "brass key" in m.text]
+    assert 512 * 0.4 < count(long) < 512 * 0.5
+    assert sum(count_tokens(message, count) for message in recalled) >= 512 * 0.57
+    assert view.messages[-1].is_shortened
+    assert view.messages[-1].text.startswith("Step 0 takes 0 minutes")
 
 
 async def test_uncertain_rule_leaves_a_full_state_first() -> None:

@@ -5,7 +5,11 @@ from dataclasses import replace as replace_state
 
 import msgspec
 
-from acc.application.memory.evidence import EvidenceSelection, passage_size
+from acc.application.memory.evidence import (
+    EvidenceSelection,
+    passage_size,
+    prefer_named_speakers,
+)
 from acc.application.memory.messages import fit_messages
 from acc.application.memory.notes import choose_notes, clip_item, fact_item, rank_notes
 from acc.application.memory.passages import (
@@ -76,9 +80,11 @@ _STATE_SHARE = 0.2
 _RULES_SHARE = 0.25
 _CERTAIN_RULES_SHARE = 0.6
 _EXCHANGE_SHARE = 0.2
-_MIN_EVIDENCE_SHARE = 0.4
+_MIN_EVIDENCE_SHARE = 0.6
+#: With large budgets, rules and facts before evidence get not more than these tokens.
+_MAX_STATE_TOKENS = 100
 #: Passages with a smaller share of the best score get only the tokens that facts do not need.
-_WEAK_MATCH = 0.3
+_WEAK_MATCH = 0.35
 #: The largest share of the tokens for evidence that one message may use.
 _PASSAGE_SHARE = 0.5
 _MAX_SENTENCES = 400
@@ -195,7 +201,7 @@ class AccMemory:
         direct = [s for s in sentences if s.origin is Origin.DIRECT][:_MAX_SENTENCES]
         questions = [s.text for s in direct if s.text.rstrip().endswith(("?", "？", "か。"))]
         self._cue = (" ".join(questions) or signal.text)[:MAX_CUE_LENGTH]
-        recalled = await self._index.search(self._cue, limit=_RECALL_LIMIT)
+        recalled = await self._recall()
         await self._read_notes()
         earlier = self._earlier(recalled)
         readings = await self._reader.read([s.text for s in direct], earlier)
@@ -231,7 +237,7 @@ class AccMemory:
 
     async def _view_of_results(self, signal: TurnSignal) -> MemoryView:
         """Commit within a long turn, when tool results are no longer shown in full."""
-        recalled = await self._index.search(self._cue, limit=_RECALL_LIMIT)
+        recalled = await self._recall()
         await self._read_notes()
         note = f"turn {signal.turn_id}: tool results are shown shortened"
         base = replace_state(self._state, episodic_trace=(note,), relational_map=())
@@ -256,6 +262,10 @@ class AccMemory:
                 await close()
 
     # Reading
+
+    async def _recall(self) -> tuple[Match, ...]:
+        matches = await self._index.search(self._cue, limit=_RECALL_LIMIT)
+        return tuple(prefer_named_speakers(matches, self._cue))
 
     async def _read_notes(self) -> None:
         """Read the missing sentences of the notes from the index."""
@@ -421,7 +431,7 @@ class AccMemory:
             limit=max(int(self._budget * _RULES_SHARE), MIN_BUDGET_TOKENS),
             certain_limit=int(self._budget * _CERTAIN_RULES_SHARE),
         )
-        share = int(self._budget * _STATE_SHARE)
+        share = min(int(self._budget * _STATE_SHARE), _MAX_STATE_TOKENS)
         ranked = rank_notes(self._notes, self._texts, rules.constraints, signal.turn_id)
         _, tokens = choose_notes(ranked, rules_tokens, share)
         available = self._budget - tokens
@@ -440,7 +450,13 @@ class AccMemory:
             exchange, exchange_tokens = self._fit_exchange(available - evidence.tokens)
         # Notes get all remaining tokens, and other matches what the notes leave.
         left = self._budget - exchange_tokens - evidence.tokens
-        chosen, _ = choose_notes(ranked, rules_tokens, left)
+        shown = {passage.id for passage in evidence.passages()}
+        unseen = [
+            (place, note)
+            for place, note in ranked
+            if note.replaced or passage_of_sentence(note.id) not in shown
+        ]
+        chosen, _ = choose_notes(unseen, rules_tokens, left)
         facts = tuple(dict.fromkeys([fact_item(note, self._texts) for note in chosen]))
         text = render_prompt(replace_state(rules, relational_map=facts))
         while (tokens := self._count(text)) > left and facts:  # escaping adds tokens

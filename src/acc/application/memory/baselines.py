@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from acc.application.memory.evidence import prefer_named_speakers
 from acc.application.memory.messages import count_tokens, fit_messages
 from acc.application.memory.passages import passage_id, passage_messages, turn_passages
 from acc.domain.call_options import explains_call
@@ -184,10 +185,13 @@ class RetrievalMemory:
     async def view(self, signal: TurnSignal) -> MemoryView:
         """Return the best matches in conversation order."""
         limit = self._top if self._budget is None else _BUDGETED_MATCHES
-        matches = list(await self._index.search(signal.text[:MAX_CUE_LENGTH], limit=limit))
+        query = signal.text[:MAX_CUE_LENGTH]
+        found = await self._index.search(query, limit=limit)
         if self._words_only:
-            matches = [match for match in matches if match.words > 0]
-            matches.sort(key=lambda match: match.words, reverse=True)
+            by_words = [match for match in found if match.words > 0]
+            matches = sorted(by_words, key=lambda match: match.words, reverse=True)
+        else:
+            matches = prefer_named_speakers(found, query)
         chosen: list[tuple[Passage, tuple[ChatMessage, ...]]] = []
         total = 0
         for match in matches:

@@ -1,6 +1,7 @@
 """Evidence of a view: the recalled passages that fit, as messages in the order of conversation."""
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime
 
 from acc.application.memory.messages import MESSAGE_TOKENS, CountTokens, count_tokens
@@ -12,13 +13,47 @@ from acc.application.memory.passages import (
     passage_messages,
     without_files,
 )
-from acc.domain.value_objects.content import ChatMessage
+from acc.domain.language import STOPWORDS
+from acc.domain.value_objects.base import replace
+from acc.domain.value_objects.content import ChatMessage, text_part
 from acc.domain.value_objects.memory import Match, Passage, Rejection, RejectionReason, Source
 
 _EXPLANATIONS = {
     RejectionReason.SUPERSEDED: "a later sentence changed, lifted or corrected it",
     RejectionReason.DUPLICATE: "the view already contains it",
 }
+#: Share of the score that a message has if the query names other speakers.
+_OTHER_SPEAKER = 0.5
+_WORD = re.compile(r"\w+")
+
+
+def prefer_named_speakers(matches: Sequence[Match], query: str) -> list[Match]:
+    """Return matches, the best first, with lower scores for messages of speakers not named.
+
+    Questions about a person are mostly answered by what this person said. Without the name of a
+    speaker in the query, or with the names of all, scores do not change. Tools and the unnamed user
+    and assistant are no speakers with a name.
+    """
+    passages = [match.passage for match in matches]
+    speakers = {p.author for p in passages if p.has_named_speaker}
+    words = set(_WORD.findall(query.casefold())) if speakers else set()
+    others = {name for name in speakers if not _is_named(name.casefold(), query, words)}
+    if not others or others == speakers:
+        return list(matches)
+    scored = [
+        replace(match, score=match.score * _OTHER_SPEAKER)
+        if match.passage.author in others and match.passage.has_named_speaker
+        else match
+        for match in matches
+    ]
+    return sorted(scored, key=lambda match: match.score, reverse=True)
+
+
+def _is_named(speaker: str, query: str, words: Collection[str]) -> bool:
+    """Return True if a query contains a word of a name; names in Japanese have no spaces."""
+    if any(word in words and word not in STOPWORDS for word in _WORD.findall(speaker)):
+        return True
+    return not speaker.isascii() and speaker in query.casefold()
 
 
 class EvidenceSelection:
@@ -46,6 +81,8 @@ class EvidenceSelection:
         self._chosen: dict[str, tuple[Passage, tuple[ChatMessage, ...]]] = {}
         #: The times of the selected passages, one for each day.
         self._days: dict[int, float] = {}
+        #: Days whose heading may need a message of its own.
+        self._noted_days: set[int] = set()
         self._seen: set[tuple[Source, str]] = set()
 
     def add(self, matches: Iterable[Match], available: int) -> None:
@@ -66,7 +103,7 @@ class EvidenceSelection:
                 self._reject(passage, RejectionReason.DUPLICATE)
                 continue
             date = day(passage.at)
-            extra = 0 if date in self._days else self._heading_size(passage.at)
+            extra = self._heading_size(passage)
             size = passage_size(passage, self._max_length, self._count)
             if self.tokens + size + extra > limit and has_file_parts(passage.parts):
                 passage = without_files(passage)
@@ -77,6 +114,8 @@ class EvidenceSelection:
                 continue
             self._seen.add(key)
             self._days.setdefault(date, passage.at)
+            if not _contains_heading(passage):
+                self._noted_days.add(date)
             self.tokens += size + extra
             self._chosen[passage.id] = passage, passage_messages(passage, self._max_length)
             self._rejected.pop(passage.id, None)
@@ -106,21 +145,39 @@ class EvidenceSelection:
         for passage, messages in self._in_order():
             if day(passage.at) != shown_day:
                 shown_day = day(passage.at)
-                result.append(heading_message(heading(passage.at, previous)))
+                text = heading(passage.at, previous)
                 previous = passage.at or previous
+                if _contains_heading(passage):
+                    first, *others = messages
+                    parts = (*text_part(f"{text}\n"), *first.parts)
+                    messages = (replace(first, parts=parts), *others)
+                else:
+                    result.append(heading_message(text))
             result += messages
         return result
 
-    def _heading_size(self, at: float) -> int:
-        """Return the tokens of one more heading.
+    def _heading_size(self, passage: Passage) -> int:
+        """Return the most tokens that the headings need in addition with one more passage.
 
         The first heading is the longest, and the first of another year is longer than others. The
         sum does not depend on the order.
         """
-        known = [other for other in self._days.values() if other]
-        same_year = [other for other in known if _year(other) == _year(at)]
-        previous = next(iter(same_year or known), 0.0)
-        return self._count(heading(at, previous)) + MESSAGE_TOKENS
+        date = day(passage.at)
+        is_noted = date in self._noted_days or _contains_heading(passage)
+        size = 0 if is_noted else MESSAGE_TOKENS
+        if date not in self._days:
+            known = [other for other in self._days.values() if other]
+            same_year = [other for other in known if _year(other) == _year(passage.at)]
+            size += self._count(heading(passage.at, next(iter(same_year or known), 0.0)) + "\n")
+        return size
+
+
+def _contains_heading(passage: Passage) -> bool:
+    """Return True if the date before a passage can be a part of it, a message of the user.
+
+    Before other messages it is a message of the runtime: models imitate their earlier answers.
+    """
+    return bool(passage.at) and passage.source is Source.USER
 
 
 def _place(passage: Passage) -> tuple[int, int, int, str]:

@@ -222,9 +222,7 @@ def heading(at: float, previous: float = 0.0) -> str:
     if not at:
         return "[Earlier]"
     date = datetime.fromtimestamp(at, UTC).date()
-    if not previous:
-        return f"[Earlier, {date.isoformat()}]"
-    is_same_year = datetime.fromtimestamp(previous, UTC).year == date.year
+    is_same_year = previous and datetime.fromtimestamp(previous, UTC).year == date.year
     return f"[{date:%m-%d}]" if is_same_year else f"[{date.isoformat()}]"
 
 

@@ -105,6 +105,11 @@ class Passage(Value, frozen=True, kw_only=True):
         """Return the text for an index: questions often name the speaker of a message."""
         return self.text if self.author in _UNNAMED else f"{self.author}: {self.text}"
 
+    @property
+    def has_named_speaker(self) -> bool:
+        """Return True if a person or an agent with a name of its own said the message."""
+        return self.author not in _UNNAMED and self.source is not Source.TOOL
+
 
 class Match(Value, frozen=True, kw_only=True):
     """A recalled passage with its score, which is the sum of the parts that follow it.
