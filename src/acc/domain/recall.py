@@ -212,22 +212,28 @@ def rank(
     scores = [*map(add, map(add, own, neighbours), windows)]
     # A stable sort of descending places: of equal scores, the newest is first.
     best = sorted(area.candidates, key=scores.__getitem__, reverse=True)
-    ranked: list[Ranked] = []
+    places: list[int] = []
     missing = limit
     for place in best:
-        score = scores[place]
-        if missing == 0 or score <= 0:
+        if missing == 0 or scores[place] <= 0:
             break
-        position = area.positions[place]
-        by_words = 0.0
-        if position in word_sums:
-            by_words = word_sums[position] / (norm + slope * lengths[position])
-        by_grams = own[place] - by_words
-        ranked.append(
-            Ranked(position, score, by_words, by_grams, neighbours[place], windows[place])
-        )
-        if position not in retired:
+        places.append(place)
+        if area.positions[place] not in retired:
             missing -= 1
+    ranked: list[Ranked] = []
+    for place in places:
+        position, base = area.positions[place], own[place]
+        words_share = word_sums.get(position, 0.0) / (norm + slope * lengths[position])
+        ranked.append(
+            Ranked(
+                position,
+                scores[place],
+                words_share,
+                base - words_share,
+                neighbours[place],
+                windows[place],
+            )
+        )
     return ranked
 
 
