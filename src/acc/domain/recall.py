@@ -220,21 +220,23 @@ def rank(
         places.append(place)
         if area.positions[place] not in retired:
             missing -= 1
-    ranked: list[Ranked] = []
-    for place in places:
-        position, base = area.positions[place], own[place]
-        words_share = word_sums.get(position, 0.0) / (norm + slope * lengths[position])
-        ranked.append(
-            Ranked(
-                position,
-                scores[place],
-                words_share,
-                base - words_share,
-                neighbours[place],
-                windows[place],
-            )
+    positions = area.positions
+    # How much of a base comes from words.
+    shares = [
+        word_sums.get(position := positions[place], 0.0) / (norm + slope * lengths[position])
+        for place in places
+    ]
+    return [
+        Ranked(
+            positions[place],
+            scores[place],
+            share,
+            own[place] - share,
+            neighbours[place],
+            windows[place],
         )
-    return ranked
+        for place, share in zip(places, shares, strict=True)
+    ]
 
 
 def _largest(count: int, values: Mapping[int, float]) -> list[int]:
@@ -414,16 +416,28 @@ def _window_scores(terms: Sequence[_Weighted], area: _Area) -> list[float]:
             [w | d << 3 * first for w, d in zip(windows, digits, strict=True)] if first else digits
         )
     tables = [[term.weight * share for share in _WINDOW_SHARES] for term in terms]
+    # Many combinations have the same counts of the rarer terms, whose sum is the first part.
+    middle = len(tables) // 2
+    rare, frequent, shift = tables[:middle], tables[middle:], 3 * middle
+    mask = (1 << shift) - 1
+    parts: dict[int, float] = {}
     scores = dict.fromkeys(windows, 0.0)
     for window in scores:
-        score = 0.0
-        rest = window
-        for shares in tables:
-            if count := rest & 7:
-                score += shares[count]
-            rest >>= 3
-        scores[window] = score
+        rest = window & mask
+        part = parts.get(rest)
+        if part is None:
+            part = parts[rest] = _add_shares(0.0, rest, rare)
+        scores[window] = _add_shares(part, window >> shift, frequent)
     return [*map(scores.__getitem__, windows)]
+
+
+def _add_shares(score: float, counts: int, tables: Sequence[Sequence[float]]) -> float:
+    """Add the scores of terms by their counts, which have three bits each."""
+    for shares in tables:
+        if count := counts & 7:
+            score += shares[count]
+        counts >>= 3
+    return score
 
 
 class Selected(NamedTuple):

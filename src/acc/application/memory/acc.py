@@ -191,7 +191,7 @@ class AccMemory:
         self._rule_words = dict(zip(texts, words, strict=True))
         self._notes = tuple(map(_parse_note, msgspec.convert(snapshot["notes"], list[Any])))
         self._retired = msgspec.convert(snapshot["retired"], tuple[str, ...])
-        self._superseded, self._hidden = (), {}
+        self._superseded, self._hidden, self._reduced = (), {}, {}
         self._supersede(msgspec.convert(snapshot["superseded"], tuple[str, ...]))
         self._texts, self._stored_notes, self._facts = {}, {}, {}
 
@@ -316,11 +316,14 @@ class AccMemory:
     def _supersede(self, ids: Iterable[str]) -> None:
         """Add superseded sentences; drop the oldest if there are too many."""
         merged = tuple(dict.fromkeys((*self._superseded, *ids)))[-_MAX_SUPERSEDED:]
-        self._superseded = merged
-        self._hidden = {}
+        earlier, self._superseded, self._hidden = self._hidden, merged, {}
         for i in merged:
             self._hidden.setdefault(passage_of_sentence(i), []).append(i)
-        self._reduced = {}
+        self._reduced = {
+            passage: reduced
+            for passage, reduced in self._reduced.items()
+            if self._hidden.get(passage) == earlier.get(passage)
+        }
 
     def _earlier(self, recalled: Sequence[Match]) -> list[EarlierSentence]:
         """Return the sentences that a new one may refer to: rules, notes and recalled ones."""

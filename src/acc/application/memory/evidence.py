@@ -50,8 +50,10 @@ class EvidenceSelection:
         self._last_turn = last_turn
         self._max_length = max_length
         self._count = count
-        #: Selected passages by id, each with its place in the conversation.
-        self._chosen: dict[str, tuple[_Place, Passage]] = {}
+        #: Selected passages, each with its place in the conversation.
+        self._chosen: list[tuple[_Place, Passage]] = []
+        #: Ids of the passages that more room does not help.
+        self._decided: set[str] = set()
         #: The times of the selected passages, one for each day.
         self._days: dict[int, float] = {}
         self._seen: set[tuple[Source, str]] = set()
@@ -59,24 +61,27 @@ class EvidenceSelection:
     def add(self, matches: Iterable[Match], available: int) -> None:
         """Add the passages of matches that fit into so many more tokens, the best first.
 
-        Passages that were added before are skipped.
+        Passages that were added or cannot be shown are skipped when they are given again.
         """
         limit = self.tokens + available
-        max_length, days, seen = self._max_length, self._days, self._seen
+        max_length, days = self._max_length, self._days
+        seen, decided = self._seen, self._decided
         for match in matches:
             passage = match.passage
             passage_id = passage.id
-            if passage_id in self._chosen:
+            if passage_id in decided:
                 continue
             if passage_id in self._superseded:
                 passage = self._current(passage)
             text = passage.text
             if not text:
                 self._rejected[passage_id] = match.passage, RejectionReason.SUPERSEDED, 0
+                decided.add(passage_id)
                 continue
             key = (passage.source, text)
             if passage.turn_id == self._last_turn or (key in seen and not passage.parts):
                 self._rejected[passage_id] = passage, RejectionReason.DUPLICATE, 0
+                decided.add(passage_id)
                 continue
             date = day(passage.at)
             extra = 0 if date in days else self._heading_size(passage.at)
@@ -94,7 +99,8 @@ class EvidenceSelection:
             self.tokens += size + extra
             # With days first, each day has one heading, also if clocks of processes differ.
             place = date, passage.turn_id, passage.order, passage_id
-            self._chosen[passage_id] = place, passage
+            self._chosen.append((place, passage))
+            decided.add(passage_id)
             self._rejected.pop(passage_id, None)
 
     @property
@@ -113,7 +119,7 @@ class EvidenceSelection:
 
     def passages(self) -> list[Passage]:
         """Return the selected passages in the order of their days and of the conversation."""
-        return [passage for _, passage in sorted(self._chosen.values())]
+        return [passage for _, passage in sorted(self._chosen)]
 
     def messages(self, passages: Iterable[Passage]) -> list[ChatMessage]:
         """Return passages in this order as messages, with a heading for each day."""

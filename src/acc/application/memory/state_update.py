@@ -79,7 +79,8 @@ class StateUpdate:
         self.constraints = list(constraints)
         #: `Reading.words` of the rules by text, empty if unknown.
         self.rule_words = dict(rule_words)
-        self.notes = [note for note in notes if not _is_expired(note, signal.turn_id)]
+        oldest = signal.turn_id - _ONCE_TURNS
+        self.notes = [n for n in notes if n.act is not Act.ONCE or n.turn_id >= oldest]
         self.retired: list[str] = []
         self.changes: list[str] = []
         self.uncertain: list[str] = []
@@ -305,10 +306,6 @@ def _lasting_act(reading: Reading) -> Act:
     if reading.act is Act.ONCE and scores.get(Act.SET, 0.0) > scores.get(Act.ONCE, 0.0):
         return Act.SET
     return reading.act
-
-
-def _is_expired(note: Note, turn_id: int) -> bool:
-    return note.act is Act.ONCE and turn_id - note.turn_id > _ONCE_TURNS
 
 
 def _score(reading: Reading) -> float:
