@@ -471,7 +471,7 @@ class _Reduction:
         self._original = state
         self._items = {name: _items(state, name) for name in LIMITS}
         self._texts = {name: _render_items(state, name) for name in LIMITS}
-        self._uncertainty = state.uncertainty_signal
+        self._level = state.uncertainty_signal.level
         self._changed: set[str] = set()
         self._stage = 0
         for name, limit in LIMITS.items():
@@ -499,7 +499,7 @@ class _Reduction:
             self._stage += 1
         freed = _max_freed(_UNCERTAINTY, self._texts[_UNCERTAINTY], count)
         self.dropped.append(f"{_UNCERTAINTY}: level")
-        self._uncertainty = UncertaintySignal()
+        self._level = UncertaintySignal().level
         self._changed.add(_UNCERTAINTY)
         self._texts[_UNCERTAINTY] = []
         return freed
@@ -509,14 +509,12 @@ class _Reduction:
         self.dropped.append(_describe(name, items.pop(0)))
         del texts[_oldest_index(name, texts)]
         self._changed.add(name)
-        if name == _UNCERTAINTY:
-            self._uncertainty = replace(self._uncertainty, unconfirmed=tuple(items))
-            if self._uncertainty == UncertaintySignal():
-                texts.clear()
+        if name == _UNCERTAINTY and not items and self._level == UncertaintySignal().level:
+            texts.clear()
 
     def _remaining(self, name: str) -> Any:
         if name == _UNCERTAINTY:
-            return self._uncertainty
+            return UncertaintySignal(level=self._level, unconfirmed=tuple(self._items[name]))
         return "" if name in _TEXT_FIELDS else tuple(self._items[name])
 
 
