@@ -116,6 +116,28 @@ def cost(texts: Sequence[str]) -> tuple[float, float]:
     return total - cached * (1 - CACHED_PRICE), cached / total
 
 
+def lower_bound(requests: Sequence[ModelRequest], *, is_view_new: bool) -> tuple[float, float]:
+    """Return the least cost, and the largest cached share, that any order of contents can have.
+
+    All messages and facts that the previous request has too count as cached, wherever they are. If
+    `is_view_new` is False, all of the memory does, as if it never changed.
+    """
+    count = token_counter().count
+    total = new = 0
+    previous: set[str] = set()
+    for request in requests:
+        total += count(render(request))
+        items = render(msgspec.structs.replace(request, memory="", messages=())).split("\n")
+        own = request.messages[request.query_index :]
+        if is_view_new:
+            own = request.messages
+            items += request.memory.replace(" | ", "\n").split("\n")
+        items += map(render_message, own)
+        new += sum(count(item) for item in items if item not in previous)
+        previous = set(items)
+    return new + (total - new) * CACHED_PRICE, 1 - new / total
+
+
 async def converse(memory: MemoryChoice | None, records: int) -> Agenda:
     model = Agenda()
     instruction = " ".join(sentence(seeded(n), 25) for n in range(12))
@@ -159,6 +181,8 @@ async def measure(records: int) -> tuple[dict[str, tuple[float, float]], list[st
         "full history": cost(full_history(transcript)),
         "transcript": cost([render(request) for request in transcript.requests]),
         "acc": cost([render(request) for request in acc.requests]),
+        "acc, best order": lower_bound(acc.requests, is_view_new=True),
+        "acc, same view": lower_bound(acc.requests, is_view_new=False),
         "acc, budget 512": cost([render(request) for request in small.requests]),
         "no memory": cost([render(request) for request in alone.requests]),
     }

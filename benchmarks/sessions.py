@@ -4,7 +4,7 @@
 is not in its caches when the next turn of that session begins. Turns 36 to 45 and 96 to 105 say
 what turns 6 to 15 say, with other names and numbers, so that only the session before them differs.
 The model is scripted.
-Run: python benchmarks/sessions.py [--sessions 100]
+Run: python benchmarks/sessions.py [--sessions 100] [--only-ratio]
 """
 
 import argparse
@@ -75,8 +75,10 @@ class Costs(NamedTuple):
     late: float
 
 
-async def turn_costs(sessions: int) -> tuple[Costs, Costs]:
+async def turn_costs(sessions: int, *, only_ratio: bool) -> list[Costs]:
     """Return the costs if memories are cached, and if every turn creates its memory again.
+
+    With `only_ratio`, the first without the middle turns, which needs half of the time.
 
     Old sessions have had all turns before the late ones, and those of the middle age all before the
     middle ones. Then young, middle and old sessions alternate, so that a change of the load of the
@@ -94,7 +96,6 @@ async def turn_costs(sessions: int) -> tuple[Costs, Costs]:
         keys = [
             SessionKey(app_name=runner.app_name, user_id="u", session_id=name) for name in names
         ]
-        gc.collect()
         started = time.process_time()
         for key, text in zip(keys, texts, strict=True):
             if not is_cached:
@@ -102,26 +103,33 @@ async def turn_costs(sessions: int) -> tuple[Costs, Costs]:
             await runner.run(user_id="u", session_id=key.session_id, message=text)
         return (time.process_time() - started) * 1000 / sessions
 
+    async def measured_turn(group: str, turn: int, *, is_cached: bool) -> float:
+        gc.collect()
+        return await take_turn(group, turn, is_cached=is_cached)
+
     async def measure(young: str, *, after: int, is_cached: bool) -> Costs:
         for turn in range(1, EARLY.start):
             await take_turn(young, turn)
         costs = [
             (
-                await take_turn(young, early, is_cached=is_cached),
-                await take_turn("middle", middle + after, is_cached=is_cached),
-                await take_turn("old", late + after, is_cached=is_cached),
+                await measured_turn(young, early, is_cached=is_cached),
+                0.0
+                if only_ratio
+                else await measured_turn("middle", middle + after, is_cached=is_cached),
+                await measured_turn("old", late + after, is_cached=is_cached),
             )
             for early, middle, late in zip(EARLY, MIDDLE, LATE, strict=True)
         ]
         return Costs(*[statistics.fmean(values) for values in zip(*costs, strict=True)])
 
-    for group, first in (("middle", MIDDLE.start), ("old", LATE.start)):
+    for group, first in (("middle", 1 if only_ratio else MIDDLE.start), ("old", LATE.start)):
         for turn in range(1, first):
             await take_turn(group, turn)
-    cached = await measure("young", after=0, is_cached=True)
-    created = await measure("new", after=len(LATE), is_cached=False)
+    costs = [await measure("young", after=0, is_cached=True)]
+    if not only_ratio:
+        costs.append(await measure("new", after=len(LATE), is_cached=False))
     await runner.aclose()
-    return cached, created
+    return costs
 
 
 FIRST_TURN = """
@@ -202,16 +210,20 @@ async def _fill(store: Path, events: int) -> None:
     await runner.aclose()
 
 
-def measure(sessions: int) -> list[Measurement]:
+def measure(sessions: int, *, only_ratio: bool) -> list[Measurement]:
     results: list[Measurement] = []
     labels = ("all memories cached", "no memory cached")
-    for label, costs in zip(labels, asyncio.run(turn_costs(sessions)), strict=True):
+    costs_of = asyncio.run(turn_costs(sessions, only_ratio=only_ratio))
+    for label, costs in zip(labels, costs_of, strict=False):
         name = f"{sessions:,} sessions, {label}: turn"
-        for turn, cost in zip((10, 40, 100), costs, strict=True):
-            results.append(Measurement(f"{name} {turn}", cost, 0, "ms CPU"))
-        late = costs.late
-        results.append(Measurement(f"{name} 100 against 10", late / costs.early, 1.3, "times"))
-        results.append(Measurement(f"{name} 100 against 40", late / costs.middle, 1.3, "times"))
+        known = [(10, costs.early), (40, costs.middle), (100, costs.late)]
+        known = [(turn, cost) for turn, cost in known if cost]
+        results += [Measurement(f"{name} {turn}", cost, 0, "ms CPU") for turn, cost in known]
+        for turn, cost in known[:-1]:
+            ratio = costs.late / cost
+            results.append(Measurement(f"{name} 100 against {turn}", ratio, 1.3, "times"))
+    if only_ratio:
+        return results
     with tempfile.TemporaryDirectory() as folder:
         for label, store in (("memory", "memory"), ("SQLite", str(Path(folder) / "turn.db"))):
             name = f"process after the first turn, store in {label}"
@@ -236,7 +248,11 @@ def measure(sessions: int) -> list[Measurement]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sessions", type=int, default=SESSIONS, help="number of sessions")
-    results = measure(parser.parse_args().sessions)
+    parser.add_argument(
+        "--only-ratio", action="store_true", help="measure only turns 10 and 100, cached"
+    )
+    options = parser.parse_args()
+    results = measure(options.sessions, only_ratio=options.only_ratio)
     for result in results:
         print(result)
     return 0 if all(result.within_limit for result in results) else 1

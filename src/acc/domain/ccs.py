@@ -164,9 +164,17 @@ def _convert_state(payload: Any) -> CompressedCognitiveState | None:
         return None
 
 
-def validate_state(state: CompressedCognitiveState) -> None:
-    """Raise InvalidState if a state that was built in code violates the schema."""
-    if not _is_within_limits(state):
+_EMPTY = CompressedCognitiveState()
+
+
+def validate_state(
+    state: CompressedCognitiveState, *, previous: CompressedCognitiveState = _EMPTY
+) -> None:
+    """Raise InvalidState if a state that was built in code violates the schema.
+
+    Items that are in the same field of `previous`, a valid state, are not checked again.
+    """
+    if not _is_within_limits(state, previous):
         parse_state(to_payload(state))
 
 
@@ -204,32 +212,34 @@ def _object_schema(properties: Mapping[str, object]) -> dict[str, object]:
     }
 
 
-def _is_within_limits(state: CompressedCognitiveState) -> bool:
-    constraints, references = state.constraints, state.retrieved_artifacts
-    texts: dict[str, Sequence[str]] = {
-        "episodic_trace": state.episodic_trace,
-        "focal_entities": state.focal_entities,
-        "relational_map": state.relational_map,
-        "constraints": [c.text for c in constraints],
-        "uncertainty_signal": state.uncertainty_signal.unconfirmed,
-        "retrieved_artifacts": [r.artifact_id for r in references],
-    }
-    for name in _TEXT_FIELDS:
-        text = getattr(state, name)
-        texts[name] = (text,) if text else ()
-    return (
-        all(_are_within_limit(items, LIMITS[name]) for name, items in texts.items())
-        and _are_within_limit([c.set_by for c in constraints], LIMITS["constraints"])
-        and _are_within_limit([r.provenance for r in references], LIMITS["retrieved_artifacts"])
-    )
+def _is_within_limits(
+    state: CompressedCognitiveState, previous: CompressedCognitiveState = _EMPTY
+) -> bool:
+    for name, limit in LIMITS.items():
+        value, known = getattr(state, name), getattr(previous, name)
+        if value == known:
+            continue
+        items = _items(state, name)
+        if len(items) > limit.items:
+            return False
+        if known:
+            earlier = frozenset(_items(previous, name))
+            items = [item for item in items if item not in earlier]
+        if not all(_is_line(text, limit.characters) for item in items for text in _texts(item)):
+            return False
+    return True
 
 
-def _are_within_limit(texts: Sequence[str], limit: FieldLimit) -> bool:
-    max_length = limit.characters
-    return len(texts) <= limit.items and all(
-        isinstance(text, str) and 0 < len(text) <= max_length and text == one_line(text)
-        for text in texts
-    )
+def _texts(item: Any) -> tuple[Any, ...]:
+    if isinstance(item, StandingConstraint):
+        return item.text, item.set_by
+    if isinstance(item, ArtifactReference):
+        return item.artifact_id, item.provenance
+    return (item,)
+
+
+def _is_line(text: object, max_length: int) -> bool:
+    return isinstance(text, str) and 0 < len(text) <= max_length and text == one_line(text)
 
 
 def _mapping(value: object, name: str) -> Mapping[object, object]:
@@ -461,7 +471,7 @@ class _Reduction:
         self._original = state
         self._items = {name: _items(state, name) for name in LIMITS}
         self._texts = {name: _render_items(state, name) for name in LIMITS}
-        self._uncertainty = state.uncertainty_signal
+        self._level = state.uncertainty_signal.level
         self._changed: set[str] = set()
         self._stage = 0
         for name, limit in LIMITS.items():
@@ -489,7 +499,7 @@ class _Reduction:
             self._stage += 1
         freed = _max_freed(_UNCERTAINTY, self._texts[_UNCERTAINTY], count)
         self.dropped.append(f"{_UNCERTAINTY}: level")
-        self._uncertainty = UncertaintySignal()
+        self._level = UncertaintySignal().level
         self._changed.add(_UNCERTAINTY)
         self._texts[_UNCERTAINTY] = []
         return freed
@@ -499,14 +509,12 @@ class _Reduction:
         self.dropped.append(_describe(name, items.pop(0)))
         del texts[_oldest_index(name, texts)]
         self._changed.add(name)
-        if name == _UNCERTAINTY:
-            self._uncertainty = replace(self._uncertainty, unconfirmed=tuple(items))
-            if self._uncertainty == UncertaintySignal():
-                texts.clear()
+        if name == _UNCERTAINTY and not items and self._level == UncertaintySignal().level:
+            texts.clear()
 
     def _remaining(self, name: str) -> Any:
         if name == _UNCERTAINTY:
-            return self._uncertainty
+            return UncertaintySignal(level=self._level, unconfirmed=tuple(self._items[name]))
         return "" if name in _TEXT_FIELDS else tuple(self._items[name])
 
 

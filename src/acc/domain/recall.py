@@ -212,23 +212,31 @@ def rank(
     scores = [*map(add, map(add, own, neighbours), windows)]
     # A stable sort of descending places: of equal scores, the newest is first.
     best = sorted(area.candidates, key=scores.__getitem__, reverse=True)
-    ranked: list[Ranked] = []
+    places: list[int] = []
     missing = limit
     for place in best:
-        score = scores[place]
-        if missing == 0 or score <= 0:
+        if missing == 0 or scores[place] <= 0:
             break
-        position = area.positions[place]
-        by_words = 0.0
-        if position in word_sums:
-            by_words = word_sums[position] / (norm + slope * lengths[position])
-        by_grams = own[place] - by_words
-        ranked.append(
-            Ranked(position, score, by_words, by_grams, neighbours[place], windows[place])
-        )
-        if position not in retired:
+        places.append(place)
+        if area.positions[place] not in retired:
             missing -= 1
-    return ranked
+    positions = area.positions
+    # How much of a base comes from words.
+    shares = [
+        word_sums.get(position := positions[place], 0.0) / (norm + slope * lengths[position])
+        for place in places
+    ]
+    return [
+        Ranked(
+            positions[place],
+            scores[place],
+            share,
+            own[place] - share,
+            neighbours[place],
+            windows[place],
+        )
+        for place, share in zip(places, shares, strict=True)
+    ]
 
 
 def _largest(count: int, values: Mapping[int, float]) -> list[int]:
@@ -412,16 +420,28 @@ def _window_scores(terms: Sequence[_Weighted], area: _Area) -> list[float]:
             else digits
         )
     tables = [[term.weight * share for share in _WINDOW_SHARES] for term in terms]
+    # Many combinations have the same counts of the rarer terms, whose sum is the first part.
+    middle = len(tables) // 2
+    rare, frequent, shift = tables[:middle], tables[middle:], _COUNT_BITS * middle
+    mask = (1 << shift) - 1
+    parts: dict[int, float] = {}
     scores = dict.fromkeys(windows, 0.0)
     for window in scores:
-        score = 0.0
-        rest = window
-        for shares in tables:
-            if count := rest & _MAX_COUNT:
-                score += shares[count]
-            rest >>= _COUNT_BITS
-        scores[window] = score
+        rest = window & mask
+        part = parts.get(rest)
+        if part is None:
+            part = parts[rest] = _add_shares(0.0, rest, rare)
+        scores[window] = _add_shares(part, window >> shift, frequent)
     return [*map(scores.__getitem__, windows)]
+
+
+def _add_shares(score: float, counts: int, tables: Sequence[Sequence[float]]) -> float:
+    """Add the scores of terms by their counts, which have `_COUNT_BITS` bits each."""
+    for shares in tables:
+        if count := counts & _MAX_COUNT:
+            score += shares[count]
+        counts >>= _COUNT_BITS
+    return score
 
 
 class Selected(NamedTuple):

@@ -130,6 +130,16 @@ def test_payload_that_is_not_an_object_is_rejected() -> None:
         parse_state([])
 
 
+def test_validate_state_checks_items_that_the_previous_state_has_not() -> None:
+    old, new = "fact(The lead is Bo.)", "fact(The  lead is Ann.)"
+    previous = CompressedCognitiveState(relational_map=(old,))
+    validate_state(CompressedCognitiveState(relational_map=(old,) * 24), previous=previous)
+    for items in ((old, new), (old,) * 25):
+        with pytest.raises(InvalidState) as error:
+            validate_state(CompressedCognitiveState(relational_map=items), previous=previous)
+        assert error.value.field.startswith("relational_map")
+
+
 def test_validate_state_rejects_text_over_limit() -> None:
     constraint = StandingConstraint(text="x" * 401)
     with pytest.raises(InvalidState, match=r"constraints\[0\].text: has 401 characters"):

@@ -495,6 +495,19 @@ class RecordingReader:
         return await self._reader.read(sentences, earlier)
 
 
+async def test_snapshot_with_notes_as_arrays_is_restored() -> None:
+    first = make_memory({"The lead is Bo.": Act.STATE})
+    await converse(first, "The lead is Bo.", "Thanks.")
+    stored = msgspec.json.decode(msgspec.json.encode(first.snapshot()))
+    earlier = {**stored, "notes": [msgspec.json.decode(note) for note in stored["notes"]]}
+    second = make_memory()
+    second._index = first._index
+    second.restore(earlier)
+    signal = TurnSignal(turn_id=3, text="Who is the lead?")
+    assert (await second.view(signal)).text == (await first.view(signal)).text
+    assert second.snapshot()["notes"] == stored["notes"] != []
+
+
 @pytest.mark.parametrize(
     ("rule", "fact"),
     [

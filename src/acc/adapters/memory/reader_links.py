@@ -1,6 +1,7 @@
 """Features of a pair: a new sentence and the earlier sentence that it may refer to."""
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import chain, repeat
@@ -41,6 +42,8 @@ _NEGATION = re.compile(
 _SMALL = 1e-4
 #: In characters; longer sentences are compared by their beginning.
 _MAX_LENGTH = 300
+#: ASCII characters of an n-gram that is stored as a number.
+_NUMBER_BYTES = 4
 FEATURES = (
     "bias",
     "rule",
@@ -89,10 +92,27 @@ class SentenceAnalysis(NamedTuple):
     worded: frozenset[tuple[str, str]]
     is_negative: bool
 
-    def grams(self) -> frozenset[str]:
-        """Return the n-grams of the characters of a sentence."""
+    def grams(self) -> frozenset[str | int]:
+        """Return the n-grams of the characters of a sentence.
+
+        An n-gram of four ASCII characters is a number, which is compared and created faster.
+        """
         plain, size = self.plain, self.gram_length
-        return frozenset([plain[i : i + size] for i in range(max(1, len(plain) - size + 1))])
+        count = len(plain) - size + 1
+        if size != _NUMBER_BYTES or count < 1:
+            return frozenset([plain[i : i + size] for i in range(max(1, count))])
+        if not plain.isascii():
+            return frozenset([_number(plain[i : i + size]) for i in range(count)])
+        data = memoryview(plain.encode())
+        numbers: list[int] = []
+        for first in range(min(count, size)):
+            last = first + (len(data) - first) // size * size
+            numbers += data[first:last].cast("I")
+        return frozenset(numbers)
+
+
+def _number(gram: str) -> str | int:
+    return int.from_bytes(gram.encode(), sys.byteorder) if gram.isascii() else gram
 
 
 def analyse_sentence(text: str) -> SentenceAnalysis:
@@ -118,7 +138,7 @@ def analyse_sentence(text: str) -> SentenceAnalysis:
     )
 
 
-def _weights(sets: Sequence[frozenset[str]]) -> dict[str, float]:
+def _weights(sets: Sequence[frozenset[str | int]]) -> dict[str | int, float]:
     """Return the square of a weight for each item: the rarer among the candidates, the higher."""
     counts = Counter(chain.from_iterable(sets))
     squares = [0.0, *(log(1.0 + (1.0 + len(sets)) / n) ** 2 for n in range(1, len(sets) + 1))]
@@ -128,13 +148,13 @@ def _weights(sets: Sequence[frozenset[str]]) -> dict[str, float]:
 class _Similarity:
     """Cosines of sets of items with those of the candidates, rare items counting more."""
 
-    def __init__(self, sets: Sequence[frozenset[str]]) -> None:
+    def __init__(self, sets: Sequence[frozenset[str | int]]) -> None:
         self.weight = _weights(sets)
         self._sets = sets
         get = self.weight.__getitem__
         self._totals = [fsum(map(get, items)) for items in sets]
 
-    def cosines(self, new: frozenset[str]) -> list[float]:
+    def cosines(self, new: frozenset[str | int]) -> list[float]:
         """Return the similarity of a new set with each candidate."""
         weight = self.weight
         unseen = min(log(2.0 + len(weight)) if weight else 1.0, 1.5) ** 2

@@ -34,16 +34,20 @@ class InMemoryRecallIndex:
         ranked = rank(tokens, self._postings, limit=limit, retired=self._replacements)
         passages = self._passages
         return tuple(
-            Match(
-                passage=passages[position],
-                score=item.score,
-                words=item.words,
-                grams=item.grams,
-                neighbour=item.neighbour,
-                window=item.window,
-                replaces=tuple([passages[retired] for retired in replaces]),
-            )
-            for position, item, replaces in select(ranked, self._replacements, limit=limit)
+            [
+                Match(
+                    passage=passages[position],
+                    score=score,
+                    words=words,
+                    grams=grams,
+                    neighbour=neighbour,
+                    window=window,
+                    replaces=tuple([passages[old] for old in replaces]) if replaces else (),
+                )
+                for position, (_, score, words, grams, neighbour, window), replaces in select(
+                    ranked, self._replacements, limit=limit
+                )
+            ]
         )
 
     async def get(self, ids: Sequence[str]) -> tuple[Passage, ...]:

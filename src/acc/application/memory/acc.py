@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace as replace_state
+from typing import Any
 
 import msgspec
 
@@ -94,6 +95,12 @@ _MAX_EARLIER = 40
 _MAX_EARLIER_NOTES = 12
 _MAX_EARLIER_PASSAGES = 4
 _MAX_SUPERSEDED = 128
+_NOTES = msgspec.json.Decoder(Note)
+
+
+def _parse_note(data: object) -> Note:
+    """Return a note of a snapshot; earlier versions did not store it as text."""
+    return _NOTES.decode(data) if isinstance(data, str) else msgspec.convert(data, Note)
 
 
 @explains_call(
@@ -133,7 +140,9 @@ class AccMemory:
         self._notes: tuple[Note, ...] = ()
         #: Texts of the notes and of the sentences that they replaced, by id.
         self._texts: dict[str, str] = {}
-        self._stored_notes: dict[str, object] = {}
+        #: Notes in JSON and as items of the state, by id.
+        self._stored_notes: dict[str, str] = {}
+        self._facts: dict[str, str] = {}
         #: Ids of superseded sentences, which are never shown again.
         self._superseded: tuple[str, ...] = ()
         #: Ids of superseded sentences by passage, and the passages without these sentences.
@@ -168,11 +177,14 @@ class AccMemory:
             "retired": list(self._retired),
         }
 
-    def _note_data(self) -> list[object]:
-        """Return the notes as JSON data; each note is converted once."""
+    def _note_data(self) -> list[str]:
+        """Return the notes as texts in JSON; each note is encoded once.
+
+        A text is stored again much faster than the numbers of a note.
+        """
         known = self._stored_notes
         self._stored_notes = {
-            note.id: known[note.id] if note.id in known else msgspec.to_builtins(note)
+            note.id: known.get(note.id) or msgspec.json.encode(note).decode()
             for note in self._notes
         }
         return list(self._stored_notes.values())
@@ -183,11 +195,11 @@ class AccMemory:
         words = msgspec.convert(snapshot["rule_words"], list[tuple[int, ...]])
         texts = [rule.text for rule in self._state.constraints]
         self._rule_words = dict(zip(texts, words, strict=True))
-        self._notes = msgspec.convert(snapshot["notes"], tuple[Note, ...])
+        self._notes = tuple(map(_parse_note, msgspec.convert(snapshot["notes"], list[Any])))
         self._retired = msgspec.convert(snapshot["retired"], tuple[str, ...])
-        self._superseded, self._hidden = (), {}
+        self._superseded, self._hidden, self._reduced = (), {}, {}
         self._supersede(msgspec.convert(snapshot["superseded"], tuple[str, ...]))
-        self._texts, self._stored_notes = {}, {}
+        self._texts, self._stored_notes, self._facts = {}, {}, {}
 
     async def has_turn(self, turn_id: int) -> bool:
         """Return True if the index contains a turn."""
@@ -270,8 +282,8 @@ class AccMemory:
     async def _read_notes(self) -> None:
         """Read the missing sentences of the notes from the index."""
         known = self._texts
-        ids = [note.id for note in self._notes] + [n.replaced for n in self._notes if n.replaced]
-        missing = [i for i in ids if i not in known]
+        missing = [note.id for note in self._notes if note.id not in known]
+        missing += [n.replaced for n in self._notes if n.replaced and n.replaced not in known]
         if not missing:
             return
         wanted = list(dict.fromkeys(map(passage_of_sentence, missing)))
@@ -284,8 +296,17 @@ class AccMemory:
     def _set_notes(self, notes: Sequence[Note], texts: Mapping[str, str]) -> None:
         """Replace the notes; the tokens of each note are counted once."""
         self._notes = tuple([n if n.tokens else self._with_token_count(n, texts) for n in notes])
-        ids = [note.id for note in notes] + [note.replaced for note in notes]
+        ids = [note.id for note in notes] + [note.replaced for note in notes if note.replaced]
         self._texts = {i: texts[i] for i in ids if i in texts}
+
+    def _fact(self, note: Note) -> str:
+        """Return a note as an item of the state; the item of a note does not change."""
+        fact = self._facts.get(note.id)
+        if fact is None:
+            fact = fact_item(note, self._texts)
+            if not note.replaced or note.replaced in self._texts:
+                self._facts[note.id] = fact
+        return fact
 
     def _with_token_count(self, note: Note, texts: Mapping[str, str]) -> Note:
         if note.id not in texts:
@@ -305,11 +326,14 @@ class AccMemory:
     def _supersede(self, ids: Iterable[str]) -> None:
         """Add superseded sentences; drop the oldest if there are too many."""
         merged = tuple(dict.fromkeys((*self._superseded, *ids)))[-_MAX_SUPERSEDED:]
-        self._superseded = merged
-        self._hidden = {}
+        earlier, self._superseded, self._hidden = self._hidden, merged, {}
         for i in merged:
             self._hidden.setdefault(passage_of_sentence(i), []).append(i)
-        self._reduced = {}
+        self._reduced = {
+            passage: reduced
+            for passage, reduced in self._reduced.items()
+            if self._hidden.get(passage) == earlier.get(passage)
+        }
 
     def _earlier(self, recalled: Sequence[Match]) -> list[EarlierSentence]:
         """Return the sentences that a new one may refer to: rules, notes and recalled ones."""
@@ -410,6 +434,8 @@ class AccMemory:
         )
 
     def _entities(self, facts: Sequence[str]) -> tuple[str, ...]:
+        if not facts:
+            return self._state.focal_entities
         found = {item_content(item).casefold(): item for item in self._state.focal_entities}
         for item in (item for fact in facts for item in extract_entities(fact)):
             found.pop(item_content(item).casefold(), None)
@@ -438,6 +464,7 @@ class AccMemory:
         exchange, exchange_tokens = self._last_exchange(available)
         room = available - exchange_tokens
         evidence = EvidenceSelection(
+            superseded=self._hidden,
             current=self._without_superseded,
             last_turn=self._last_turn.turn_id if self._last_turn is not None else 0,
             max_length=max(int(room * _PASSAGE_SHARE) * 4, 80),
@@ -457,7 +484,7 @@ class AccMemory:
             if note.replaced or passage_of_sentence(note.id) not in shown
         ]
         chosen, _ = choose_notes(unseen, rules_tokens, left)
-        facts = tuple(dict.fromkeys([fact_item(note, self._texts) for note in chosen]))
+        facts = tuple(dict.fromkeys(map(self._fact, chosen)))
         text = render_prompt(replace_state(rules, relational_map=facts))
         while (tokens := self._count(text)) > left and facts:  # escaping adds tokens
             facts = facts[1:]
@@ -470,7 +497,7 @@ class AccMemory:
             for p in qualified[: LIMITS["retrieved_artifacts"].items]
         )
         state = replace_state(base, relational_map=facts, retrieved_artifacts=references)
-        validate_state(state)
+        validate_state(state, previous=self._state)
         self._state = state
         usage, fallback = NO_USAGE, ""
         if self._metered is not None:
@@ -494,7 +521,7 @@ class AccMemory:
         )
         return MemoryView(
             text=text,
-            messages=(*evidence.messages(), *exchange),
+            messages=(*evidence.messages(qualified), *exchange),
             tokens=trace.tokens,
             trace=trace,
             detail={**trace_data(trace, render_state(state)), "snapshot": self.snapshot()},
@@ -516,9 +543,7 @@ class AccMemory:
         return fit_messages(messages, available, self._count)
 
     def _without_superseded(self, passage: Passage) -> Passage:
-        """Return a passage without superseded sentences, with its size."""
-        if passage.id not in self._hidden:
-            return passage
+        """Return a passage without its superseded sentences, with its size."""
         reduced = self._reduced.get(passage.id)
         if reduced is None:
             places = map(parse_sentence_id, self._hidden[passage.id])

@@ -1,7 +1,7 @@
 """Evidence of a view: the recalled passages that fit, as messages in the order of conversation."""
 
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from datetime import UTC, datetime
 
 from acc.application.memory.messages import MESSAGE_TOKENS, CountTokens, count_tokens
@@ -56,29 +56,39 @@ def _is_named(speaker: str, query: str, words: Collection[str]) -> bool:
     return not speaker.isascii() and speaker in query.casefold()
 
 
+#: Day, turn, number in the turn and id of a passage.
+_Place = tuple[int, int, int, str]
+
+
 class EvidenceSelection:
     """Selects passages for a view; `add` can be called again with more room.
 
-    `current` returns a passage without superseded sentences, empty if it has no others. Passages
-    of the turn `last_turn` are part of the view as the last exchange. Messages are shortened to
-    `max_length` characters.
+    `superseded` are the ids of passages with superseded sentences, and `current` returns such a
+    passage without these, empty if it has no others. Passages of the turn `last_turn` are part of
+    the view as the last exchange. Messages are shortened to `max_length` characters.
     """
 
     def __init__(
         self,
         *,
+        superseded: Container[str],
         current: Callable[[Passage], Passage],
         last_turn: int,
         max_length: int,
         count: CountTokens,
     ) -> None:
         self.tokens = 0
-        self._rejected: dict[str, Rejection] = {}
+        #: Passages that were not selected by id, each with the reason and its size.
+        self._rejected: dict[str, tuple[Passage, RejectionReason, int]] = {}
+        self._superseded = superseded
         self._current = current
         self._last_turn = last_turn
         self._max_length = max_length
         self._count = count
-        self._chosen: dict[str, tuple[Passage, tuple[ChatMessage, ...]]] = {}
+        #: Selected passages, each with its place in the conversation.
+        self._chosen: list[tuple[_Place, Passage]] = []
+        #: Ids of the passages that more room does not help.
+        self._decided: set[str] = set()
         #: The times of the selected passages, one for each day.
         self._days: dict[int, float] = {}
         #: Days whose heading may need a message of its own.
@@ -88,61 +98,75 @@ class EvidenceSelection:
     def add(self, matches: Iterable[Match], available: int) -> None:
         """Add the passages of matches that fit into so many more tokens, the best first.
 
-        Passages that were added before are skipped.
+        Passages that were added or cannot be shown are skipped when they are given again.
         """
         limit = self.tokens + available
+        max_length, days = self._max_length, self._days
+        seen, decided = self._seen, self._decided
         for match in matches:
-            if match.passage.id in self._chosen:
+            passage = match.passage
+            passage_id = passage.id
+            if passage_id in decided:
                 continue
-            passage = self._current(match.passage)
-            if not passage.text:
-                self._reject(match.passage, RejectionReason.SUPERSEDED)
+            if passage_id in self._superseded:
+                passage = self._current(passage)
+            text = passage.text
+            if not text:
+                self._rejected[passage_id] = match.passage, RejectionReason.SUPERSEDED, 0
+                decided.add(passage_id)
                 continue
-            key = (passage.source, passage.text)
-            if passage.turn_id == self._last_turn or (key in self._seen and not passage.parts):
-                self._reject(passage, RejectionReason.DUPLICATE)
+            key = (passage.source, text)
+            if passage.turn_id == self._last_turn or (key in seen and not passage.parts):
+                self._rejected[passage_id] = passage, RejectionReason.DUPLICATE, 0
+                decided.add(passage_id)
                 continue
             date = day(passage.at)
             extra = self._heading_size(passage)
-            size = passage_size(passage, self._max_length, self._count)
+            size = passage.tokens
+            if not size or len(text) > max_length:
+                size = passage_size(passage, max_length, self._count)
             if self.tokens + size + extra > limit and has_file_parts(passage.parts):
                 passage = without_files(passage)
-                size = passage_size(passage, self._max_length, self._count)
+                size = passage_size(passage, max_length, self._count)
             if self.tokens + size + extra > limit:
-                reason = RejectionReason.OVER_BUDGET
-                self._reject(passage, reason, f"{size} tokens do not fit")
+                self._rejected[passage_id] = passage, RejectionReason.OVER_BUDGET, size
                 continue
-            self._seen.add(key)
-            self._days.setdefault(date, passage.at)
+            seen.add(key)
+            days.setdefault(date, passage.at)
             if not _contains_heading(passage):
                 self._noted_days.add(date)
             self.tokens += size + extra
-            self._chosen[passage.id] = passage, passage_messages(passage, self._max_length)
-            self._rejected.pop(passage.id, None)
-
-    def _reject(self, passage: Passage, reason: RejectionReason, explanation: str = "") -> None:
-        text = explanation or _EXPLANATIONS[reason]
-        self._rejected[passage.id] = Rejection(passage=passage, reason=reason, explanation=text)
+            # With days first, each day has one heading, also if clocks of processes differ.
+            place = date, passage.turn_id, passage.order, passage_id
+            self._chosen.append((place, passage))
+            decided.add(passage_id)
+            self._rejected.pop(passage_id, None)
 
     @property
     def rejected(self) -> tuple[Rejection, ...]:
         """Return the passages that were not selected, with the reasons."""
-        return tuple(self._rejected.values())
+        return tuple(
+            [
+                Rejection(
+                    passage=passage,
+                    reason=reason,
+                    explanation=_EXPLANATIONS.get(reason) or f"{size} tokens do not fit",
+                )
+                for passage, reason, size in self._rejected.values()
+            ]
+        )
 
     def passages(self) -> list[Passage]:
         """Return the selected passages in the order of their days and of the conversation."""
-        return [passage for passage, _ in self._in_order()]
+        return [passage for _, passage in sorted(self._chosen)]
 
-    def _in_order(self) -> list[tuple[Passage, tuple[ChatMessage, ...]]]:
-        # With days first, each day has one heading, also if clocks of processes differ.
-        return sorted(self._chosen.values(), key=lambda entry: _place(entry[0]))
-
-    def messages(self) -> list[ChatMessage]:
-        """Return the selected passages as messages, with a heading for each day."""
+    def messages(self, passages: Iterable[Passage]) -> list[ChatMessage]:
+        """Return passages in this order as messages, with a heading for each day."""
         result: list[ChatMessage] = []
         shown_day = -1
         previous = 0.0
-        for passage, messages in self._in_order():
+        for passage in passages:
+            messages = passage_messages(passage, self._max_length)
             if day(passage.at) != shown_day:
                 shown_day = day(passage.at)
                 text = heading(passage.at, previous)
@@ -178,10 +202,6 @@ def _contains_heading(passage: Passage) -> bool:
     Before other messages it is a message of the runtime: models imitate their earlier answers.
     """
     return bool(passage.at) and passage.source is Source.USER
-
-
-def _place(passage: Passage) -> tuple[int, int, int, str]:
-    return day(passage.at), passage.turn_id, passage.order, passage.id
 
 
 def _year(at: float) -> int:

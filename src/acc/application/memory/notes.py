@@ -25,12 +25,12 @@ def rank_notes(
     """
     shown = {rule.text for rule in rules}
     order = [
-        (note.score, note.turn_id, -place)
+        (note.score, note.turn_id, -place, note)
         for place, note in enumerate(notes)
         if note.turn_id != turn_id and (text := texts.get(note.id)) and text not in shown
     ]
     order.sort(reverse=True)
-    return [(-place, notes[-place]) for _, _, place in order]
+    return [(-place, note) for _, _, place, note in order]
 
 
 def choose_notes(

@@ -12,6 +12,7 @@ from acc.domain.ccs import (
     FittedState,
     fit_to_budget,
     render_prompt,
+    render_state,
 )
 from acc.domain.language import one_line, terms
 from acc.domain.segmentation import Sentence
@@ -46,6 +47,8 @@ _RULE_WEIGHT = 2.0
 _ONCE_WEIGHT = 0.3
 #: Rules with at least this probability are all equally certain: the oldest is dropped first.
 _CERTAIN = 0.9
+#: Places of the acts in `Reading.words`.
+_SET, _CHANGE = map(tuple(Act).index, (Act.SET, Act.CHANGE))
 #: A notice about dropped rules names so many of them, each up to this number of characters.
 _MAX_NOTICE_RULES = 4
 _NOTICE_RULE_LENGTH = 40
@@ -79,7 +82,8 @@ class StateUpdate:
         self.constraints = list(constraints)
         #: `Reading.words` of the rules by text, empty if unknown.
         self.rule_words = dict(rule_words)
-        self.notes = [note for note in notes if not _is_expired(note, signal.turn_id)]
+        oldest = signal.turn_id - _ONCE_TURNS
+        self.notes = [n for n in notes if n.act is not Act.ONCE or n.turn_id >= oldest]
         self.retired: list[str] = []
         self.changes: list[str] = []
         self.uncertain: list[str] = []
@@ -193,8 +197,7 @@ def _certainty(rule: StandingConstraint, words: Mapping[str, tuple[int, ...]]) -
     known = words.get(rule.text)
     if not known:
         return _CERTAIN
-    chances = dict(zip(Act, known, strict=True))
-    return min((chances[Act.SET] + chances[Act.CHANGE]) / sum(known), _CERTAIN)
+    return min((known[_SET] + known[_CHANGE]) / sum(known), _CERTAIN)
 
 
 def fit_rules(
@@ -215,9 +218,11 @@ def fit_rules(
         goal_orientation=state.goal_orientation,
         uncertainty_signal=state.uncertainty_signal,
     )
-    fitted = fit_to_budget(shown, limit, count)
-    if len(fitted.state.constraints) == len(shown.constraints):
-        return fitted
+    size = count(render_state(shown))
+    if size <= limit:
+        return FittedState(shown, (), size)
+    if count(render_state(CompressedCognitiveState(constraints=state.constraints))) <= limit:
+        return fit_to_budget(shown, limit, count)
     ordered = least_certain_first(shown.constraints, words)
     certain = [rule for rule in ordered if _certainty(rule, words) >= _CERTAIN]
     reduced, dropped, tokens = fit_to_budget(_with_rules(shown, ordered), limit, count)
@@ -305,10 +310,6 @@ def _lasting_act(reading: Reading) -> Act:
     if reading.act is Act.ONCE and scores.get(Act.SET, 0.0) > scores.get(Act.ONCE, 0.0):
         return Act.SET
     return reading.act
-
-
-def _is_expired(note: Note, turn_id: int) -> bool:
-    return note.act is Act.ONCE and turn_id - note.turn_id > _ONCE_TURNS
 
 
 def _score(reading: Reading) -> float:

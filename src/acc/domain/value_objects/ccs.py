@@ -3,7 +3,6 @@
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache
 
 from acc.domain.call_options import explains_call
 from acc.domain.value_objects.base import Value
@@ -62,18 +61,12 @@ class CompressedCognitiveState:
 
     def __post_init__(self) -> None:
         for name in ("focal_entities", "relational_map"):
-            for item in getattr(self, name):
-                if not _is_typed(item):
-                    raise ValueError(f"{name}: {item!r} must have the form kind(content)")
+            items = getattr(self, name)
+            if not all(map(_TYPED.match, items)):
+                item = next(item for item in items if not _TYPED.match(item))
+                raise ValueError(f"{name}: {item!r} must have the form kind(content)")
 
 
-# Cached: the items of a state are validated again in every turn.
-@lru_cache(maxsize=1_024)
-def _is_typed(item: str) -> bool:
-    return _TYPED.match(item) is not None
-
-
-@lru_cache(maxsize=1_024)
 def item_content(item: str) -> str:
     """Return the content of a typed item: `nginx` of `service(nginx)`."""
-    return item[item.index("(") + 1 : -1] if _is_typed(item) else item
+    return item[item.index("(") + 1 : -1] if _TYPED.match(item) else item
