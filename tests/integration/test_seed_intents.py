@@ -283,6 +283,23 @@ async def test_invalid_bodies_are_rejected(
     assert await count_tasks(client) == 0
 
 
+async def test_several_violations_are_sentences(client: httpx.AsyncClient) -> None:
+    response = await client.post("/run", json={"intent": "summarize_text", "inputs": {"length": 1}})
+    assert response.json()["error"]["message"] == (
+        "Missing required field: 'text'. Field 'length' in inputs must be a string, got an integer."
+    )
+
+
+async def test_invalid_headers_of_a_rest_request_have_its_form_of_error(
+    client: httpx.AsyncClient,
+) -> None:
+    twice = [("Authorization", "Bearer a"), ("Authorization", "Bearer b")]
+    response = await client.post("/run", json=SEED_BODY, headers=twice)
+    assert response.status_code == 401
+    error = response.json()["error"]
+    assert error == {"code": 401, "message": "the header authorization occurs twice"}
+
+
 async def test_run_accepts_only_post_with_json(client: httpx.AsyncClient) -> None:
     assert (await client.get("/run")).status_code == 405
     assert (await client.post("/run", content=b"{}")).status_code == 415
@@ -405,8 +422,11 @@ async def test_permissions_of_a_contract_are_required(desk: Desk) -> None:
         refused = await client.post("/run", json=body, headers=own)
         assert refused.status_code == 403
         assert "'pay'" in refused.json()["error"]["message"]
+        challenge = 'Bearer error="insufficient_scope", scope="pay"'
+        assert refused.headers["www-authenticate"] == challenge
         reduced = {**body, "context": {"permissions": ["read"]}}
-        assert (await client.post("/run", json=reduced, headers=payer)).status_code == 403
+        refused = await client.post("/run", json=reduced, headers=payer)
+        assert (refused.status_code, "www-authenticate" in refused.headers) == (403, False)
         claimed = {**body, "context": {"permissions": ["pay"]}}
         assert (await client.post("/run", json=claimed, headers=own)).status_code == 403
         assert desk.executed == []

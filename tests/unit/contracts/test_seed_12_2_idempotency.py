@@ -101,6 +101,23 @@ async def test_repeated_request_returns_recorded_response(
         assert client.number(await client.call(price)) == 7
 
 
+@pytest.mark.parametrize(
+    "claim", [{"user_id": "u-2"}, {"session_id": "s-2"}, {"debug_mode": True}], ids=str
+)
+async def test_request_for_another_user_or_session_is_not_a_repetition(
+    claim: dict[str, Any],
+) -> None:
+    shop = Shop()
+    app = create_app(shop.agent, public_url="http://shop", verifier=StaticTokens(TOKENS))
+    client = Client(app, "run")
+    async with app.lifespan():
+        assert client.number(await client.call(payload(user_id="u-1"))) == 1
+        other = await client.call(payload(**{"user_id": "u-1", **claim}))
+        assert (other.status_code, "other inputs" in other.text) == (409, True)
+        again = await client.call(payload(user_id="u-1"))
+        assert again.headers["idempotency-replayed"] == "true"
+
+
 @pytest.mark.parametrize("interface", ["run", "rpc"])
 async def test_concurrent_duplicates_execute_once(interface: str) -> None:
     shop = Shop()

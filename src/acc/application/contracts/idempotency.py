@@ -15,6 +15,8 @@ from acc.domain.value_objects.content import Part
 
 #: Recorded responses of a runner in this process; the oldest are forgotten.
 MAX_RECORDED_REQUESTS = 10_000
+#: Claims that can change the response, beside the permissions.
+_CLAIMS = ("user_id", "session_id", "debug_mode")
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 #: Errors of requests that were rejected before anything ran; such a request may be corrected.
 _REJECTIONS = (InvalidInput, NotFound, PermissionDenied)
@@ -51,8 +53,8 @@ def request_key(entry: IntentEntry, parts: Sequence[Part], *owner: str) -> Reque
     """Return what identifies a request, or None if it has no id.
 
     The key is `context.idempotency_key`, or `context.request_id`. The content are the parts of the
-    message, memory and permissions. Times and trace ids are not part of it, because they differ
-    when a client repeats a request.
+    message, memory, permissions, user, session and debug mode. Times and trace ids are not part of
+    it, because they differ when a client repeats a request.
     """
     key = entry.context.get("idempotency_key") or entry.context.get("request_id")
     if not key:
@@ -61,8 +63,11 @@ def request_key(entry: IntentEntry, parts: Sequence[Part], *owner: str) -> Reque
     delegation = None if entry.delegation is None else entry.delegation.to_json()
     permissions = sorted(entry.context.get("permissions", ()))
     sent = [[part.data, part.text, part.url, part.raw] for part in parts]
+    content: list[Any] = [sent, entry.memory, delegation, permissions]
+    if claims := {name: entry.context[name] for name in _CLAIMS if name in entry.context}:
+        content.append(claims)
     try:
-        digest = sha256(_ENCODER.encode([sent, entry.memory, delegation, permissions])).hexdigest()
+        digest = sha256(_ENCODER.encode(content)).hexdigest()
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"the inputs are not JSON data: {error}") from None
     source = _ENCODER.encode([*owner, caller, entry.skill, key])

@@ -216,7 +216,7 @@ class RequestDispatcher:
             )
             request.note_task(answer.task_id, answer.trace_id)
         except Exception as error:  # noqa: BLE001 - process boundary
-            await self._refuse(request, send, error)
+            await self.refuse_run(request, send, error)
             return
         await send_response(send, 200, answer.body, JSON, answer.headers)
 
@@ -234,11 +234,12 @@ class RequestDispatcher:
             self._start_span(request, request.path.strip("/"), request.trace_parent)
             chunks = await endpoint.open(principal, body, trace_parent=request.trace_parent)
         except Exception as error:  # noqa: BLE001 - process boundary
-            await self._refuse(request, send, error)
+            await self.refuse_run(request, send, error)
             return
         await send_chunks(request, send, chunks, heartbeat=self._serve.limits.heartbeat)
 
-    async def _refuse(self, request: HttpRequest, send: Send, error: Exception) -> None:
+    async def refuse_run(self, request: HttpRequest, send: Send, error: Exception) -> None:
+        """Respond to a request of `/run`, or of another endpoint, with an error."""
         self.note_refusal(request, error)
         status, body = encode_run_error(error)
         headers = error.headers if isinstance(error, HttpError) else error_headers(status, error)
