@@ -225,6 +225,6 @@ def _check_permissions(
         sender.require(permission)
         if permissions is not None and permission not in permissions:
             raise PermissionDenied(
-                f"intent {contract.name!r} requires the permission {permission!r}; add it to "
-                "context.permissions"
+                f"intent {contract.name!r} requires the permission {permission!r}, which "
+                "context.permissions does not contain"
             )

@@ -10,7 +10,7 @@ import msgspec
 
 from acc.application.contracts.intents import IntentEntry
 from acc.domain.contract_errors import IntentNotCompleted, RequestIdReused
-from acc.domain.errors import AccError, InvalidInput, NotFound, PermissionDenied
+from acc.domain.errors import AccError, InvalidInput
 from acc.domain.value_objects.content import Part
 
 #: Recorded responses of a runner in this process; the oldest are forgotten.
@@ -18,8 +18,6 @@ MAX_RECORDED_REQUESTS = 10_000
 #: Claims that can change the response, beside the permissions.
 _CLAIMS = ("user_id", "session_id", "debug_mode")
 _ENCODER = msgspec.json.Encoder(order="deterministic")
-#: Errors of requests that were rejected before anything ran; such a request may be corrected.
-_REJECTIONS = (InvalidInput, NotFound, PermissionDenied)
 
 
 class IntentOutputs(dict[str, Any]):
@@ -93,6 +91,7 @@ class RecordedRequests:
     ) -> IntentOutputs:
         """Return the outputs of a request, which is executed unless it was before.
 
+        A request that must be rejected is rejected earlier, so that it may be corrected.
         Concurrent requests with the same id wait for the first one.
         """
         record = self._records.get(request.id)
@@ -108,9 +107,6 @@ class RecordedRequests:
                 return IntentOutputs(record.outputs, repeated=True)
             try:
                 record.outputs = await execute()
-            except _REJECTIONS:
-                self._records.pop(request.id, None)
-                raise
             except AccError as error:
                 record.error = error
                 raise
