@@ -202,6 +202,17 @@ async def test_section_6_2_notification_is_executed_and_gets_no_response(
     assert response.json() == {"jsonrpc": "2.0", "id": None, "result": {"sentiment": "positive"}}
 
 
+async def test_notification_of_an_unknown_intent_gets_no_response(
+    client: httpx.AsyncClient,
+) -> None:
+    body = {"jsonrpc": "2.0", "method": "sing", "params": {"inputs": {}}}
+    response = await client.post("/", json=body)
+    assert (response.status_code, response.content) == (204, b"")
+    assert (await client.post("/", json={**body, "id": None})).json()["error"]["code"] == -32601
+    known = await client.post("/", json={**body, "method": "SendMessage"})
+    assert "A2A-Version: 1.0" in known.json()["error"]["message"]
+
+
 async def test_notification_that_may_not_be_sent_has_the_status_of_the_error(desk: Desk) -> None:
     tokens = StaticTokens(
         [TokenEntry(sha256=token_hash(TOKEN), caller="planner", permissions=["agent.invoke"])]
