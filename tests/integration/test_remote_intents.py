@@ -249,6 +249,12 @@ async def test_intent_that_only_the_extended_card_lists_is_called() -> None:
             await clerk.call("approve", {"number": 7})
         with pytest.raises(AccError, match="is unknown; this agent has: quote"):
             await boss.call("unknown", {})
+        payload = {"intent": "approve", "inputs": {"number": 7}}
+        for path in ("/run", "/"):
+            with pytest.raises(PermissionDenied):
+                await SummarizeTextNode().call_agent_async(
+                    url=f"{url}{path}", payload=payload, token="acc_clerk", allow=LOOPBACK
+                )
 
 
 async def test_agent_without_contracts_receives_the_inputs_as_data(tmp_path: Path) -> None:

@@ -202,6 +202,17 @@ async def test_section_6_2_notification_is_executed_and_gets_no_response(
     assert response.json() == {"jsonrpc": "2.0", "id": None, "result": {"sentiment": "positive"}}
 
 
+async def test_notification_of_an_unknown_intent_gets_no_response(
+    client: httpx.AsyncClient,
+) -> None:
+    body = {"jsonrpc": "2.0", "method": "sing", "params": {"inputs": {}}}
+    response = await client.post("/", json=body)
+    assert (response.status_code, response.content) == (204, b"")
+    assert (await client.post("/", json={**body, "id": None})).json()["error"]["code"] == -32601
+    known = await client.post("/", json={**body, "method": "SendMessage"})
+    assert "A2A-Version: 1.0" in known.json()["error"]["message"]
+
+
 async def test_notification_that_may_not_be_sent_has_the_status_of_the_error(desk: Desk) -> None:
     tokens = StaticTokens(
         [TokenEntry(sha256=token_hash(TOKEN), caller="planner", permissions=["agent.invoke"])]
@@ -281,6 +292,23 @@ async def test_invalid_bodies_are_rejected(
     assert response.status_code == status
     assert response.json()["error"]["code"] == status
     assert await count_tasks(client) == 0
+
+
+async def test_several_violations_are_sentences(client: httpx.AsyncClient) -> None:
+    response = await client.post("/run", json={"intent": "summarize_text", "inputs": {"length": 1}})
+    assert response.json()["error"]["message"] == (
+        "Missing required field: 'text'. Field 'length' in inputs must be a string, got an integer."
+    )
+
+
+async def test_invalid_headers_of_a_rest_request_have_its_form_of_error(
+    client: httpx.AsyncClient,
+) -> None:
+    twice = [("Authorization", "Bearer a"), ("Authorization", "Bearer b")]
+    response = await client.post("/run", json=SEED_BODY, headers=twice)
+    assert response.status_code == 401
+    error = response.json()["error"]
+    assert error == {"code": 401, "message": "the header authorization occurs twice"}
 
 
 async def test_run_accepts_only_post_with_json(client: httpx.AsyncClient) -> None:
@@ -405,8 +433,11 @@ async def test_permissions_of_a_contract_are_required(desk: Desk) -> None:
         refused = await client.post("/run", json=body, headers=own)
         assert refused.status_code == 403
         assert "'pay'" in refused.json()["error"]["message"]
+        challenge = 'Bearer error="insufficient_scope", scope="pay"'
+        assert refused.headers["www-authenticate"] == challenge
         reduced = {**body, "context": {"permissions": ["read"]}}
-        assert (await client.post("/run", json=reduced, headers=payer)).status_code == 403
+        refused = await client.post("/run", json=reduced, headers=payer)
+        assert (refused.status_code, "www-authenticate" in refused.headers) == (403, False)
         claimed = {**body, "context": {"permissions": ["pay"]}}
         assert (await client.post("/run", json=claimed, headers=own)).status_code == 403
         assert desk.executed == []

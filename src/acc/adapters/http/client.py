@@ -494,8 +494,17 @@ class _Body(httpx2.AsyncByteStream):
 
 @lru_cache(maxsize=1)
 def _default_tls() -> ssl.SSLContext:
-    """Return the TLS context of the process; loading the certificates is slow."""
-    return httpx2.create_ssl_context(trust_env=False)
+    """Return the TLS context of the process; loading the certificates is slow.
+
+    The authorities are those of the system, or of SSL_CERT_FILE or SSL_CERT_DIR.
+    """
+    try:
+        return httpx2.create_ssl_context()
+    except OSError as error:  # SSLError is one, too
+        raise InvalidInput(
+            "the CA certificates of SSL_CERT_FILE or SSL_CERT_DIR cannot be read: "
+            f"{error.strerror or error}; expected certificates in PEM format"
+        ) from None
 
 
 def _parse_url(url: httpx2.URL | str) -> httpx2.URL:

@@ -55,22 +55,28 @@ class ValkeyCircuits:
 
         return await self._try(ask, None)
 
-    async def record(self, name: str, *, failed: bool, max_failures: int, reset: float) -> None:
-        """Count a failure, and open the circuit if there are too many; or close the circuit."""
+    async def record(
+        self, name: str, *, failed: bool, max_failures: int, reset: float
+    ) -> float | None:
+        """Count a failure, and open the circuit if there are too many; or close the circuit.
 
-        async def store(client: Valkey) -> None:
+        Returns the time of the next attempt if the circuit is open.
+        """
+
+        async def store(client: Valkey) -> float | None:
             key = _key(name)
             if not failed:
                 await client.delete(f"{key}:failures", f"{key}:open", f"{key}:probe")
-                return
+                return None
             failures = await client.incr(f"{key}:failures")
             await client.expire(f"{key}:failures", _KEEP_SECONDS)
-            if failures >= max_failures:
-                until = time.time() + reset
+            until = time.time() + reset if failures >= max_failures else None
+            if until is not None:
                 await client.set(f"{key}:open", str(until), ex=int(reset) + _KEEP_SECONDS)
             await client.delete(f"{key}:probe")
+            return until
 
-        await self._try(store, None)
+        return await self._try(store, None)
 
     async def release(self, name: str) -> None:
         """End a probe without a result, so that the next call is the probe."""

@@ -222,8 +222,9 @@ def _check_permissions(
     granted = None if sender.permissions is None else frozenset(sender.permissions)
     permissions = effective_permissions(context, granted)
     for permission in contract.permissions:
+        sender.require(permission)
         if permissions is not None and permission not in permissions:
             raise PermissionDenied(
-                f"intent {contract.name!r} requires the permission {permission!r}; use "
-                "credentials with this permission"
+                f"intent {contract.name!r} requires the permission {permission!r}, which "
+                "context.permissions does not contain"
             )

@@ -10,14 +10,14 @@ import msgspec
 
 from acc.application.contracts.intents import IntentEntry
 from acc.domain.contract_errors import IntentNotCompleted, RequestIdReused
-from acc.domain.errors import AccError, InvalidInput, NotFound, PermissionDenied
+from acc.domain.errors import AccError, InvalidInput
 from acc.domain.value_objects.content import Part
 
 #: Recorded responses of a runner in this process; the oldest are forgotten.
 MAX_RECORDED_REQUESTS = 10_000
+#: Claims that can change the response, beside the permissions.
+_CLAIMS = ("user_id", "session_id", "debug_mode")
 _ENCODER = msgspec.json.Encoder(order="deterministic")
-#: Errors of requests that were rejected before anything ran; such a request may be corrected.
-_REJECTIONS = (InvalidInput, NotFound, PermissionDenied)
 
 
 class IntentOutputs(dict[str, Any]):
@@ -51,8 +51,8 @@ def request_key(entry: IntentEntry, parts: Sequence[Part], *owner: str) -> Reque
     """Return what identifies a request, or None if it has no id.
 
     The key is `context.idempotency_key`, or `context.request_id`. The content are the parts of the
-    message, memory and permissions. Times and trace ids are not part of it, because they differ
-    when a client repeats a request.
+    message, memory, permissions, user, session and debug mode. Times and trace ids are not part of
+    it, because they differ when a client repeats a request.
     """
     key = entry.context.get("idempotency_key") or entry.context.get("request_id")
     if not key:
@@ -61,8 +61,11 @@ def request_key(entry: IntentEntry, parts: Sequence[Part], *owner: str) -> Reque
     delegation = None if entry.delegation is None else entry.delegation.to_json()
     permissions = sorted(entry.context.get("permissions", ()))
     sent = [[part.data, part.text, part.url, part.raw] for part in parts]
+    content: list[Any] = [sent, entry.memory, delegation, permissions]
+    if claims := {name: entry.context[name] for name in _CLAIMS if name in entry.context}:
+        content.append(claims)
     try:
-        digest = sha256(_ENCODER.encode([sent, entry.memory, delegation, permissions])).hexdigest()
+        digest = sha256(_ENCODER.encode(content)).hexdigest()
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"the inputs are not JSON data: {error}") from None
     source = _ENCODER.encode([*owner, caller, entry.skill, key])
@@ -88,6 +91,7 @@ class RecordedRequests:
     ) -> IntentOutputs:
         """Return the outputs of a request, which is executed unless it was before.
 
+        A request that must be rejected is rejected earlier, so that it may be corrected.
         Concurrent requests with the same id wait for the first one.
         """
         record = self._records.get(request.id)
@@ -103,9 +107,6 @@ class RecordedRequests:
                 return IntentOutputs(record.outputs, repeated=True)
             try:
                 record.outputs = await execute()
-            except _REJECTIONS:
-                self._records.pop(request.id, None)
-                raise
             except AccError as error:
                 record.error = error
                 raise

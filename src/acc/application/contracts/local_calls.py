@@ -28,14 +28,27 @@ async def run_payload(runner: SessionRunner, data: object) -> IntentOutputs:
     payload = read_payload(data, default_intent=names[0] if len(names) == 1 else "")
     contract = find_contract(intents, payload)
     request = request_key(payload.entry, [payload.part()], payload.context.get("user_id", ""))
+    part = _storable(payload)
+    intents.admit([part], payload.entry, runner.services.schemas)
+    _check_permissions(payload, contract)
     if request is None:
-        return IntentOutputs(await _execute(runner, payload, contract))
+        return IntentOutputs(await _execute(runner, payload, contract, part))
     recorded = _RECORDED.setdefault(runner, RecordedRequests())
-    return await recorded.once(request, lambda: _execute(runner, payload, contract))
+    return await recorded.once(request, lambda: _execute(runner, payload, contract, part))
+
+
+def _check_permissions(payload: IntentPayload, contract: IntentContract) -> None:
+    permissions = payload.context.get("permissions")
+    for permission in contract.permissions:
+        if permissions is not None and permission not in permissions:
+            raise PermissionDenied(
+                f"intent {contract.name!r} requires the permission {permission!r}; add it to the "
+                "permissions of the context"
+            )
 
 
 async def _execute(
-    runner: SessionRunner, payload: IntentPayload, contract: IntentContract
+    runner: SessionRunner, payload: IntentPayload, contract: IntentContract, part: Part
 ) -> dict[str, Any]:
     context, run_id = payload.context, runner.services.ids.new()
     user_id = context.get("user_id", "anonymous")
@@ -46,16 +59,10 @@ async def _execute(
         permissions=context.get("permissions"),
         metadata={INTENTS_EXTENSION: {"context": dict(context)}} if context else {},
     )
-    for permission in contract.permissions:
-        if not call.allows(permission):
-            raise PermissionDenied(
-                f"intent {contract.name!r} requires the permission {permission!r}; add it to the "
-                "permissions of the context"
-            )
     result = await runner.run(
         user_id=user_id,
         session_id=context.get("session_id", run_id),
-        message=_storable(payload),
+        message=part,
         context=call,
     )
     if result.status is RunStatus.INPUT_REQUIRED:

@@ -23,6 +23,7 @@ async def circuit_call(
         return
     next_attempt = await store.admit(breaker.name, reset=breaker.reset)
     if next_attempt is not None:
+        breaker.note_shared(next_attempt)
         raise CircuitOpen(breaker.name, next_attempt=next_attempt, now=time.time())
     record = partial(
         store.record, breaker.name, max_failures=breaker.max_failures, reset=breaker.reset
@@ -35,7 +36,7 @@ async def circuit_call(
         await store.release(breaker.name)
         raise
     except failures:
-        await record(failed=True)
+        breaker.note_shared(await record(failed=True))
         raise
     except Exception:
         await record(failed=False)

@@ -14,8 +14,13 @@ class CircuitStorePort(Protocol):
         """
         ...
 
-    async def record(self, name: str, *, failed: bool, max_failures: int, reset: float) -> None:
-        """Count a failure, and open the circuit if there are too many; or close the circuit."""
+    async def record(
+        self, name: str, *, failed: bool, max_failures: int, reset: float
+    ) -> float | None:
+        """Count a failure, and open the circuit if there are too many; or close the circuit.
+
+        Returns the time of the next attempt if the circuit is open.
+        """
         ...
 
     async def release(self, name: str) -> None:

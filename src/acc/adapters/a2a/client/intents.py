@@ -139,7 +139,7 @@ def _run_outputs(response: httpx2.Response, secrets: PresentedSecrets) -> Mappin
 
 
 def _rpc_outputs(response: httpx2.Response, secrets: PresentedSecrets) -> Mapping[str, Any]:
-    if not response.is_success and "json" not in response.headers.get("content-type", ""):
+    if not response.is_success:  # such as 403, whose JSON-RPC code depends on the server
         raise error_from_http(response.status_code, secrets.hide_in(response.content))
     document = _decode(response)
     if "error" in document:

@@ -88,7 +88,8 @@ class PresentedSecrets:
     def note(self, headers: Mapping[str, str]) -> Mapping[str, str]:
         """Return headers with credentials after their values are noted."""
         for header in headers.values():
-            for value in (header, header.partition(" ")[2]):
+            # After the scheme of Authorization, or the name of a cookie.
+            for value in (header, header.partition(" ")[2], header.partition("=")[2]):
                 if len(value) >= _MIN_SECRET_LENGTH and value not in self._values:
                     self._values.append(value)
         return headers

@@ -150,6 +150,9 @@ class A2AServer:
             if not is_rpc and await self._send_document(request, send):
                 return
         except Exception as error:  # noqa: BLE001 - process boundary
+            if self._is_run(request):
+                await self._dispatcher.refuse_run(request, send, error)
+                return
             self._dispatcher.note_refusal(request, error)
             await send_early_error(request, send, error, is_rpc=is_rpc)
             return
@@ -158,13 +161,16 @@ class A2AServer:
                 await self._dispatcher.handle_rpc(request, send)
             elif (endpoint := self._endpoints.get(request.path)) is not None:
                 await self._dispatcher.handle_endpoint(request, send, endpoint)
-            elif request.path == _RUN_PATH and self.serve.intents.names:
+            elif self._is_run(request):
                 await self._dispatcher.handle_run(request, send)
             else:
                 await self._dispatcher.handle_rest(request, send)
         finally:
             if request.span is not None:
                 request.span.end(request.span_error)
+
+    def _is_run(self, request: HttpRequest) -> bool:
+        return request.path == _RUN_PATH and bool(self.serve.intents.names)
 
     async def _send_document(self, request: HttpRequest, send: Send) -> bool:
         """Send the document at the path; return False if there is none."""

@@ -79,6 +79,7 @@ RPC_WIRES: Mapping[str, Wire] = {"1.0": WIRE_V1, "0.3": WIRE_V03}
 REST_WIRES: Mapping[str, Wire] = {"1.0": WIRE_V1, "0.3": WIRE_V03_REST}
 #: The name of each operation in 1.0, for the access log.
 _METHOD_NAMES = {operation: method for method, operation in WIRE_V1.methods.items()}
+_METHODS = frozenset(method for wire in RPC_WIRES.values() for method in wire.methods)
 _MAX_VERSION_LENGTH = 20
 _MAX_METHOD_LENGTH = 100
 _MAX_LOGGED_ID_LENGTH = 256
@@ -159,8 +160,9 @@ class RequestDispatcher:
             call = decode_rpc_request(body)
             request_id = call.id
             request.operation = call.method[:_MAX_METHOD_LENGTH]
+            # The methods of A2A have an id, so that a request without one is an error there.
+            is_notification = call.is_notification and call.method not in _METHODS
             if call.method not in wire.methods and call.method in self._serve.intents:
-                is_notification = call.is_notification
                 await self._answer_intent(request, send, principal, call)
                 return
             extensions = self._negotiate_extensions(request)
@@ -216,7 +218,7 @@ class RequestDispatcher:
             )
             request.note_task(answer.task_id, answer.trace_id)
         except Exception as error:  # noqa: BLE001 - process boundary
-            await self._refuse(request, send, error)
+            await self.refuse_run(request, send, error)
             return
         await send_response(send, 200, answer.body, JSON, answer.headers)
 
@@ -234,11 +236,12 @@ class RequestDispatcher:
             self._start_span(request, request.path.strip("/"), request.trace_parent)
             chunks = await endpoint.open(principal, body, trace_parent=request.trace_parent)
         except Exception as error:  # noqa: BLE001 - process boundary
-            await self._refuse(request, send, error)
+            await self.refuse_run(request, send, error)
             return
         await send_chunks(request, send, chunks, heartbeat=self._serve.limits.heartbeat)
 
-    async def _refuse(self, request: HttpRequest, send: Send, error: Exception) -> None:
+    async def refuse_run(self, request: HttpRequest, send: Send, error: Exception) -> None:
+        """Respond to a request of `/run`, or of another endpoint, with an error."""
         self.note_refusal(request, error)
         status, body = encode_run_error(error)
         headers = error.headers if isinstance(error, HttpError) else error_headers(status, error)

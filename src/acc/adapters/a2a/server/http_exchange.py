@@ -17,7 +17,9 @@ _METHODS = b"GET, HEAD, POST, DELETE"
 _REQUEST_HEADERS = (
     b"authorization, content-type, a2a-version, a2a-extensions, last-event-id, traceparent"
 )
-_EXPOSED_HEADERS = b"a2a-extensions, etag, retry-after, traceresponse, www-authenticate"
+_EXPOSED_HEADERS = (
+    b"a2a-extensions, etag, idempotency-replayed, retry-after, traceresponse, www-authenticate"
+)
 
 
 class CorsPolicy:

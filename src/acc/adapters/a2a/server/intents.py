@@ -77,7 +77,10 @@ def encode_run_error(error: BaseException) -> tuple[int, bytes]:
         status = 409
     message = public_message(error)
     if isinstance(error, InvalidInputs):
-        message = " ".join(_describe(one, error.place) for one in error.violations)
+        texts = [_describe(one, error.place) for one in error.violations]
+        if len(texts) > 1:
+            texts = [f"{text.removesuffix('.')}." for text in texts]
+        message = " ".join(texts)
     document: dict[str, Any] = {"code": status, "message": message[:_MAX_MESSAGE_LENGTH]}
     return status, encode({"error": document})
 
