@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from postgres_server import ENCODED_PASSWORD, PASSWORD, PostgresServer, new_store_url, shared_server
 
@@ -495,6 +496,82 @@ async def test_copy_to_postgres_and_back_loses_nothing(tmp_path: Path) -> None:
                 content=ContentLimit(OWNER, count, 1000),
             )
         await copy.aclose()
+
+
+async def test_dry_run_of_a_copy_checks_the_target_and_creates_nothing(tmp_path: Path) -> None:
+    source, empty, full = tmp_path / "a.db", new_store_url(), new_store_url()
+    await fill(source)
+    counts = await copy_store(source, parse_location(empty), dry_run=True)
+    assert counts["acc_sessions"] == 1
+    assert (await PostgresDatabase(empty).schema()).version == 0
+    await copy_store(source, tmp_path / "b.db", dry_run=True)
+    assert not (tmp_path / "b.db").exists()
+    await copy_store(source, parse_location(full))
+    await copy_store(source, tmp_path / "full.db")
+    wrong = full.replace(ENCODED_PASSWORD, "wrong-secret")
+    for target, reason in (
+        (parse_location(full), "not empty"),
+        (tmp_path / "full.db", "not empty"),
+        (tmp_path / "missing" / "b.db", "does not exist"),
+        (parse_location(wrong), "password is wrong"),
+    ):
+        with pytest.raises(StorageFailed, match=reason):
+            await copy_store(source, target, dry_run=True)
+
+
+async def test_copy_needs_a_source_with_tables(tmp_path: Path) -> None:
+    url = new_store_url()
+    with pytest.raises(StorageFailed, match="no tables"):
+        await copy_store(parse_location(url), tmp_path / "a.db")
+    assert (await PostgresDatabase(url).schema()).version == 0
+
+
+async def test_name_that_postgres_cannot_store_is_located_and_nothing_is_copied(
+    tmp_path: Path,
+) -> None:
+    source, url = tmp_path / "a.db", new_store_url()
+    store = SqliteSessionStore(source, clock=SystemClock())
+    await store.open(KEY, holder="a")
+    delta = {"plain": 1, "odd\x00name": "secret value"}
+    actions = EventActions(state_delta=delta)
+    await store.append(KEY, [msgspec.structs.replace(event(1), actions=actions)], holder="a")
+    await store.aclose()
+    with pytest.raises(InvalidInput, match=r"state: key .* NUL.*'odd\\x00name'") as caught:
+        await copy_store(source, parse_location(url))
+    assert "secret value" not in str(caught.value)
+    assert not any((await dump(url)).values())
+
+
+async def test_copy_that_is_killed_leaves_an_empty_target(tmp_path: Path) -> None:
+    source, url = tmp_path / "a.db", new_store_url()
+    await fill(source)
+    connection = await PostgresDatabase(url).connect()
+    await PostgresDatabase(url).migrate()
+    await connection.execute(
+        "CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS"
+        " 'BEGIN PERFORM pg_sleep(600); RETURN NULL; END';"
+        "CREATE TRIGGER wait AFTER INSERT ON acc_recall_lengths"
+        " FOR EACH STATEMENT EXECUTE FUNCTION wait()"
+    )
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "acc", "store", "copy", str(source), url),
+        stdout=subprocess.DEVNULL,
+    )
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+    async with asyncio.timeout(60):
+        while not await connection.fetchval(waiting):  # noqa: ASYNC110 - most tables are copied
+            await asyncio.sleep(0.05)
+    process.kill()
+    await process.wait()
+    # The server does not notice the end of a client while it sleeps.
+    await connection.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+    )
+    await connection.execute("DROP TRIGGER wait ON acc_recall_lengths")
+    await connection.close()
+    assert not any((await dump(url)).values())
+    await copy_store(source, parse_location(url))
+    assert await dump(source) == await dump(url)
 
 
 async def test_state_of_a_session_does_not_grow_with_turns() -> None:
