@@ -113,6 +113,22 @@ async def test_read_only_database_is_named() -> None:
     assert "read-only" in await fail(f"{url}&default_transaction_read_only=on")
 
 
+@pytest.mark.parametrize(
+    ("parameters", "named"),
+    [
+        ("sslmode=perhaps", "`sslmode` parameter must be one of"),
+        ("sslmode=verify-full", "root certificate file|configuration directory"),
+        ("sslmode=verify-full&sslrootcert=/missing.crt", "certificate file of the URL"),
+    ],
+)
+async def test_wrong_parameter_of_the_url_is_named(parameters: str, named: str) -> None:
+    store = PostgresSessionStore(f"{shared_server().url()}?{parameters}", clock=FrozenClock())
+    with pytest.raises((InvalidInput, StorageFailed), match=named) as caught:
+        await store.read(KEY)
+    assert PASSWORD not in str(caught.value)
+    await store.aclose()
+
+
 async def test_newer_tables_are_rejected() -> None:
     url = new_store_url()
     database = PostgresDatabase(url)
