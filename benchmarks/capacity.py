@@ -28,13 +28,32 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from statistics import fmean, median
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 
+from postgres import machine_seconds, new_runner, server_seconds, turn_costs
+from postgres_server import new_store_url
+
+from acc.bootstrap.a2a import make_task_store
+from acc.domain.value_objects.content import text_part
+from acc.domain.value_objects.principal import Owner
+from acc.domain.value_objects.task import (
+    Message,
+    Role,
+    StatusUpdate,
+    Task,
+    TaskState,
+    TaskStatus,
+)
+
 STEPS = 4
 ROUNDS = 3
+SECONDS = 4.0
+#: Tasks of each client before a measurement begins.
+WARM_UP = 20
 #: Processes, and clients of each, of the measured deployments.
 CALIBRATED = ((1, 4), (1, 16), (2, 4), (2, 16))
 PREDICTED = ((3, 4), (3, 16), (4, 4), (4, 16))
@@ -156,11 +175,70 @@ def _speeds(costs: Costs, deployment: Deployment, running: int, active: int) -> 
     return share, share
 
 
+async def _work(
+    url: str,
+    name: str,
+    queue: "multiprocessing.Queue[tuple[int, float]]",
+    clients: int,
+    start: Barrier,
+) -> None:
+    runner = new_runner(url)
+    sessions = runner.services.sessions
+    tasks, _ = make_task_store(url, sessions, runner.services.clock, "app")
+    await sessions.sessions("app", "x")
+    done, end = 0, 0.0
+
+    async def execute(task_id: str) -> None:
+        status = TaskStatus(state=TaskState.SUBMITTED, at=1.0)
+        message = Message(message_id=task_id, role=Role.USER, parts=text_part("go"))
+        await tasks.create(
+            Task(id=task_id, context_id=task_id, status=status),
+            owner=Owner("acme", "one caller"),
+            message=message,
+            max_active=1000,
+        )
+        await runner.run("go", session_id=task_id)
+        ended = TaskStatus(state=TaskState.COMPLETED, at=2.0)
+        await tasks.append(task_id, [StatusUpdate(status=ended)])
+
+    async def warm_up(number: int) -> None:
+        for index in range(WARM_UP):
+            await execute(f"{name}-{number}-w{index}")
+
+    async def client(number: int) -> None:
+        nonlocal done
+        while time.monotonic() < end:
+            done += 1
+            await execute(f"{name}-{number}-{done}")
+
+    # Connections, prepared statements and caches of the server.
+    async with asyncio.TaskGroup() as group:
+        for number in range(clients):
+            group.create_task(warm_up(number))
+    await asyncio.to_thread(start.wait)
+    used = time.process_time()
+    end = time.monotonic() + SECONDS
+    async with asyncio.TaskGroup() as group:
+        for number in range(clients):
+            group.create_task(client(number))
+    queue.put((done, time.process_time() - used))
+    await asyncio.to_thread(start.wait)
+    await tasks.aclose()
+
+
+def work(
+    url: str,
+    name: str,
+    queue: "multiprocessing.Queue[tuple[int, float]]",
+    clients: int,
+    start: Barrier,
+) -> None:
+    """Execute tasks for some seconds; begin and end with the other processes."""
+    asyncio.run(_work(url, name, queue, clients, start))
+
+
 def measure(processes: int, clients: int) -> Point:
     """Execute tasks in several processes here, and return what they achieved and used."""
-    from postgres import SECONDS, server_seconds, turn_costs, work
-    from postgres_server import new_store_url
-
     url, context = new_store_url(), multiprocessing.get_context("spawn")
     asyncio.run(turn_costs(url))  # the tables exist
     queue: multiprocessing.Queue[tuple[int, float]] = context.Queue()
@@ -172,13 +250,13 @@ def measure(processes: int, clients: int) -> Point:
     for worker in workers:
         worker.start()
     barrier.wait()
-    began, server, before = time.monotonic(), server_seconds(), _machine()
+    began, server, before = time.monotonic(), server_seconds(), machine_seconds()
     runnable = []
     while time.monotonic() < began + SECONDS:
         runnable.append(_runnable())
         time.sleep(_SAMPLE_SECONDS)
     counts = [queue.get() for _ in workers]
-    server, after = server_seconds() - server, _machine()
+    server, after = server_seconds() - server, machine_seconds()
     barrier.wait()
     for worker in workers:
         worker.join()
@@ -196,13 +274,6 @@ def measure(processes: int, clients: int) -> Point:
         idle=idle / total,
         runnable=fmean(runnable),
     )
-
-
-def _machine() -> tuple[float, float]:
-    """Return the seconds of all cores since the start, and how many of them were idle."""
-    fields = Path("/proc/stat").read_text().splitlines()[0].split()[1:9]
-    ticks = [int(field) / os.sysconf("SC_CLK_TCK") for field in fields]
-    return sum(ticks), ticks[3] + ticks[4]
 
 
 def _runnable() -> int:

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 from command import acc
+from postgres_server import ENCODED_PASSWORD, new_store_url
+from temporal_server import shared_server
 
 AGENT = """
 from acc import Agent
@@ -46,6 +48,20 @@ def test_server_does_not_start_without_its_engine(folder: Path) -> None:
     result = acc("serve", "shop:root", *options, cwd=folder)
     assert result.returncode == 1
     assert "temporal://127.0.0.1:1/default does not respond" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["serve", "worker"])
+def test_store_that_cannot_be_written_is_named_at_the_start(folder: Path, command: str) -> None:
+    url = new_store_url()
+    assert acc("store", "migrate", url).returncode == 0
+    engine = ("--engine", shared_server().url)
+    read_only = f"{url}&default_transaction_read_only=on"
+    wrong = url.replace(ENCODED_PASSWORD, "wrong-secret")
+    for store, reason in ((read_only, "the database is read-only"), (wrong, "password is wrong")):
+        options = () if command == "worker" else ("--port", "0")
+        result = acc(command, "shop:root", *engine, "--store", store, *options, cwd=folder)
+        assert (result.returncode, reason in result.stderr) == (1, True), result.stderr
+        assert "wrong-secret" not in result.stderr
 
 
 def test_server_refuses_quotas_that_workers_do_not_count(folder: Path) -> None:

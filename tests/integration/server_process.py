@@ -114,6 +114,12 @@ class Server:
         kilobytes = next(line for line in status.splitlines() if line.startswith("VmRSS"))
         return int(kilobytes.split()[1]) * 1024
 
+    def cpu_seconds(self) -> float:
+        """Return the CPU time that the process has used."""
+        stat = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="utf-8")
+        fields = stat.rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def terminate(self, within: float) -> float:
         """Send SIGTERM and return how many seconds the server needed to stop."""
         began = time.monotonic()

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 from postgres_server import ENCODED_PASSWORD, PASSWORD, PostgresServer, new_store_url, shared_server
 
-from acc import Agent, InvalidInput, Runner, tool
-from acc.adapters.storage.location import parse_location
+from acc import Agent, InvalidInput, Runner
 from acc.adapters.storage.postgres import PostgresDatabase
 from acc.adapters.storage.postgres_schema import (
     MIGRATIONS,
@@ -25,17 +24,14 @@ from acc.adapters.storage.postgres_schema import (
 )
 from acc.adapters.storage.postgres_sessions import PostgresSessionStore
 from acc.adapters.storage.postgres_tasks import PostgresTaskStore
-from acc.adapters.storage.sqlite_sessions import SqliteSessionStore
-from acc.adapters.storage.store_copy import COLUMNS, copy_store
 from acc.adapters.system.clock import SystemClock
 from acc.bootstrap.storage import check_store_version
-from acc.domain.errors import LimitExceeded, SessionBusy, SessionConflict, StorageFailed
+from acc.domain.errors import SessionBusy, SessionConflict, StorageFailed
 from acc.domain.value_objects.content import text_part
 from acc.domain.value_objects.event import Event, EventActions, EventKind
 from acc.domain.value_objects.principal import Owner
 from acc.domain.value_objects.session import SessionKey
 from acc.domain.value_objects.task import Message, Role, StatusUpdate, Task, TaskState, TaskStatus
-from acc.ports.outbound.storage_ports import ContentLimit
 from acc.testing import FrozenClock
 
 HERE = Path(__file__).parent
@@ -110,6 +106,22 @@ async def test_read_only_database_is_named() -> None:
     url = new_store_url()
     await PostgresDatabase(url).migrate()
     assert "read-only" in await fail(f"{url}&default_transaction_read_only=on")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "named"),
+    [
+        ("sslmode=perhaps", "`sslmode` parameter must be one of"),
+        ("sslmode=verify-full", "root certificate file|configuration directory"),
+        ("sslmode=verify-full&sslrootcert=/missing.crt", "certificate file of the URL"),
+    ],
+)
+async def test_wrong_parameter_of_the_url_is_named(parameters: str, named: str) -> None:
+    store = PostgresSessionStore(f"{shared_server().url()}?{parameters}", clock=FrozenClock())
+    with pytest.raises((InvalidInput, StorageFailed), match=named) as caught:
+        await store.read(KEY)
+    assert PASSWORD not in str(caught.value)
+    await store.aclose()
 
 
 async def test_newer_tables_are_rejected() -> None:
@@ -423,78 +435,7 @@ async def test_store_polls_when_it_cannot_listen(database: PostgresDatabase) -> 
     await store.aclose()
 
 
-# Copies and growth
-
-
-async def fill(store: str | Path) -> None:
-    @tool
-    def note(text: str) -> str:
-        """Store a note."""
-        return text
-
-    runner = Runner(
-        Agent(name="desk", model="embedded", memory="acc", tools=[note]),
-        app_name="desk",
-        store=str(store),
-    )
-    for number in range(40):
-        await runner.run(f"Rule {number}: always answer in short. 覚えて", session_id="s1")
-    await runner.services.artifacts.save(KEY, "user:notes", b"\x00\xff", "text/plain")
-    await runner.aclose()
-
-
-async def dump(store: str | Path) -> dict[str, list[tuple[object, ...]]]:
-    from acc.adapters.storage import store_copy
-
-    rows: dict[str, list[tuple[object, ...]]] = {}
-    location = parse_location(store)
-    assert location is not None
-    async with store_copy._open(location, is_target=False) as opened:
-        for table in COLUMNS:
-            rows[table] = []
-            async for batch in opened.read(table):
-                rows[table] += [tuple(row) for row in batch]
-    return {table: sorted(found, key=repr) for table, found in rows.items()}
-
-
-async def test_copy_to_postgres_and_back_loses_nothing(tmp_path: Path) -> None:
-    source, url, back = tmp_path / "a.db", new_store_url(), tmp_path / "b.db"
-    await fill(source)
-    sessions = SqliteSessionStore(source, clock=SystemClock())
-    from acc.adapters.storage.sqlite_tasks import SqliteTaskStore
-
-    tasks = SqliteTaskStore(sessions.database, clock=SystemClock(), app_name="desk")
-    await tasks.create(new_task("t1"), owner=OWNER, message=message())
-    await tasks.append("t1", [canceled()])
-    await tasks.aclose()
-    counts = await copy_store(source, parse_location(url))
-    assert counts["acc_events"] > 100
-    assert counts["acc_recall_postings"] > 0
-    with pytest.raises(StorageFailed, match="not empty"):
-        await copy_store(source, parse_location(url))
-    await copy_store(parse_location(url), back)
-    first, second, third = await dump(source), await dump(url), await dump(back)
-    for table in COLUMNS:
-        assert first[table] == second[table] == third[table], table
-    # The copy can be continued.
-    runner = Runner(Agent(name="desk", model="embedded", memory="acc"), app_name="desk", store=url)
-    result = await runner.run("And now?", session_id="s1")
-    assert result.text
-    await runner.aclose()
-    store = PostgresTaskStore(url, clock=SystemClock(), app_name="desk")
-    assert (await store.create(new_task("t9"), owner=OWNER, message=message())).task.id == "t1"
-    await store.create(new_task("t2"), owner=OWNER, message=message("m2"))
-    # What is stored for a caller is counted in the copies too.
-    sqlite = SqliteTaskStore(back, clock=SystemClock(), app_name="desk")
-    for copy, count in ((store, 2), (sqlite, 1)):
-        with pytest.raises(LimitExceeded, match=f"at most {count} stored tasks"):
-            await copy.create(
-                new_task("t3"),
-                owner=OWNER,
-                message=message("m3"),
-                content=ContentLimit(OWNER, count, 1000),
-            )
-        await copy.aclose()
+# Growth
 
 
 async def test_state_of_a_session_does_not_grow_with_turns() -> None:

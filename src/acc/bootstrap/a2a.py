@@ -439,13 +439,15 @@ def connection_limits(head_seconds: float) -> "ConnectionLimits":
 
 
 async def check_store(store: str | Path) -> None:
-    """Raise StorageFailed if a store cannot be opened."""
+    """Raise StorageFailed if a store cannot be opened, or not be written."""
     from acc.adapters.system.clock import SystemClock
 
     sessions, _ = make_stores(store, SystemClock())
     async with AsyncExitStack() as stack:
         stack.push_async_callback(sessions.aclose)
-        await sessions.read(SessionKey(app_name="acc", user_id="acc", session_id="start"))
+        # This locks for writing and keeps every session, because all were used since then.
+        key = SessionKey(app_name="acc", user_id="acc", session_id="start")
+        await sessions.delete_unused({key}, since=0.0)
 
 
 async def check_shared_counters(options: ServeOptions) -> None:

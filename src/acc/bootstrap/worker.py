@@ -1,6 +1,7 @@
 """Construct workers, which execute the runs of an engine."""
 
 import asyncio
+import logging
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -13,13 +14,14 @@ from acc.application.agents.base import BaseAgent
 from acc.application.agents.callbacks import Plugin
 from acc.application.contracts.node_agents import TreeNode
 from acc.application.runtime.type_variables import AnyDepsT
-from acc.bootstrap.a2a import make_task_store
+from acc.bootstrap.a2a import check_store, make_task_store
 from acc.bootstrap.agents import Runner, check_models, make_services
 from acc.bootstrap.engine import check_shared_store, make_temporal_engine
 from acc.domain.call_options import explains_call
-from acc.domain.errors import InvalidInput
+from acc.domain.errors import InvalidInput, StorageFailed
 from acc.domain.value_objects.run import RunConfig
 
+log = logging.getLogger("acc.worker")
 #: Runs that a worker executes at the same time.
 DEFAULT_CONCURRENCY = 100
 #: Seconds for running segments when a worker stops.
@@ -56,6 +58,12 @@ async def open_worker(
     from acc.adapters.temporal.worker import run_worker
 
     await temporal.connect()
+    try:
+        await check_store(store)
+    except StorageFailed as error:
+        if not error.is_temporary:
+            raise
+        log.warning("runs wait for the store: %s", error)
     async with AsyncExitStack() as stack:
         services = make_services(store=store, allow=allow)
         stack.push_async_callback(services.aclose)

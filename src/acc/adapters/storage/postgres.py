@@ -235,19 +235,19 @@ class PostgresDatabase:
         if isinstance(error, asyncpg.DataError):
             # The message of the library would repeat the value.
             return InvalidInput("a name or number cannot be stored: it is too large or not text")
+        if isinstance(error, ValueError):
+            # The library names parameters and files, not the password.
+            is_explained = isinstance(error, asyncpg.ClientConfigurationError)
+            reason = f": {error.args[0]}" if is_explained else ""
+            return InvalidInput(f"{label}: the URL of the database is not valid{reason}")
         if isinstance(error, _UNAVAILABLE):
-            reason = type(error).__name__
-            if isinstance(error, OSError) and error.strerror:
-                reason = error.strerror
             return StorageFailed(
-                f"{label}: the server cannot be reached ({reason}); check host and port of the URL,"
-                " and that the server runs",
+                f"{label}: the server cannot be reached ({_reason(error)}); check host and port of "
+                "the URL, and that the server runs",
                 is_temporary=True,
             )
         if isinstance(error, asyncpg.PostgresError):
             return StorageFailed(f"{label}: {type(error).__name__} ({error.sqlstate}): {error}")
-        if isinstance(error, asyncpg.ClientConfigurationError | ValueError):
-            return InvalidInput(f"{label}: the URL of the database is not valid")
         if isinstance(error, msgspec.MsgspecError):
             return StorageFailed(
                 f"{label}: a record cannot be read ({error}); it was written by a newer acc"
@@ -457,6 +457,12 @@ class _Pool:
         """Drop the connections of another event loop."""
         self._idle.clear()
         self._in_use.clear()
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "a socket or certificate file of the URL does not exist"
+    return (isinstance(error, OSError) and error.strerror) or type(error).__name__
 
 
 def _was_not_sent(error: BaseException) -> bool:

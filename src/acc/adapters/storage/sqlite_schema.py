@@ -271,8 +271,7 @@ _CONNECTION_SURVIVES = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE
 
 def connect(path: Path, busy_timeout: float) -> sqlite3.Connection:
     """Return a connection with all tables; StorageFailed if the file cannot be used."""
-    if not path.parent.is_dir():
-        raise StorageFailed(f"{path}: the folder {path.parent} does not exist; create it first")
+    _require_folder(path)
     deadline = time.monotonic() + busy_timeout
     while True:
         try:
@@ -282,6 +281,17 @@ def connect(path: Path, busy_timeout: float) -> sqlite3.Connection:
             if primary_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise storage_failed(path, error) from error
             time.sleep(_RETRY_SECONDS)
+
+
+def is_new_file(path: Path) -> bool:
+    """Return True if a connection would create the tables; StorageFailed if there is no folder."""
+    _require_folder(path)
+    return not path.exists() or not path.stat().st_size
+
+
+def _require_folder(path: Path) -> None:
+    if not path.parent.is_dir():
+        raise StorageFailed(f"{path}: the folder {path.parent} does not exist; create it first")
 
 
 def require_tables(path: Path) -> int:

@@ -12,10 +12,12 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+import asyncpg
+
 from acc.adapters.storage.location import PostgresLocation, StoreLocation
 from acc.adapters.storage.postgres import PostgresDatabase
 from acc.adapters.storage.postgres_task_rows import ADD_COPIED_CONTENT
-from acc.adapters.storage.sqlite_schema import connect, storage_failed
+from acc.adapters.storage.sqlite_schema import connect, is_new_file, storage_failed
 from acc.adapters.storage.sqlite_schema import require_tables as require_sqlite_tables
 from acc.adapters.storage.task_records import TASK_DECODER
 from acc.domain.errors import InvalidInput, StorageFailed
@@ -176,7 +178,7 @@ async def copy_store(
 ) -> dict[str, int]:
     """Copy all rows to an empty store, all or none; return their number by table.
 
-    With `dry_run` nothing is written.
+    With `dry_run` source and target are checked, and nothing is written.
     """
     if source is None or target is None:
         raise InvalidInput("a store in memory cannot be copied; name a file or a database")
@@ -186,11 +188,10 @@ async def copy_store(
     async with AsyncExitStack() as stack:
         reader = await stack.enter_async_context(_open(source, is_target=False))
         if dry_run:
+            await _check_target(target)
             return {table: await reader.count(table) for table in COLUMNS}
         writer = await stack.enter_async_context(_open(target, is_target=True))
-        for table in COLUMNS:
-            if await writer.count(table):
-                raise StorageFailed(f"{target}: the store is not empty; copy to an empty one")
+        await _require_empty(target, writer)
         for table in COLUMNS:
             counts[table] = 0
             async for rows in reader.read(table):
@@ -200,10 +201,32 @@ async def copy_store(
     return counts
 
 
+async def _check_target(target: Path | PostgresLocation) -> None:
+    """Raise StorageFailed if rows cannot be copied to a store; create nothing."""
+    if isinstance(target, PostgresLocation):
+        is_new = not (await PostgresDatabase(target).schema()).version
+    else:
+        is_new = is_new_file(target)
+    if not is_new:
+        async with _open(target, is_target=False) as store:
+            await _require_empty(target, store)
+
+
+async def _require_empty(target: Path | PostgresLocation, store: _Store) -> None:
+    for table in COLUMNS:
+        if await store.count(table):
+            raise StorageFailed(f"{target}: the store is not empty; copy to an empty one")
+
+
 @asynccontextmanager
 async def _open(location: Path | PostgresLocation, *, is_target: bool) -> AsyncIterator[_Store]:
     if isinstance(location, PostgresLocation):
         database = PostgresDatabase(location)
+        if not is_target and not (await database.schema()).version:
+            raise StorageFailed(
+                f"{location}: the schema has no tables of acc; check the database and the "
+                "search_path of the URL"
+            )
         async with database.exclusive(isolation="repeatable_read") as connection:
             yield _PostgresStore(connection)
         return
@@ -237,9 +260,11 @@ class _PostgresStore:
             yield [tuple(row) for row in rows]
 
     async def add(self, table: str, rows: Rows) -> None:
-        await self._connection.copy_records_to_table(
-            table, records=rows, columns=COLUMNS[table].split()
-        )
+        columns = COLUMNS[table].split()
+        try:
+            await self._connection.copy_records_to_table(table, records=rows, columns=columns)
+        except asyncpg.CharacterNotInRepertoireError as error:
+            raise InvalidInput(_describe_nul(table, columns, rows)) from error
 
     async def count(self, table: str) -> int:
         count: int = await self._connection.fetchval(f"SELECT count(*) FROM {table}")  # noqa: S608 - constants
@@ -255,6 +280,21 @@ class _PostgresStore:
         )
         await self._connection.execute(_SET_REVISION)
         await self._connection.execute(ADD_COPIED_CONTENT)
+
+
+def _describe_nul(table: str, columns: Sequence[str], rows: Rows) -> str:
+    """Return an error that names the row that PostgreSQL cannot store."""
+    column, row = next(
+        (column, row)
+        for row in rows
+        for column, value in zip(columns, row, strict=True)
+        if isinstance(value, str) and "\0" in value
+    )
+    keys = ", ".join(f"{name} {value!r}" for name, value in zip(columns[:3], row, strict=False))
+    return (
+        f"{table.removeprefix('acc_')}: {column} of a row contains the character NUL, which "
+        f"PostgreSQL cannot store in names ({keys}); rename or delete it in the source"
+    )
 
 
 class _SqliteStore:

@@ -1,7 +1,7 @@
 """The workflow of a run. Its history contains references only.
 
 A change of the commands that it issues needs `workflow.patched(...)`, so that runs that started
-before can finish; see the guide on scaling.
+before can finish; see the guide on durable execution.
 """
 
 import asyncio
