@@ -6,7 +6,7 @@ from _thread import RLock
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import nullcontext
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -24,7 +24,9 @@ MISSING: Any = object()
 _NO_EXTERNAL_WRITES: Mapping[str, int] = {}
 #: What was written: new values, and removed keys.
 Written = tuple[Mapping[str, Any], tuple[str, ...]]
-MergeRule = str | Callable[[Any, Sequence[Any]], Any]
+_NamedMergeRule = Literal["error", "first", "last", "list", "sum", "total", "union"]
+MERGE_RULES = get_args(_NamedMergeRule)
+MergeRule = _NamedMergeRule | Callable[[Any, Sequence[Any]], Any]
 
 
 def to_json_data(value: Any, place: str, depth: int = 0) -> Any:
@@ -423,9 +425,6 @@ def filter_memory(
         if name == caller or fnmatchcase(caller, name):
             return {key: memory[key] for key in memory if matches_patterns(patterns, key)}
     return {}
-
-
-MERGE_RULES = ("error", "first", "last", "list", "sum", "total", "union")
 
 
 def check_merge_rule(rule: MergeRule) -> None:

@@ -34,13 +34,15 @@ class Value(
 class ExplainedMeta(type(msgspec.Struct)):  # type: ignore[misc] # msgspec does not export its type
     """Explains wrong calls of values that users create. A call takes half a microsecond more."""
 
-    def __call__(cls, *arguments: object, **options: object) -> object:
-        """Create a value, or raise InvalidInput that explains what is wrong with the call."""
-        try:
-            return super().__call__(*arguments, **options)
-        except TypeError:
-            check_call(cls, arguments, options, hints=_HINTS)
-            raise
+    if not TYPE_CHECKING:  # type checkers know the fields
+
+        def __call__(cls, *arguments: object, **options: object) -> object:
+            """Create a value, or raise InvalidInput that explains what is wrong with the call."""
+            try:
+                return super().__call__(*arguments, **options)
+            except TypeError:
+                check_call(cls, arguments, options, hints=_HINTS)
+                raise
 
 
 class _ExplainedEnumMeta(EnumMeta):
