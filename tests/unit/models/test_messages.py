@@ -279,6 +279,16 @@ def test_text_files_are_named_and_separated_from_the_words_of_the_user() -> None
     )
 
 
+@pytest.mark.parametrize("provider", ["openai", "anthropic", "google", "openai-compatible"])
+@pytest.mark.parametrize("media_type", ["application/json", "image/svg+xml", "TEXT/CSV"])
+def test_text_files_are_sent_as_text_to_every_provider(provider: str, media_type: str) -> None:
+    file = Part(raw="{天気}".encode(), media_type=media_type, filename="a")
+    (found,) = to_messages(ModelRequest(messages=(message("user", file),)), provider, {})
+    (user,) = found.parts
+    assert isinstance(user, UserPromptPart)
+    assert user.content == f"[a file a, {media_type}]\n{{天気}}"
+
+
 def test_previous_response_is_found_only_in_its_conversation() -> None:
     previous = PreviousResponses()
     asked = ModelRequest.of("I am Ann")

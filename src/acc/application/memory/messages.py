@@ -11,6 +11,7 @@ from acc.domain.value_objects.content import (
     Part,
     ToolCall,
     ToolResult,
+    is_text_type,
 )
 
 #: Tokens of a file that a model receives, such as an image. Providers count them differently.
@@ -67,6 +68,17 @@ def part_text(part: Part) -> str:
     return part.url or part.filename
 
 
+def file_text(part: Part) -> str | None:
+    """Return what models read of a text file, None if the part is no text file."""
+    if part.raw is None or not is_text_type(part.media_type):
+        return None
+    try:
+        text = part.raw.decode()
+    except UnicodeDecodeError:
+        return None
+    return f"[a file {part.filename}, {part.media_type}]\n{text}" if part.filename else text
+
+
 def content_text(content: object) -> str:
     """Return the content of a tool result as text."""
     return content if isinstance(content, str) else _json(content)
@@ -90,7 +102,7 @@ def _file_tokens(file: Part, count: CountTokens) -> int:
     """Return the tokens of the content of a file; models read text files as text."""
     if file.raw is None:
         return 0
-    if not file.media_type.startswith("text/"):
+    if not is_text_type(file.media_type):
         return FILE_TOKENS
     if len(file.raw) > _MAX_COUNTED_BYTES:
         return len(file.raw) // _BYTES_PER_TOKEN

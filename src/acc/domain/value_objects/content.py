@@ -30,6 +30,8 @@ class ToolResult(Value, frozen=True, kw_only=True, metaclass=ExplainedMeta):
     files: tuple["Part", ...] = ()
 
 
+#: Media types of text files whose names do not begin with "text/"; an SVG image is XML.
+_TEXT_TYPES = ("application/json", "image/svg+xml")
 #: A part has six alternative fields, of which exactly one is set.
 _UNSET_FIELDS = 5
 
@@ -81,6 +83,12 @@ class Part(_Text, frozen=True, kw_only=True, metaclass=ExplainedMeta):
     def from_text(text: str) -> "Part":
         """Return a part with text."""
         return Part(text=text)
+
+
+def is_text_type(media_type: str) -> bool:
+    """Return True if models receive files of a media type as text."""
+    kind = media_type.partition(";")[0].strip().lower()
+    return kind.startswith("text/") or kind in _TEXT_TYPES
 
 
 def text_of(parts: Sequence[Part]) -> str:
