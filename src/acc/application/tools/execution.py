@@ -31,7 +31,7 @@ from acc.application.tools.stubs import is_stubbed, stub_of
 from acc.application.tools.tool import BaseTool, ToolContext
 from acc.application.tracing.spans import count_invalid_call, span_id_of, trace_tool
 from acc.domain.call_options import check_awaitable
-from acc.domain.errors import AccError, ModelRetry, ToolFailed
+from acc.domain.errors import AccError, BudgetExceeded, ModelRetry, ToolFailed
 from acc.domain.text import replace_surrogates
 from acc.domain.value_objects.approval import (
     ApprovalDecision,
@@ -146,7 +146,7 @@ class ToolExecutor:
             return [await self._execute(scopes[0], calls[0])]
         if not any(scope.next_recorded() for scope in scopes):  # recorded calls passed this check
             known = sum(call.name in self._tools for call in calls)
-            self._ctx.run.budget.check_tool_calls(known, self._ctx.path)
+            await self._check_budget(known, *zip(scopes, calls, strict=True))
         batch = _Batch()
         completed = _completed_indexes(scopes) if self._is_replay else []
         remaining = [index for index in range(len(calls)) if index not in completed]
@@ -164,6 +164,16 @@ class ToolExecutor:
             if index not in concurrent:
                 await batch.collect(index, self._execute(scopes[index], calls[index]))
         return batch.outcomes()
+
+    async def _check_budget(self, count: int, *calls: tuple[RunContext, ToolCall]) -> None:
+        """Raise BudgetExceeded if the calls are too many; later turns see that none was started."""
+        try:
+            self._ctx.run.budget.check_tool_calls(count, self._ctx.path)
+        except BudgetExceeded as error:
+            for scope, call in calls:
+                result = error_result(call, f"{call.name} was not started: {error}")
+                await self._record(scope, ToolOutcome(result=result))
+            raise
 
     def _is_known(self, name: str) -> bool:
         """Return True if the tool exists, or existed when recorded calls were made."""
@@ -289,7 +299,7 @@ class ToolExecutor:
         """Invoke the tool unless it may have been started before the run was resumed."""
         tool, arguments = ready.tool, ready.arguments
         if scope.next_recorded() is None:
-            scope.run.budget.check_tool_calls(1, scope.path)
+            await self._check_budget(1, (scope, call))
         scope.run.budget.add_tool_call()
         if not tool.replayable:
             if await self._was_started(scope, ready):
