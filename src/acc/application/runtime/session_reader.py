@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from acc.application.runtime.call_guards import RUNNER_ATTRIBUTES, explains_options
+from acc.application.runtime.call_guards import RUNNER_ATTRIBUTES, explains_missing_await
 from acc.application.runtime.replay import pending_requests
 from acc.application.runtime.run import Services
 from acc.domain.call_options import explain_attributes
@@ -26,7 +26,7 @@ class SessionReader:
         self.app_name = app_name
         self.services = services
 
-    @explains_options
+    @explains_missing_await
     async def pending(
         self, *, user_id: str = DEFAULT_USER_ID, session_id: str = DEFAULT_SESSION_ID
     ) -> tuple[InputRequest, ...]:
@@ -37,7 +37,7 @@ class SessionReader:
             return ()
         return pending_requests(await self.services.sessions.events(key, run_id=session.run_id))
 
-    @explains_options
+    @explains_missing_await
     async def state(
         self, *, user_id: str = DEFAULT_USER_ID, session_id: str = DEFAULT_SESSION_ID
     ) -> Mapping[str, JsonData]:
@@ -51,7 +51,7 @@ class SessionReader:
             return await self.services.sessions.shared_state(key.app_name, key.user_id)
         return session.state
 
-    @explains_options
+    @explains_missing_await
     async def load_artifact(
         self,
         name: str,
@@ -64,6 +64,7 @@ class SessionReader:
         key = self.session_key(user_id, session_id)
         return await self.services.artifacts.load(key, name, version)
 
+    @explains_missing_await
     async def events(
         self,
         *,

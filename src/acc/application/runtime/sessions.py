@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from acc.application.runtime.call_guards import explains_options
+from acc.application.runtime.call_guards import SESSIONS_ATTRIBUTES, explains_missing_await
 from acc.application.runtime.run import EventRecorder
+from acc.domain.call_options import explain_attributes
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.content import text_part
 from acc.domain.value_objects.event import Event, EventKind
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from acc.application.runtime.runner import SessionRunner
 
 
+@explain_attributes(SESSIONS_ATTRIBUTES)
 class Sessions:
     """The sessions of the users of an application.
 
@@ -29,19 +31,19 @@ class Sessions:
         self._runner = runner
         self._store = runner.services.sessions
 
-    @explains_options
+    @explains_missing_await
     async def list(self, *, user_id: str = DEFAULT_USER_ID) -> tuple[Session, ...]:
         """Return the sessions of a user without their state, most recently used first."""
         return await self._store.sessions(self._runner.app_name, user_id)
 
-    @explains_options
+    @explains_missing_await
     async def get(
         self, session_id: str = DEFAULT_SESSION_ID, *, user_id: str = DEFAULT_USER_ID
     ) -> Session | None:
         """Return a session with its state, or None if it does not exist."""
         return await self._store.read(self._runner.session_key(user_id, session_id))
 
-    @explains_options
+    @explains_missing_await
     async def delete(
         self, session_id: str = DEFAULT_SESSION_ID, *, user_id: str = DEFAULT_USER_ID
     ) -> None:
@@ -55,7 +57,7 @@ class Sessions:
             self._runner.services.memory_cache.forget(key)
             await self._store.delete(key)
 
-    @explains_options
+    @explains_missing_await
     async def fork(
         self,
         session_id: str = DEFAULT_SESSION_ID,
@@ -82,7 +84,7 @@ class Sessions:
             session.key, new_key, after=after, agent=self._runner.agent.name
         )
 
-    @explains_options
+    @explains_missing_await
     async def rewind(
         self,
         session_id: str = DEFAULT_SESSION_ID,

@@ -6,7 +6,7 @@ from _thread import RLock
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import nullcontext
 from fnmatch import fnmatchcase
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
 
 import msgspec
 
@@ -93,6 +93,14 @@ class _LockedMapping(MutableMapping[str, Any]):
     __slots__ = ("lock",)
 
     lock: Any
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise AttributeError(
+                f"the state has no attribute {name!r}: read a key with ctx.state[{name!r}], or "
+                f"with ctx.state.get({name!r}) if it may be missing"
+            )
 
     def setdefault(self, key: str, default: Any = None) -> Any:
         """Return a value, written first if missing, so that it can be changed in place."""
