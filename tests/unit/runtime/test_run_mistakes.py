@@ -78,6 +78,14 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: ANY.Runner.run_sync(agent(), "hello"),
         r"write Runner\(agent\).run_sync\(message\)",
     ),
+    "session of an agent": (
+        lambda: agent().run_sync("hello", session="s"),
+        "run_sync\\(...\\) has no option 'session': use session_id=",
+    ),
+    "run_sync of the class of an agent": (
+        lambda: ANY.Agent.run_sync("hello"),
+        "needs a runner: write Runner\\(agent\\)",
+    ),
     "content of an event": (event_attribute, r"use .text, or .parts"),
     "text of a partial output": (text_of_a_partial_output, "use .data for what has arrived"),
 }

@@ -24,6 +24,7 @@ from acc.application.agents.option_hints import (
     apply_class_options,
     check_agent_call,
 )
+from acc.application.runtime.call_guards import explains_options
 from acc.application.runtime.context import RunContext
 from acc.application.runtime.inputs import Message
 from acc.application.runtime.interrupts import (
@@ -172,6 +173,7 @@ class BaseAgent(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
         """
         raise NotImplementedError(f"{type(self).__name__} must define `async def run(self, ctx)`")
 
+    @explains_options
     def run_sync(
         self,
         message: Message,
