@@ -246,8 +246,11 @@ if not TYPE_CHECKING:  # type checkers use the imports above
     def __getattr__(name: str) -> object:
         """Import a public name on first use, so that `import acc` stays fast."""
         if name not in _MODULES:
-            similar = [known for known in __all__ if known.lower() == name.lower()]
-            advice = f": did you mean {similar[0]}?" if similar else ""
+            advice = ""
+            if not name.startswith("_"):
+                similar = [known for known in __all__ if known.lower() == name.lower()]
+                similar = similar or import_module("difflib").get_close_matches(name, __all__, 1)
+                advice = f": did you mean {similar[0]}?" if similar else ""
             raise AttributeError(f"module 'acc' has no attribute {name!r}{advice}")
         value = getattr(import_module(_MODULES[name]), name)
         if _MODULES[name].startswith("acc.application.agents."):

@@ -19,6 +19,7 @@ FILES = {
     "wrong_json.py": "import json\nroot = json.loads('{')\n",
     "division.py": "x = 1\ny = x / 0\n",
     "syntax.py": "x = 1\ndef f(:\n",
+    "subclass.py": "from acc import Agent\nclass Own(Agent):\n    pass\n",
     "exits.py": "import sys\nsys.exit(3)\n",
 }
 COMMANDS = {
@@ -59,6 +60,19 @@ COMMANDS = {
     "error": ("run division:root hi", r"ZeroDivisionError.*division.py, line 2"),
     "syntax": ("run syntax:root hi", r"SyntaxError.*syntax.py, line 2"),
     "exit": ("run exits:root hi", r"exits.py, line 2.*if __name__"),
+    "class without its name": (
+        "run subclass:Own hi",
+        r"Own cannot be built: an agent needs a name: name=\"helper\"\s*$",
+    ),
+    "path of a module": ("run ./shop/agents:root hi", "is a path; write .* shop.agents:root"),
+    "folder": ("run shop/:root hi", "is a path; write .* shop:root"),
+    "text without quotes": ("run fine:root hi there", r'Unexpected argument: there\..*"... there"'),
+    "model of a command": ("run fine:root hi --model x", r"--model; .* Agent\(model="),
+    "version": ("version", "use acc --version"),
+    "console in a missing folder": (
+        "console fine:root --store /missing/x.db --port 0",
+        "/missing does not exist; create it first",
+    ),
     "no message": ("run fine:root", 'acc run MODULE:AGENT "text"'),
     "unknown option": ("run fine:root hi --sesion s1", "--session"),
     "URL as store": (
@@ -87,3 +101,10 @@ def test_error_of_the_command_names_the_problem_and_the_fix(folder: Path, mistak
     assert "Traceback" not in done.stderr
     assert "s3cret" not in done.stderr
     assert re.search(expected, done.stderr + done.stdout, re.S), done.stderr + done.stdout
+
+
+def test_misspelled_variable_is_reported(folder: Path) -> None:
+    env = {**os.environ, "ACC_COMPRESOR_MODEL": "x", "ACC_MINE": "y", "ACC_TOKEN_SHOP": "z"}
+    done = run_command("run", "fine:root", "hi", cwd=folder, env=env)
+    assert (done.returncode, done.stderr.count("warning")) == (0, 1)
+    assert "ACC_COMPRESOR_MODEL; did you mean ACC_COMPRESSOR_MODEL?" in done.stderr

@@ -9,6 +9,9 @@ from acc import (
     Agent,
     BaseTool,
     ModelRequest,
+    ModelRetry,
+    ParallelAgent,
+    Part,
     Plugin,
     RunConfig,
     RunContext,
@@ -84,3 +87,9 @@ async def main(weather: Agent[Deps, Weather]) -> None:
     print(weather.run_sync("hi").output.degres)  # mistake 22: misspelled field of the output
     print((await weather.run("hi")).output.degres)  # mistake 23: misspelled field of the output
     runner.run_sync("hi", sesion_id="s")  # mistake 24: misspelled option of a run
+    Part(raw="text")  # mistake 25: a text instead of bytes
+    Part(txt="hi")  # mistake 26: misspelled field of a part
+    ModelRequest(mesages=())  # mistake 27: misspelled field of a request
+    ParallelAgent(name="p", sub_agents=[], merge={"k": "avg"})  # mistake 28: unknown merge rule
+    print(ModelRetry(3))  # mistake 29: a number instead of a message
+    print((await runner.state(), runner.sessions.list()[0]))  # mistake 30: no await

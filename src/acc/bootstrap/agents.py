@@ -4,7 +4,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TextIO, cast
 
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.callbacks import Plugin
@@ -131,6 +131,12 @@ class Runner(SessionRunner[AnyDepsT, AnyOutputT]):
             plugins=plugins,
             engine=make_engine(engine, store if services is None else None),
         )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
 
     async def aclose(self) -> None:
         """Close models, embedders, MCP connections, stores and the connection to the engine."""

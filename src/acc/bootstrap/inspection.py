@@ -18,6 +18,18 @@ if TYPE_CHECKING:
     from acc.application.inspection.stored_sessions import StoredSessions
 
 
+def check_folder(store: str) -> None:
+    """Raise NotFound if the file of a store cannot be created, because its folder is missing."""
+    from acc.adapters.storage.location import PostgresLocation, parse_location
+
+    location = parse_location(store)
+    if location is None or isinstance(location, PostgresLocation):
+        return
+    folder = Path(location).absolute().parent
+    if not folder.is_dir():
+        raise NotFound(f"{location}: the folder {folder} does not exist; create it first")
+
+
 def check_store(store: str) -> None:
     """Raise NotFound if there is no file of sessions; opening it would create it."""
     from acc.adapters.storage.location import PostgresLocation, parse_location

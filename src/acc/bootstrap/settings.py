@@ -8,6 +8,8 @@ Providers define further variables, such as `OPENAI_API_KEY`. Adapters that need
 """
 
 import os
+from collections.abc import Iterator
+from difflib import get_close_matches
 from pathlib import Path
 
 from acc.application.models.resolution import REFERENCE_PREFIX
@@ -49,6 +51,20 @@ DEFAULT_COMPRESSOR = "rules"
 _MAX_PORT = 65_535
 _MIN_LEASE_SECONDS = 3.0
 _MAX_LEASE_SECONDS = 3_600.0
+_VARIABLES = (
+    *(ALLOW, CIRCUIT_STORE, FILES, LEASE, AGENT_MODEL, COMPRESSOR_MODEL, MODEL_CACHE, PUSH_SECRET),
+    *(TOKEN, LOG_FORMAT, TEMPORAL_API_KEY),
+)
+_MIN_SIMILARITY = 0.85
+
+
+def misspelled_variables() -> Iterator[str]:
+    """Yield a message for each variable whose name is similar to one that acc reads."""
+    for name in sorted(os.environ):
+        if name.startswith("ACC_") and name not in _VARIABLES and not name.startswith(f"{TOKEN}_"):
+            similar = get_close_matches(name, _VARIABLES, 1, cutoff=_MIN_SIMILARITY)
+            if similar:
+                yield f"acc does not read the variable {name}; did you mean {similar[0]}?"
 
 
 def read_variable(name: str) -> str:

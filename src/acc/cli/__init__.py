@@ -10,9 +10,17 @@ import warnings
 from collections.abc import Sequence
 from typing import TextIO
 
-from cyclopts import App, CycloptsError
+from cyclopts import (
+    App,
+    CycloptsError,
+    CycloptsPanel,
+    UnknownCommandError,
+    UnknownOptionError,
+    UnusedCliTokensError,
+)
 
 from acc.bootstrap.memory import version
+from acc.bootstrap.settings import misspelled_variables
 from acc.bootstrap.tracing import log_to_stderr
 from acc.cli import contracts, judge, scenarios, sessions, store, tokens
 from acc.cli import eval as eval_commands
@@ -47,6 +55,32 @@ _BUILD = "Build agents"
 _CONNECT = "Connect agents"
 _DEBUG = "Debug runs"
 
+#: Options that other commands of agents have, and what to use instead.
+_OPTION_HINTS = {
+    "--model": 'the program names the model: Agent(model="openai:gpt-5.2"), or '
+    'Agent(model="env:NAME") to read its name from the environment variable NAME',
+    "--memory": 'the program names the memory: Agent(memory="acc")',
+    "--user-id": "use --user",
+    "--session-id": "use --session",
+    "--message": "write the message after the agent, in quotes",
+}
+
+
+def _explain_usage(error: CycloptsError) -> object:
+    """Return what to print for an error in the arguments of a command."""
+    if isinstance(error, UnusedCliTokensError):
+        unused = " ".join(error.unused_tokens or ())
+        fix = f'put a text with spaces in quotes, such as "... {unused}"'
+        return CycloptsPanel(f"Unexpected argument: {unused}. If it is part of a text: {fix}.")
+    if isinstance(error, UnknownOptionError):
+        option = (error.token.keyword or error.token.value).partition("=")[0]
+        if option in _OPTION_HINTS:
+            return CycloptsPanel(f"Unknown option: {option}; {_OPTION_HINTS[option]}.")
+    if isinstance(error, UnknownCommandError) and "version" in (error.unused_tokens or ()):
+        return CycloptsPanel("Unknown command: version; use acc --version.")
+    return CycloptsPanel(error)
+
+
 app = App(
     name="acc",
     help="""Evaluate, build and connect agents with a bounded memory.
@@ -54,6 +88,7 @@ app = App(
 Start with: acc eval. With your own agent: acc check MODULE:AGENT, then acc chat MODULE:AGENT
 """,
     version=version,
+    error_formatter=_explain_usage,
 )
 evaluate = App(name="eval", group=_EVALUATE)
 evaluate.default(eval_commands.run)
@@ -104,6 +139,8 @@ def execute(arguments: Sequence[str] | None = None) -> int:
     try:
         with warnings.catch_warnings(), log_to_stderr():
             warnings.showwarning = _show_warning
+            for problem in misspelled_variables():
+                print_error(f"warning: {problem}")
             status = app(words, exit_on_error=False, result_action="return_value")
     except CycloptsError:
         return 2

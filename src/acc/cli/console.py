@@ -17,7 +17,7 @@ from acc.bootstrap.console import (
     new_console_token,
     serve_console,
 )
-from acc.bootstrap.inspection import check_store
+from acc.bootstrap.inspection import check_folder, check_store
 from acc.cli.output import configure_logging
 from acc.cli.output import console as output
 from acc.domain.errors import InvalidInput
@@ -103,6 +103,7 @@ def console(
         )
     if store != "memory" and (not agents or read_only):
         check_store(store)
+    check_folder(store)
     with redirect_stdout(stderr):  # output of the module is not output of the command
         loaded = [load_agent(reference) for reference in agents if not is_address(reference)]
     addresses = tuple(filter(is_address, agents))

@@ -14,6 +14,8 @@ _MIN_SIMILARITY = 0.6
 #: Calls that were checked already: the target, the number of arguments and the names of options.
 _valid_shapes: set[tuple[object, ...]] = set()
 _MAX_SHAPES = 4_096
+#: Longer values are named by their type in errors.
+_MAX_SHOWN_LENGTH = 100
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -61,7 +63,9 @@ def check_call(
     if len(arguments) > len(positional):
         first = next(option for option in parameters if option != "self")
         extra = arguments[len(positional)]
-        given = repr(extra) if shows_values else f"a value of type {type(extra).__name__}"
+        given = repr(extra)
+        if not shows_values or len(given) > _MAX_SHOWN_LENGTH:
+            given = f"a value of type {type(extra).__name__}"
         raise error(
             f"{name} got {given} without a keyword: its options have names, "
             f"as in {name}({first}=..., ...){advice}"

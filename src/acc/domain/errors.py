@@ -328,6 +328,9 @@ class ModelRetry(Exception):
     It is not an error of the run. Each time counts as a failed attempt of the tool.
     """
 
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message)
+
 
 class AgentFailed(AccError):
     """An exception in the code of an agent."""

@@ -107,7 +107,8 @@ def _suggest(name: str) -> str:
     plain = name.strip().removeprefix("models/")
     prefix, _, model = name.partition(":")
     if (prefix in _PROVIDERS and model.strip()) or plain.partition(":")[0] in BUILT_IN_MODELS:
-        return name.strip()
+        prefix, colon, model = name.strip().partition(":")
+        return f"{prefix}{colon}{model.strip()}"
     prefixed = _PREFIXED.fullmatch(plain)
     prefix, model = prefixed.groups() if prefixed else (plain.rstrip(":/ "), "")
     prefix = prefix.lower().replace("_", "-")

@@ -119,6 +119,21 @@ async def test_error_is_raised_if_no_callback_answers() -> None:
     assert seen == ["a"] and isinstance(error.value.__cause__, LookupError)
 
 
+@pytest.mark.parametrize("result", [1 / 4, RuntimeError("in the callback")])
+async def test_failure_of_an_error_callback_is_an_error_of_the_agent(result: object) -> None:
+    async def fail(ctx: RunContext) -> str:
+        raise ValueError("first")
+
+    def handle(ctx: RunContext, error: Exception) -> Any:
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    failing = Does(name="a", do=fail, on_agent_error_callback=handle)
+    with pytest.raises(AgentFailed, match="in the callback|handle returned float; expected str"):
+        await turn(failing)
+
+
 async def test_error_that_ends_the_run_cannot_be_replaced() -> None:
     seen: list[str] = []
 

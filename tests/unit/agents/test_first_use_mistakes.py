@@ -214,6 +214,25 @@ def stream_without_message() -> None:
     asyncio.run(main())
 
 
+def two_contexts(ctx: acc.ToolContext, context: acc.ToolContext) -> str:
+    """Find something."""
+    return f"{ctx.call_id} {context.call_id}"
+
+
+class Query(acc.BaseTool):
+    """A tool whose schema is a list."""
+
+    parameters = ["x"]  # type: ignore[assignment]
+
+    async def invoke(self, arguments: Any, ctx: Any) -> str:
+        return "x"
+
+
+def edge_between_agents() -> None:
+    first, second = agent(), agent(name="b")
+    ANY.GraphAgent(name="g", sub_agents=[first, second], edges=[(first, second)], start="a")
+
+
 def key_of_provider_is_missing() -> None:
     Agent(name="a", model="groq:some-model").run_sync("hello")
 
@@ -239,6 +258,10 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "bare model name": (lambda: agent(model="gpt-4o"), 'did you mean model="openai:gpt-4o"'),
     "misspelled provider": (lambda: agent(model="opnai:gpt-5"), 'mean model="openai:gpt-5"'),
+    "space in a model name": (
+        lambda: agent(model="openai: gpt-5"),
+        'did you mean model="openai:gpt-5"',
+    ),
     "model None": (lambda: agent(model=None), "set model= to PROVIDER:MODEL"),
     "model that is no model": (lambda: agent(model=3), "a name such as openai:gpt-5.2"),
     "class of a model": (lambda: agent(model=ScriptedModel), "an object with `async complete"),
@@ -333,6 +356,11 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: ANY.McpToolset(command=3),
         r'must be a list, such as \["python", "server.py"\]',
     ),
+    "tool with two contexts": (lambda: agent(tools=[two_contexts]), "'ctx' and 'context' are both"),
+    "schema of a tool as a list": (
+        lambda: Query(name="query", description="Ask."),
+        r"parameters must be a JSON schema, such as .*got \['x'\]",
+    ),
     "schema as tool": (lambda: agent(tools=[{"type": "function"}]), "pass a function with type"),
     "class as tool": (lambda: agent(tools=[Search]), r"Search\(\).method"),
     "object as tool": (lambda: agent(tools=[Search()]), r"pass a method of it"),
@@ -358,6 +386,23 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "one agent in two trees": (used_twice, "create a second agent with another name"),
     "no sub-agents": (lambda: SequentialAgent(name="s", sub_agents=[]), "at least one sub-agent"),
     "loop without bound": (lambda: LoopAgent(name="l", sub_agents=[agent()]), "max_iterations"),
+    "tools of a sequence": (
+        lambda: ANY.SequentialAgent(name="s", sub_agents=[agent()], tools=[double]),
+        r"'tools': only Agent\(...\) has it; set it on the agents with a model",
+    ),
+    "code executor of a sequence": (
+        lambda: ANY.SequentialAgent(name="s", sub_agents=[agent()], code_executor=3),
+        r"'code_executor': only Agent\(...\) has it",
+    ),
+    "agents by position": (
+        lambda: ANY.SequentialAgent([agent()]),
+        r"^SequentialAgent got a value of type list without a keyword",
+    ),
+    "agents in an edge": (edge_between_agents, r"\('a', 'b'\) is not an edge.*names of agents"),
+    "function of a router without ctx": (
+        lambda: ANY.RouterAgent(name="r", by=lambda: "a", sub_agents=[agent()]),
+        r"write def by\(ctx\)",
+    ),
     "unknown kind of router": (
         lambda: RouterAgent(name="r", by="llm", sub_agents=[agent()]),  # type: ignore[arg-type]
         '"intent", "model" or a function',
@@ -465,6 +510,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "final_output of a result": (lambda: runner().run_sync("hello").final_output, "use .output"),
     # Names
     "misspelled class": (lambda: ANY.LLMAgent, "did you mean LlmAgent"),
+    "transposed letters": (lambda: ANY.Agnet, "did you mean Agent"),
     "misspelled setting": (
         lambda: ANY.ProviderModel("openai:gpt-5.2", temprature=1),
         "'temprature': use temperature=",

@@ -43,6 +43,10 @@ def test_public_url_with_credentials_is_rejected() -> None:
         ("https://user:pass-word@h/x", "https://***@h/x"),
         ("https://h/x?token=pass-word&n=1", "https://h/x?token=***&n=1"),
         ("https://h/x@y", "https://h/x@y"),
+        ("jwt eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl!", "jwt ***!"),
+        ("a -----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY----- b", "a *** b"),
+        ('"Authorization": "Basic dXNlcjpwYXNz"', '"Authorization": "Basic ***"'),
+        ("Basic instructions for eyJewels", "Basic instructions for eyJewels"),
         ("openai:m?key=TEAM_KEY&seed=1", "openai:m?key=TEAM_KEY&seed=1"),
     ],
 )

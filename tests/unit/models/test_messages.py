@@ -279,6 +279,26 @@ def test_text_files_are_named_and_separated_from_the_words_of_the_user() -> None
     )
 
 
+@pytest.mark.parametrize("provider", ["openai", "anthropic", "google", "openai-compatible"])
+@pytest.mark.parametrize("media_type", ["application/json", "image/svg+xml", "TEXT/CSV"])
+def test_text_files_are_sent_as_text_to_every_provider(provider: str, media_type: str) -> None:
+    file = Part(raw="{天気}".encode(), media_type=media_type, filename="a")
+    (found,) = to_messages(ModelRequest(messages=(message("user", file),)), provider, {})
+    (user,) = found.parts
+    assert isinstance(user, UserPromptPart)
+    assert user.content == f"[a file a, {media_type}]\n{{天気}}"
+
+
+def test_arguments_that_a_person_changed_are_sent_with_the_result() -> None:
+    pay = ToolCall(id="c1", name="pay", arguments={"amount": 9})
+    paid = ToolResult(call_id="c1", name="pay", content="paid", edited_arguments={"amount": 5})
+    messages = (message("user", Part(text="pay")), message("assistant", Part(call=pay)))
+    request = ModelRequest(messages=(*messages, message("tool", Part(result=paid))))
+    returned = to_messages(request, "openai", {})[-1].parts[-1]
+    assert isinstance(returned, ToolReturnPart)
+    assert returned.content == '[A person changed the arguments to {"amount":5}]\npaid'
+
+
 def test_previous_response_is_found_only_in_its_conversation() -> None:
     previous = PreviousResponses()
     asked = ModelRequest.of("I am Ann")

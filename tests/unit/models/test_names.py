@@ -192,7 +192,7 @@ def test_key_variable_may_have_any_name_if_it_is_set(monkeypatch: pytest.MonkeyP
         MODEL_NAMES.check("opnai:m?key=sk-abcdefghijkl")
 
 
-@pytest.mark.parametrize("key", ["two words", "a\nb", "鍵です", "a\x00b", "“quoted”"])
+@pytest.mark.parametrize("key", ["two words", "a\nb", "鍵です", "a\x00b", "“quoted”", '"sk-1"'])
 @pytest.mark.parametrize("name", ["openai:m", "openai-compatible:m@http://127.0.0.1:1/v1"])
 def test_invalid_key_is_rejected_by_the_name_of_its_variable(
     name: str, key: str, monkeypatch: pytest.MonkeyPatch

@@ -53,6 +53,23 @@ async def test_embedded_model_rejects_images_and_reads_data() -> None:
     assert "Bo Lund" in answer.text
 
 
+@pytest.mark.parametrize("media_type", ["text/plain", "TEXT/Markdown; charset=utf-8"])
+async def test_embedded_model_reads_text_files(media_type: str) -> None:
+    content = b"The lead of the project is Bo Lund."
+    file = Part(raw=content, media_type=media_type, filename="notes.txt")
+    runner = Runner(Agent(name="a", model="embedded"))
+    answer = await runner.run(**WHO, message=[file, Part(text="Who is the lead of the project?")])
+    assert "Bo Lund" in answer.text
+
+
+@pytest.mark.parametrize("media_type", ["application/json", "image/svg+xml"])
+async def test_json_and_svg_files_are_accepted_as_text(media_type: str) -> None:
+    file = Part(raw=b"{}", media_type=media_type, filename="plan")
+    model = TextModel("read")
+    await Runner(Agent(name="a", model=model)).run(**WHO, message=[Part(text="Read it."), file])
+    assert model.requests[0].messages[0].parts[1] == file
+
+
 async def test_rejected_image_does_not_block_the_session() -> None:
     runner = Runner(Agent(name="a", model=TextModel("fine")))
     with pytest.raises(ContentTypeNotSupported):

@@ -196,6 +196,19 @@ async def test_turn_beyond_its_budget_is_shown(storage: Storage) -> None:
     assert shown(request.earlier) == [*NOTED, ("assistant", failure)]
 
 
+@pytest.mark.parametrize("count", [1, 2])
+async def test_call_beyond_the_limit_is_shown_as_not_started(storage: Storage, count: int) -> None:
+    model = ScriptedModel(call("note", what="tea"), [call("note", what="milk")] * count, "ok")
+    harness = storage.harness(remembering(model, note), max_tool_calls=1)
+    with pytest.raises(BudgetExceeded):
+        await harness.say("Note tea and milk.")
+    request = await say_next(harness, model)
+    noted, *refused = [str(r.content) for message in request.earlier for r in message.results]
+    assert "tea" in noted
+    assert len(refused) == count
+    assert all("note was not started" in text and "max_tool_calls" in text for text in refused)
+
+
 async def test_rejected_turn_is_shown(storage: Storage) -> None:
     class Choosy(BaseAgent):
         async def run(self, ctx: RunContext) -> None:

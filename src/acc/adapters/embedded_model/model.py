@@ -21,7 +21,7 @@ from acc.adapters.embedded_model.tools import (
     message_texts,
     turn_history,
 )
-from acc.application.memory.messages import part_text
+from acc.application.memory.messages import file_text, part_text
 from acc.domain.errors import ModelFailed
 from acc.domain.format_rules import is_question, is_revocation, read_rule, revokes, violation
 from acc.domain.language import (
@@ -125,7 +125,7 @@ class EmbeddedModel:
                 model="embedded",
             )
         parts = prompt.messages[prompt.query_index].parts
-        query = omit_middle("\n".join(part_text(part) for part in parts))
+        query = omit_middle("\n".join(file_text(part) or part_text(part) for part in parts))
         if query != prompt.query:
             index = prompt.query_index
             messages = (*prompt.earlier, user_message(query), *prompt.following)

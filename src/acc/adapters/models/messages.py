@@ -39,7 +39,7 @@ from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.tools import ToolDefinition
 
 from acc.adapters.models.request_json import to_json, to_text
-from acc.application.memory.messages import ABOUT_MEMORY, memory_block
+from acc.application.memory.messages import ABOUT_MEMORY, edit_note, file_text, memory_block
 from acc.application.models.names import media_types
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import (
@@ -49,6 +49,7 @@ from acc.domain.value_objects.content import (
     Part,
     ToolCall,
     ToolResult,
+    is_text_type,
 )
 from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, NativeTool, ToolSpec
 
@@ -233,7 +234,7 @@ def _tool_return(result: ToolResult, accepted: tuple[str, ...]) -> ToolReturnPar
     if result.is_error and isinstance(value, Mapping) and value.keys() == {"error"}:
         # pydantic-ai adds the key where a provider has no field for failed calls.
         value = value["error"]
-    text = to_text(value)
+    text = edit_note(result) + to_text(value)
     outcome: Any = "failed" if result.is_error else "success"
     content: Any = text if text.strip() else _EMPTY
     if result.files:
@@ -260,7 +261,7 @@ def _name_file(part: Part) -> Part:
         return Part(result=replace(part.result, files=files))
     if part.raw is None and part.url is None:
         return part
-    if part.raw is not None and part.media_type.startswith("text/"):
+    if part.raw is not None and is_text_type(part.media_type):
         return part
     name, media_type = part.filename or part.url or "without a name", part.media_type or "file"
     return Part(text=f"[{media_type} {name}: it could not be loaded]")
@@ -268,7 +269,8 @@ def _name_file(part: Part) -> Part:
 
 def _user_content(part: Part, accepted: tuple[str, ...]) -> UserContent:
     media_type = part.media_type.partition(";")[0].strip().lower()
-    if not media_type.startswith(accepted):
+    is_text = part.raw is not None and is_text_type(media_type)
+    if is_text or not media_type.startswith(accepted):
         return describe(part, note=", which this model does not accept")
     if part.raw is not None:
         return BinaryContent(part.raw, media_type=media_type)
@@ -285,13 +287,8 @@ def describe(part: Part, *, note: str = "") -> str:
         return part.text
     if part.raw is None:
         return part.url if part.url is not None else to_text(part.data)
-    if part.media_type.startswith("text/"):
-        try:
-            text = part.raw.decode()
-        except UnicodeDecodeError:
-            pass
-        else:
-            return f"[a file {part.filename}, {part.media_type}]\n{text}" if part.filename else text
+    if (text := file_text(part)) is not None:
+        return text
     name, media_type = part.filename or "without a name", part.media_type or "unknown type"
     return f"[a file {name}, {media_type}{note}]"
 

@@ -25,6 +25,11 @@ def load_object(reference: str) -> Any:
     module_name, colon, name = reference.partition(":")
     if not colon or not module_name or not name:
         raise InvalidInput(f"{reference!r} must have the form MODULE:NAME")
+    if "/" in module_name and not module_name.endswith(".py"):
+        module_path = module_name.strip("./").replace("/", ".")
+        raise InvalidInput(
+            f"{module_name!r} is a path; write the name of the module: {module_path}:{name}"
+        )
     directory = str(Path.cwd())
     if directory not in sys.path:
         sys.path.insert(0, directory)
@@ -74,9 +79,9 @@ def describe_import_error(error: BaseException) -> str:
         return f"SyntaxError: {error.msg} ({error.filename}, line {error.lineno})"
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not _is_library(frame.filename)]
-    last = (own or frames)[-1]
     name = f"{type(error).__name__}: " if not isinstance(error, InvalidInput) else ""
-    return f"{name}{error} ({last.filename}, line {last.lineno})"
+    place = f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
+    return f"{name}{error}{place}"
 
 
 def _is_library(filename: str) -> bool:

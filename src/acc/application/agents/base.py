@@ -24,6 +24,7 @@ from acc.application.agents.option_hints import (
     apply_class_options,
     check_agent_call,
 )
+from acc.application.runtime.call_guards import explains_options
 from acc.application.runtime.context import RunContext
 from acc.application.runtime.inputs import Message
 from acc.application.runtime.interrupts import (
@@ -44,10 +45,8 @@ from acc.application.runtime.type_variables import (
 from acc.application.tracing.spans import end_span, span_id_of, start_agent
 from acc.domain.call_options import accepts, explain_attributes
 from acc.domain.errors import AccError, AgentFailed, InvalidInput, InvalidTree
-from acc.domain.model_names import suggest_model
 from acc.domain.value_objects.approval import ApprovalDecision, RequestKind
 from acc.domain.value_objects.base import JsonData
-from acc.domain.value_objects.endpoint import redact_secrets
 from acc.domain.value_objects.event import EventKind
 from acc.domain.value_objects.flow import FLOW_MODES, FlowMode
 from acc.domain.value_objects.run import CallContext, Grant, RunConfig
@@ -174,6 +173,7 @@ class BaseAgent(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
         """
         raise NotImplementedError(f"{type(self).__name__} must define `async def run(self, ctx)`")
 
+    @explains_options
     def run_sync(
         self,
         message: Message,
@@ -442,29 +442,6 @@ def is_positive_int(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-def check_model(agent: BaseAgent, model: object) -> None:
-    """Raise InvalidTree if a value is neither a model nor the name of a model."""
-    if not model:
-        raise InvalidTree(
-            f"agent {agent.name!r} has no model: set model= to PROVIDER:MODEL, such as "
-            '"openai:gpt-5.2", or to "embedded"'
-        )
-    is_valid = isinstance(model, str) or callable(getattr(model, "complete", None))
-    require(
-        is_valid and not isinstance(model, type),
-        agent,
-        "model",
-        "a name such as openai:gpt-5.2 or an object with `async complete(prompt)`",
-    )
-    for name in model.split("|") if isinstance(model, str) else ():
-        name = name.strip()
-        if suggestion := suggest_model(name):
-            raise InvalidTree(
-                f"agent {agent.name!r}: there is no model {redact_secrets(name)!r}; did you mean "
-                f'model="{redact_secrets(suggestion)}"? Names have the form PROVIDER:MODEL'
-            )
-
-
 def check_name(name: object, what: str) -> None:
     """Raise InvalidTree if a name cannot be used in paths, branches and tool calls."""
     if name is None or name == "":
@@ -524,10 +501,15 @@ async def _answer_error(ctx: RunContext, error: Exception) -> bool:
     Errors that end the run are shown to the callbacks but cannot be replaced by an answer.
     """
     callbacks = callbacks_of(ctx, "on_agent_error_callback")
-    answer = await first_result(callbacks, ctx, error) if callbacks else None
-    if answer is None or isinstance(error, RUN_LEVEL_ERRORS):
-        return False
-    await _say(ctx, callbacks[0], answer, write=True)
+    try:
+        answer = await first_result(callbacks, ctx, error) if callbacks else None
+        if answer is None or isinstance(error, RUN_LEVEL_ERRORS):
+            return False
+        await _say(ctx, callbacks[0], answer, write=True)
+    except Exception as fault:
+        if isinstance(fault, AccError) or is_control_flow(fault):
+            raise
+        raise AgentFailed(ctx.agent.name, f"{type(fault).__name__}: {fault}") from fault
     return True
 
 

@@ -107,10 +107,11 @@ class GraphAgent(StandardAgent[AnyDepsT, AnyOutputT]):
             edge = value if isinstance(value, Edge) else Edge(*value)
         except (InvalidInput, TypeError):
             edge = None
-        if edge is None or isinstance(value, str):
+        is_named = edge is not None and all(isinstance(n, str) for n in (edge.source, edge.target))
+        if edge is None or not is_named or isinstance(value, str):
             raise InvalidTree(
-                f"graph {self.name!r}: {value!r} is not an edge; expected Edge, (source, target) or"
-                " (source, target, condition)"
+                f"graph {self.name!r}: {_names_only(value)!r} is not an edge; expected Edge, "
+                "(source, target) or (source, target, condition), with the names of agents"
             )
         if edge.when is not None and not callable(edge.when):
             raise InvalidTree(
@@ -308,3 +309,10 @@ def _recorded_targets(recorded: Event, edges: Sequence[Edge]) -> list[str]:
             f"{recorded.step}: the recorded edge to {', '.join(missing)} no longer exists"
         )
     return targets
+
+
+def _names_only(value: object) -> object:
+    """Return a value for an error, with the names of agents in place of the agents."""
+    if isinstance(value, BaseAgent):
+        return value.name
+    return tuple(map(_names_only, value)) if isinstance(value, tuple) else value

@@ -10,7 +10,6 @@ from acc.application.agents.base import (
     check_below_root,
     check_callbacks,
     check_instruction,
-    check_model,
     require,
 )
 from acc.application.agents.callbacks import (
@@ -32,6 +31,7 @@ from acc.application.agents.output import (
 )
 from acc.application.agents.planner import PLAN_TOOL_NAME, NativeThinking, PlanFirst, Planner
 from acc.application.agents.reasoning_loop import ReasoningLoop
+from acc.application.agents.validation import check_model
 from acc.application.memory.messages import READ_RESULT_TOOL
 from acc.application.memory.registry import check_agent_memory
 from acc.application.runtime.agent_memory import MemoryChoice

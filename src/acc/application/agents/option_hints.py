@@ -12,6 +12,11 @@ _CALLBACKS = "use before_model_callback=... or after_model_callback=..."
 #: Options by the names that other libraries have for them. A value with a space is a sentence; of
 #: the others, separated by "|", the first that the class has is the option.
 HINTS = {
+    **dict.fromkeys(
+        ("code_executor", "include_contents", "memory", "model", "model_settings")
+        + ("native_tools", "output_key", "planner", "tools"),
+        "only Agent(...) has it; set it on the agents with a model",
+    ),
     "instructions": "instruction",
     "system_prompt": "instruction",
     "system_prompts": "instruction",
@@ -40,7 +45,6 @@ HINTS = {
     "thinking": _SETTINGS.format("thinking"),
     "reasoning_effort": _SETTINGS.format("thinking"),
     "builtin_tools": "native_tools",
-    "code_executor": 'pass native_tools=("code_execution",)',
     "settings": "model_settings",
     "generate_content_config": "pass model_settings=ModelSettings(...)",
     "handoffs": "sub_agents",
@@ -82,6 +86,7 @@ HINTS = {
     "max_steps": "pass config=RunConfig(max_llm_calls=...) to Runner or to run",
     "max_iterations": "LoopAgent(max_iterations=...) repeats agents; for one agent pass "
     "config=RunConfig(max_llm_calls=...) to Runner or to run",
+    "max_repairs": "pass config=RunConfig(max_repairs=...) to Runner or to run",
     "max_retries": "pass config=RunConfig(max_repairs=...) to Runner or to run",
     "timeout": "pass config=RunConfig(timeout=...) to Runner or to run",
     "config": "pass config=RunConfig(...) to Runner or to run",

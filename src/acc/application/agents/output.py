@@ -16,6 +16,7 @@ from acc.application.runtime.result import RunResult
 from acc.application.runtime.type_variables import (
     AnyOutputT,
 )
+from acc.domain.call_options import explain_attributes
 from acc.domain.errors import OutputUnavailable
 from acc.domain.value_objects.base import ExplainedMeta, JsonData, Value
 from acc.domain.value_objects.content import Part
@@ -34,6 +35,17 @@ _CLOSING = {"{": "}", "[": "]"}
 _GROWTH = 1 / 32
 
 
+#: Attributes by the names that other libraries have for them.
+_ATTRIBUTE_HINTS = {
+    "text": "use .data for what has arrived, or .output for a value of the output type",
+    "content": "use .data for what has arrived, or .output for a value of the output type",
+    "delta": "use .data for what has arrived, or .output for a value of the output type",
+    "value": "output",
+    "kind": "events have a kind: use runner.stream(...)",
+}
+
+
+@explain_attributes(_ATTRIBUTE_HINTS)
 class PartialOutput(Value, Generic[AnyOutputT], frozen=True, kw_only=True, metaclass=ExplainedMeta):
     """An output while it is generated.
 

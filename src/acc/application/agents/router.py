@@ -5,8 +5,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from acc.application.agents.base import BaseAgent, StandardAgent, check_model, require
+from acc.application.agents.base import BaseAgent, StandardAgent, check_parameters, require
 from acc.application.agents.callbacks import maybe_await
+from acc.application.agents.validation import check_model
 from acc.application.agents.workflow import check_has_sub_agents
 from acc.application.runtime.context import RunContext
 from acc.application.runtime.model_call import call_model
@@ -65,6 +66,8 @@ class RouterAgent(StandardAgent[AnyDepsT, AnyOutputT]):
                 )
         is_valid = callable(self.by) or self.by in ("intent", "model")
         require(is_valid, self, "by", '"intent", "model" or a function of the context')
+        if callable(self.by):
+            check_parameters(self, "by", self.by, ("ctx",))
         for agent in self.sub_agents:
             needs_text = not callable(self.by) and agent.name != self.default
             if needs_text and not agent.description and not self.intents.get(agent.name):

@@ -1,12 +1,14 @@
-"""Validation of the model and memory names in an agent tree."""
+"""Validation of the models and memories in an agent tree."""
 
 import warnings
 from collections.abc import Container
 from typing import Protocol
 
-from acc.application.agents.base import BaseAgent
+from acc.application.agents.base import BaseAgent, require
 from acc.application.agents.option_hints import DefaultModel
-from acc.domain.errors import EmbeddedModelWarning, InvalidInput
+from acc.domain.errors import EmbeddedModelWarning, InvalidInput, InvalidTree
+from acc.domain.model_names import suggest_model
+from acc.domain.value_objects.endpoint import redact_secrets
 
 
 class NameValidator(Protocol):
@@ -76,3 +78,26 @@ def _validate_compressor(model: str, names: NameValidator, own_models: Container
         names.validate_model(model)
     except InvalidInput as error:
         raise InvalidInput(f"compressor: {error}") from None
+
+
+def check_model(agent: BaseAgent, model: object) -> None:
+    """Raise InvalidTree if a value is neither a model nor the name of a model."""
+    if not model:
+        raise InvalidTree(
+            f"agent {agent.name!r} has no model: set model= to PROVIDER:MODEL, such as "
+            '"openai:gpt-5.2", or to "embedded"'
+        )
+    is_valid = isinstance(model, str) or callable(getattr(model, "complete", None))
+    require(
+        is_valid and not isinstance(model, type),
+        agent,
+        "model",
+        "a name such as openai:gpt-5.2 or an object with `async complete(prompt)`",
+    )
+    for name in model.split("|") if isinstance(model, str) else ():
+        name = name.strip()
+        if suggestion := suggest_model(name):
+            raise InvalidTree(
+                f"agent {agent.name!r}: there is no model {redact_secrets(name)!r}; did you mean "
+                f'model="{redact_secrets(suggestion)}"? Names have the form PROVIDER:MODEL'
+            )

@@ -11,6 +11,7 @@ from acc.domain.value_objects.content import (
     Part,
     ToolCall,
     ToolResult,
+    is_text_type,
 )
 
 #: Tokens of a file that a model receives, such as an image. Providers count them differently.
@@ -61,10 +62,28 @@ def part_text(part: Part) -> str:
     if part.call is not None:
         return f"{part.call.name} {_json(part.call.arguments)}"
     if part.result is not None:
-        return content_text(part.result.content)
+        return edit_note(part.result) + content_text(part.result.content)
     if part.data is not None or part.is_null:
         return _json(part.data)
     return part.url or part.filename
+
+
+def edit_note(result: ToolResult) -> str:
+    """Return what models read before the result of a call whose arguments a person changed."""
+    if result.edited_arguments is None:
+        return ""
+    return f"[A person changed the arguments to {_json(result.edited_arguments)}]\n"
+
+
+def file_text(part: Part) -> str | None:
+    """Return what models read of a text file, None if the part is no text file."""
+    if part.raw is None or not is_text_type(part.media_type):
+        return None
+    try:
+        text = part.raw.decode()
+    except UnicodeDecodeError:
+        return None
+    return f"[a file {part.filename}, {part.media_type}]\n{text}" if part.filename else text
 
 
 def content_text(content: object) -> str:
@@ -90,7 +109,7 @@ def _file_tokens(file: Part, count: CountTokens) -> int:
     """Return the tokens of the content of a file; models read text files as text."""
     if file.raw is None:
         return 0
-    if not file.media_type.startswith("text/"):
+    if not is_text_type(file.media_type):
         return FILE_TOKENS
     if len(file.raw) > _MAX_COUNTED_BYTES:
         return len(file.raw) // _BYTES_PER_TOKEN

@@ -333,10 +333,18 @@ KEY_EXPLANATION = (
 )
 
 
+_QUOTES = ("'", '"')
+
+
 def read_key(name: str, variables: Iterable[str], read_variable: ReadVariable) -> str:
     """Return the key of a model from the first variable that is set, or an empty text."""
     for variable in variables:
         key = read_variable(variable)
+        if key[:1] in _QUOTES and key[:1] == key[-1:]:
+            raise InvalidInput(
+                f"{name}: {variable} does not hold a valid key: it is in quotation marks; set it "
+                "without them"
+            )
         if key and not (key.isascii() and key.isprintable() and " " not in key):
             raise InvalidInput(
                 f"{name}: {variable} does not hold a valid key: it contains spaces, line breaks or "

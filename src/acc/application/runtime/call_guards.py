@@ -1,7 +1,7 @@
 """Results of calls that explain what to do if `await` or `async for` is missing."""
 
 import functools
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 
 from acc.domain.call_options import check_call, checked
@@ -43,6 +43,19 @@ _OPTION_HINTS = {
     "model": "set model=... on the agent",
     "stream": "use runner.stream(...)",
 }
+#: Attributes of `runner.sessions` by the names that other libraries have for them.
+SESSIONS_ATTRIBUTES = {
+    "create": "the first message creates a session: use runner.run(message, session_id=...)",
+    "create_session": "the first message creates a session: use runner.run(message, session_id=..)",
+    "get_session": "get",
+    "list_sessions": "list",
+    "all": "list",
+    "delete_session": "delete",
+    "clear": "use .delete(session_id)",
+    "append_event": "use runner.update_state(...) to write to the state of a session",
+    "update": "use runner.update_state(...) to write to the state of a session",
+}
+_SYNC_METHODS = ("runner.run", "runner.resume")
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -75,9 +88,21 @@ class PendingCall(Coroutine[Any, Any, T]):
 
         def __getattr__(self, attribute: str) -> NoReturn:
             """Raise an error that explains the missing `await`."""
-            raise AttributeError(
+            raise AttributeError(self._advice())
+
+        def _explain(self, *_: object) -> NoReturn:
+            self._coroutine.close()
+            raise InvalidInput(self._advice())
+
+        __bool__ = __contains__ = __getitem__ = __iter__ = __len__ = _explain
+
+        def _advice(self) -> str:
+            sync = f"`result = {self._name}_sync(...)`"
+            if self._name not in _SYNC_METHODS:
+                sync = f"`asyncio.run({self._name}(...))`"
+            return (
                 f"{self._name}(...) has no result yet: write `result = await {self._name}(...)` in "
-                f"async code, or `result = {self._name}_sync(...)` elsewhere"
+                f"async code, or {sync} elsewhere"
             )
 
         def __aiter__(self) -> NoReturn:
@@ -125,17 +150,26 @@ class EventStream(AsyncGenerator[T, None]):
 
 def explains_options(method: Callable[P, T]) -> Callable[P, T]:
     """Let a method of a runner raise InvalidInput for options that it does not have."""
-    return checked(method, _OPTION_HINTS)
+    explained = checked(method, _OPTION_HINTS)
+
+    @functools.wraps(method)
+    def call(*arguments: P.args, **options: P.kwargs) -> T:
+        _check_owner(method, arguments)
+        return explained(*arguments, **options)
+
+    return call
 
 
 def explains_missing_await(
     method: Callable[P, Coroutine[Any, Any, T]],
 ) -> Callable[P, Coroutine[Any, Any, T]]:
     """Let an async method return a `PendingCall`, and explain options that it does not have."""
-    name = f"runner.{method.__name__}"
+    is_runner = "Sessions" not in method.__qualname__
+    name = f"runner.{method.__name__}" if is_runner else f"runner.sessions.{method.__name__}"
 
     @functools.wraps(method)
     def call(*arguments: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
+        _check_owner(method, arguments)
         try:
             coroutine = method(*arguments, **options)
         except TypeError:
@@ -153,7 +187,16 @@ def explains_wrong_iteration(
 
     @functools.wraps(method)
     def call(*arguments: P.args, **options: P.kwargs) -> AsyncGenerator[T, None]:
+        _check_owner(method, arguments)
         check_call(method, arguments, options, hints=_OPTION_HINTS)
         return EventStream(method(*arguments, **options))
 
     return call
+
+
+def _check_owner(method: Callable[..., object], arguments: Sequence[object]) -> None:
+    """Raise InvalidInput if a method is called on its class, as other libraries do."""
+    owner = method.__qualname__.partition(".")[0]
+    if not arguments or all(cls.__name__ != owner for cls in type(arguments[0]).__mro__):
+        name = method.__name__
+        raise InvalidInput(f"{name}(...) needs a runner: write Runner(agent).{name}(message)")

@@ -16,7 +16,7 @@ from acc.domain.value_objects.approval import (
     InputRequest,
     RequestKind,
 )
-from acc.domain.value_objects.content import Part
+from acc.domain.value_objects.content import Part, is_text_type
 from acc.ports.outbound.system_ports import SchemaValidatorPort
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 #: A list of texts alone is rejected: it may be meant as several messages.
 Message = str | Part | Sequence[Part | str]
+_BINARY_TYPES = ("image/", "audio/", "video/")
 _ANSWER_FORM = "approve(request.id), approve(request.id, value=...) or deny(request.id)"
 _ANSWERS_DECODER = msgspec.json.Decoder(tuple[InputAnswer, ...])
 PARTS_DECODER = msgspec.json.Decoder(tuple[Part, ...])
@@ -51,6 +52,13 @@ def message_parts(message: Message) -> tuple[Part, ...]:
             f"{_describe_message(message)}"
         )
     parts = tuple(Part(text=part) if isinstance(part, str) else part for part in listed)
+    for part in parts:
+        kind = part.media_type
+        if part.text is not None and kind.startswith(_BINARY_TYPES) and not is_text_type(kind):
+            raise InvalidInput(
+                f"a text cannot have the type {kind}: for a file on this machine pass "
+                "raw=Path(...).read_bytes() in place of text, for an address on the web url=..."
+            )
     check_storable(parts, PARTS_DECODER, "this message")
     return parts
 
@@ -60,14 +68,17 @@ def _describe_message(message: object) -> str:
     items: Sequence[object] = [message]
     if isinstance(message, Sequence) and not isinstance(message, str | bytes):
         items = message
-    wrong = next((item for item in items if not isinstance(item, str | Part)), None)
-    if isinstance(wrong, Mapping):
-        return "a dict: pass the text alone; earlier messages are in the session"
-    if isinstance(wrong, bytes | PurePath):
-        return f'{type(wrong).__name__}: for a file pass Part(raw=content, media_type="image/png")'
-    if wrong is None and items:
+    wrong = [item for item in items if not isinstance(item, str | Part)]
+    if not items:
+        return "an empty list"
+    if not wrong:
         return "a list of str: join them, or call run for each"
-    return type(wrong).__name__ if items else "an empty list"
+    if isinstance(wrong[0], Mapping):
+        return "a dict: pass the text alone; earlier messages are in the session"
+    kind = "None" if wrong[0] is None else type(wrong[0]).__name__
+    if isinstance(wrong[0], bytes | PurePath):
+        return f'{kind}: for a file pass Part(raw=content, media_type="image/png")'
+    return kind
 
 
 def as_answers(answers: InputAnswer | Iterable[InputAnswer]) -> tuple[InputAnswer, ...]:

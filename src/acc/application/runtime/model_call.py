@@ -16,7 +16,15 @@ from acc.application.tracing.spans import ChatSpan, error_type
 from acc.domain.call_options import check_awaitable
 from acc.domain.errors import AccError, ContentTypeNotSupported, ModelFailed, ModelOutputInvalid
 from acc.domain.text import replace_surrogates
-from acc.domain.value_objects.content import NO_USAGE, Part, ToolCall, ToolResult, Usage, text_part
+from acc.domain.value_objects.content import (
+    NO_USAGE,
+    Part,
+    ToolCall,
+    ToolResult,
+    Usage,
+    is_text_type,
+    text_part,
+)
 from acc.domain.value_objects.endpoint import redact_secrets
 from acc.domain.value_objects.event import EventKind
 from acc.ports.outbound.model_ports import (
@@ -124,7 +132,7 @@ def _check_content(ctx: RunContext, model: LanguageModelPort, prompt: ModelReque
         return
     for part in files:
         kind = _media_type(part)
-        if not kind.startswith((*accepted, "text/")):
+        if not (is_text_type(kind) or kind.startswith(tuple(accepted))):
             kinds = ("text", *(f"{one}*" if one.endswith("/") else one for one in accepted))
             advice = f"Use a model that accepts {kind}, or convert the file to text"
             if not part.media_type:
@@ -154,7 +162,7 @@ def _report_files(ctx: RunContext, result: ToolResult, accepted: Sequence[str]) 
     """Log the files of a tool of which the model gets only the names."""
     for file in result.files:
         kind = _media_type(file)
-        if not kind.startswith((*accepted, "text/")):
+        if not (is_text_type(kind) or kind.startswith(tuple(accepted))):
             log.warning(
                 "%s: tool %s returned a file of type %s, which the model does not accept; the "
                 "model gets its name only",

@@ -290,6 +290,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
             raise InvalidInput("pass a message or answers, not both")
         return partial(self.run, message=message, **options)
 
+    @explains_missing_await
     async def abandon(
         self,
         *,
@@ -329,6 +330,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         run = Run(request, services=self.services, recorder=recorder)
         await self._end(run, RunStatus.CANCELED, reason)
 
+    @explains_missing_await
     async def update_state(
         self,
         values: Mapping[str, JsonData],

@@ -3,7 +3,11 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from acc.application.runtime.call_guards import RUNNER_ATTRIBUTES, explains_options
+from acc.application.runtime.call_guards import (
+    RUNNER_ATTRIBUTES,
+    SESSIONS_ATTRIBUTES,
+    explains_missing_await,
+)
 from acc.application.runtime.replay import pending_requests
 from acc.application.runtime.run import EventRecorder, Services
 from acc.domain.call_options import explain_attributes
@@ -33,7 +37,7 @@ class SessionReader:
         self.app_name = app_name
         self.services = services
 
-    @explains_options
+    @explains_missing_await
     async def pending(
         self, *, user_id: str = DEFAULT_USER_ID, session_id: str = DEFAULT_SESSION_ID
     ) -> tuple[InputRequest, ...]:
@@ -44,7 +48,7 @@ class SessionReader:
             return ()
         return pending_requests(await self.services.sessions.events(key, run_id=session.run_id))
 
-    @explains_options
+    @explains_missing_await
     async def state(
         self, *, user_id: str = DEFAULT_USER_ID, session_id: str = DEFAULT_SESSION_ID
     ) -> Mapping[str, JsonData]:
@@ -58,7 +62,7 @@ class SessionReader:
             return await self.services.sessions.shared_state(key.app_name, key.user_id)
         return session.state
 
-    @explains_options
+    @explains_missing_await
     async def load_artifact(
         self,
         name: str,
@@ -71,6 +75,7 @@ class SessionReader:
         key = self.session_key(user_id, session_id)
         return await self.services.artifacts.load(key, name, version)
 
+    @explains_missing_await
     async def events(
         self,
         *,
@@ -92,6 +97,7 @@ class SessionReader:
         return SessionKey(app_name=self.app_name, user_id=user_id, session_id=session_id)
 
 
+@explain_attributes(SESSIONS_ATTRIBUTES)
 class Sessions:
     """The sessions of the users of an application.
 
@@ -103,19 +109,19 @@ class Sessions:
         self._runner = runner
         self._store = runner.services.sessions
 
-    @explains_options
+    @explains_missing_await
     async def list(self, *, user_id: str = DEFAULT_USER_ID) -> tuple[Session, ...]:
         """Return the sessions of a user without their state, most recently used first."""
         return await self._store.sessions(self._runner.app_name, user_id)
 
-    @explains_options
+    @explains_missing_await
     async def get(
         self, session_id: str = DEFAULT_SESSION_ID, *, user_id: str = DEFAULT_USER_ID
     ) -> Session | None:
         """Return a session with its state, or None if it does not exist."""
         return await self._store.read(self._runner.session_key(user_id, session_id))
 
-    @explains_options
+    @explains_missing_await
     async def delete(
         self, session_id: str = DEFAULT_SESSION_ID, *, user_id: str = DEFAULT_USER_ID
     ) -> None:
@@ -129,7 +135,7 @@ class Sessions:
             self._runner.services.memory_cache.forget(key)
             await self._store.delete(key)
 
-    @explains_options
+    @explains_missing_await
     async def fork(
         self,
         session_id: str = DEFAULT_SESSION_ID,
@@ -156,7 +162,7 @@ class Sessions:
             session.key, new_key, after=after, agent=self._runner.agent.name
         )
 
-    @explains_options
+    @explains_missing_await
     async def rewind(
         self,
         session_id: str = DEFAULT_SESSION_ID,

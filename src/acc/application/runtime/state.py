@@ -6,7 +6,7 @@ from _thread import RLock
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import nullcontext
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
 
 import msgspec
 
@@ -24,7 +24,9 @@ MISSING: Any = object()
 _NO_EXTERNAL_WRITES: Mapping[str, int] = {}
 #: What was written: new values, and removed keys.
 Written = tuple[Mapping[str, Any], tuple[str, ...]]
-MergeRule = str | Callable[[Any, Sequence[Any]], Any]
+_NamedMergeRule = Literal["error", "first", "last", "list", "sum", "total", "union"]
+MERGE_RULES = get_args(_NamedMergeRule)
+MergeRule = _NamedMergeRule | Callable[[Any, Sequence[Any]], Any]
 
 
 def to_json_data(value: Any, place: str, depth: int = 0) -> Any:
@@ -91,6 +93,14 @@ class _LockedMapping(MutableMapping[str, Any]):
     __slots__ = ("lock",)
 
     lock: Any
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise AttributeError(
+                f"the state has no attribute {name!r}: read a key with ctx.state[{name!r}], or "
+                f"with ctx.state.get({name!r}) if it may be missing"
+            )
 
     def setdefault(self, key: str, default: Any = None) -> Any:
         """Return a value, written first if missing, so that it can be changed in place."""
@@ -423,9 +433,6 @@ def filter_memory(
         if name == caller or fnmatchcase(caller, name):
             return {key: memory[key] for key in memory if matches_patterns(patterns, key)}
     return {}
-
-
-MERGE_RULES = ("error", "first", "last", "list", "sum", "total", "union")
 
 
 def check_merge_rule(rule: MergeRule) -> None:

@@ -28,11 +28,12 @@ from acc.application.tools.results import (
     is_stubbed,
     make_result,
     stub_of,
+    with_edit,
 )
 from acc.application.tools.tool import BaseTool, ToolContext
 from acc.application.tracing.spans import count_invalid_call, span_id_of, trace_tool
 from acc.domain.call_options import check_awaitable
-from acc.domain.errors import AccError, ModelRetry, ToolFailed
+from acc.domain.errors import AccError, BudgetExceeded, ModelRetry, ToolFailed
 from acc.domain.text import replace_surrogates
 from acc.domain.value_objects.approval import (
     ApprovalDecision,
@@ -51,9 +52,8 @@ log = logging.getLogger("acc.run")
 class ToolOutcome:
     """The outcome of one call.
 
-    `invalid_call` means that the model called an unknown tool or passed invalid arguments.
-    `executed` is True if the tool was invoked and the call counts against the budget. `seq` is the
-    number of the recorded result.
+    `invalid_call`: the model called an unknown tool or passed invalid arguments. `executed`: the
+    tool was invoked, and the call counts against the budget. `seq` is that of the recorded result.
     """
 
     result: ToolResult
@@ -147,7 +147,7 @@ class ToolExecutor:
             return [await self._execute(scopes[0], calls[0])]
         if not any(scope.next_recorded() for scope in scopes):  # recorded calls passed this check
             known = sum(call.name in self._tools for call in calls)
-            self._ctx.run.budget.check_tool_calls(known, self._ctx.path)
+            await self._check_budget(known, *zip(scopes, calls, strict=True))
         batch = _Batch()
         completed = _completed_indexes(scopes) if self._is_replay else []
         remaining = [index for index in range(len(calls)) if index not in completed]
@@ -165,6 +165,16 @@ class ToolExecutor:
             if index not in concurrent:
                 await batch.collect(index, self._execute(scopes[index], calls[index]))
         return batch.outcomes()
+
+    async def _check_budget(self, count: int, *calls: tuple[RunContext, ToolCall]) -> None:
+        """Raise BudgetExceeded if the calls are too many; later turns see that none was started."""
+        try:
+            self._ctx.run.budget.check_tool_calls(count, self._ctx.path)
+        except BudgetExceeded as error:
+            for scope, call in calls:
+                result = error_result(call, f"{call.name} was not started: {error}")
+                await self._record(scope, ToolOutcome(result=result))
+            raise
 
     def _is_known(self, name: str) -> bool:
         """Return True if the tool exists, or existed when recorded calls were made."""
@@ -231,9 +241,8 @@ class ToolExecutor:
     ) -> _ReadyCall | ToolOutcome:
         """Call the before callback, then request approval if the policy or the tool requires it.
 
-        Return an outcome if the callback provides the result or the call is denied. A person who
-        enters invalid arguments is asked again with the error, as is a person who was shown
-        arguments that a changed program no longer accepts.
+        Return an outcome if the callback provides the result or the call is denied. A person is
+        asked again with the error if the entered, or no longer the displayed, arguments are valid.
         """
         tool, arguments = ready.tool, ready.arguments
         if recorded is None:
@@ -290,7 +299,7 @@ class ToolExecutor:
         """Invoke the tool unless it may have been started before the run was resumed."""
         tool, arguments = ready.tool, ready.arguments
         if scope.next_recorded() is None:
-            scope.run.budget.check_tool_calls(1, scope.path)
+            await self._check_budget(1, (scope, call))
         scope.run.budget.add_tool_call()
         if not tool.replayable:
             if await self._was_started(scope, ready):
@@ -322,6 +331,7 @@ class ToolExecutor:
             content = await maybe_await(after, tool, arguments, scope, result)
             if content is not None:
                 result = make_result(call, content)
+        result = with_edit(result, ready.approval)
         return ToolOutcome(result=result, escalate=tool_context.actions.escalate, executed=True)
 
     async def _was_started(self, scope: RunContext, ready: _ReadyCall) -> bool:

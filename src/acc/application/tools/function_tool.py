@@ -176,6 +176,11 @@ class FunctionTool(BaseTool, Generic[ParametersP, ResultT]):
         for name, parameter in inspect.signature(self.func).parameters.items():
             hint = hints.get(name, Any)
             if _is_context_hint(hint) or (hint is Any and name in _CONTEXT_NAMES):
+                if self._context_name:
+                    raise InvalidTree(
+                        f"tool {self.name!r}: {self._context_name!r} and {name!r} are both the "
+                        "context; remove one of them"
+                    )
                 self._context_name = name
                 self.deps_type = _context_deps(hint)
                 continue

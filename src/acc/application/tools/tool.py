@@ -348,10 +348,22 @@ def check_tool_options(tool: BaseTool) -> None:
         raise InvalidTree(
             f"tool {tool.name!r}: labels must be ToolLabels(...), got {tool.labels!r}"
         )
+    _check_schema(tool)
     if type(tool).invoke is BaseTool.invoke:
         raise InvalidTree(
             f"tool {tool.name!r}: {type(tool).__name__} must define "
             "`async def invoke(self, arguments, ctx)`"
+        )
+
+
+def _check_schema(tool: BaseTool) -> None:
+    """Raise InvalidTree if the schema of the arguments is not a mapping."""
+    parameters: object = getattr(tool, "parameters", None)
+    if not isinstance(parameters, Mapping | None):
+        raise InvalidTree(
+            f"tool {tool.name!r}: parameters must be a JSON schema, such as "
+            '{"type": "object", "properties": {"x": {"type": "integer"}}}, got '
+            f"{parameters!r}"
         )
 
 

@@ -20,7 +20,8 @@ class ToolCall(Value, frozen=True, kw_only=True, metaclass=ExplainedMeta):
 class ToolResult(Value, frozen=True, kw_only=True, metaclass=ExplainedMeta):
     """The result of a tool call as JSON data, or its error.
 
-    `files` are files that the tool returned, such as images.
+    `files` are files that the tool returned, such as images. `edited_arguments` are those that a
+    person entered in place of the arguments of the call.
     """
 
     call_id: str
@@ -28,8 +29,11 @@ class ToolResult(Value, frozen=True, kw_only=True, metaclass=ExplainedMeta):
     content: JsonData = None
     is_error: bool = False
     files: tuple["Part", ...] = ()
+    edited_arguments: Mapping[str, JsonData] | None = None
 
 
+#: Media types of text files whose names do not begin with "text/"; an SVG image is XML.
+_TEXT_TYPES = ("application/json", "image/svg+xml")
 #: A part has six alternative fields, of which exactly one is set.
 _UNSET_FIELDS = 5
 
@@ -81,6 +85,12 @@ class Part(_Text, frozen=True, kw_only=True, metaclass=ExplainedMeta):
     def from_text(text: str) -> "Part":
         """Return a part with text."""
         return Part(text=text)
+
+
+def is_text_type(media_type: str) -> bool:
+    """Return True if models receive files of a media type as text."""
+    kind = media_type.partition(";")[0].strip().lower()
+    return kind.startswith("text/") or kind in _TEXT_TYPES
 
 
 def text_of(parts: Sequence[Part]) -> str:

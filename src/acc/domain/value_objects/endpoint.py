@@ -16,9 +16,15 @@ from acc.domain.value_objects.credentials import AuthChoice, ClientTls, RemoteAu
 _DEFAULT_PORTS = {"http": 80, "https": 443, "grpc": 80, "grpcs": 443}
 _GRPC_SCHEMES = {"http": "grpc", "https": "grpcs", "grpc": "grpc", "grpcs": "grpcs"}
 _LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
-_CREDENTIAL = re.compile(r"(?i)\b(bearer|api[-_ ]?key|token)\b(\W{1,4})[\w.~+/=*-]{8,}")
+_CREDENTIAL = re.compile(
+    r"(?i)\b(bearer|api[-_ ]?key|token|authorization\W{1,5}basic)\b(\W{1,4})[\w.~+/=*-]{8,}"
+)
 _API_KEY = re.compile(
-    r"\b(?:(?:sk|pk|rk|gsk|xai|hf|gh[opsu]|github_pat|glpat|xox[abps])[-_]|AIza|AKIA)[\w*-]{12,}"
+    r"\b(?:(?:sk|pk|rk|gsk|xai|hf|gh[opsu]|github_pat|glpat|xox[abps])[-_]|AIza|AKIA|ASIA)[\w*-]{12,}"
+    # JSON web tokens, and private keys in PEM
+    r"|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
+    re.DOTALL,
 )
 #: Shorter secrets are not redacted: they would match ordinary text.
 _URL_CREDENTIALS = re.compile(r"(?<=//)[^/\s@]*@")

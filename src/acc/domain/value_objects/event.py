@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from acc.domain.call_options import explain_attributes
 from acc.domain.value_objects.approval import InputAnswer, InputRequest
 from acc.domain.value_objects.base import ExplainedEnum, ExplainedMeta, JsonData, Value
 from acc.domain.value_objects.cloud_event import CloudEvent
@@ -60,6 +61,30 @@ class EventActions(Value, frozen=True, kw_only=True):
 NO_ACTIONS = EventActions()
 
 
+#: Attributes by the names that other libraries have for them.
+_ATTRIBUTE_HINTS = {
+    "content": "use .text, or .parts for data and files",
+    "message": "use .text, or .parts for data and files",
+    "data": "use .text, or .parts for data and files",
+    "output": "use .partial_output, or .output of the result of the run",
+    "delta": "use .text of events whose kind is delta",
+    "type": "kind",
+    "name": "author",
+    "role": "author",
+    "partial": "kind is delta for pieces of text",
+    "tool_calls": "calls",
+    "function_calls": "calls",
+    "get_function_calls": "calls",
+    "get_function_responses": "result",
+    "tool_result": "result",
+    "is_final_response": "compare .kind with ended",
+    "timestamp": "at",
+    "invocation_id": "run_id",
+    "id": "seq",
+}
+
+
+@explain_attributes(_ATTRIBUTE_HINTS)
 class Event(Value, frozen=True, kw_only=True, metaclass=ExplainedMeta):
     """One event of a run. `step` identifies it within the run, also in a replay.
 
