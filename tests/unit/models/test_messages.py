@@ -289,6 +289,16 @@ def test_text_files_are_sent_as_text_to_every_provider(provider: str, media_type
     assert user.content == f"[a file a, {media_type}]\n{{天気}}"
 
 
+def test_arguments_that_a_person_changed_are_sent_with_the_result() -> None:
+    pay = ToolCall(id="c1", name="pay", arguments={"amount": 9})
+    paid = ToolResult(call_id="c1", name="pay", content="paid", edited_arguments={"amount": 5})
+    messages = (message("user", Part(text="pay")), message("assistant", Part(call=pay)))
+    request = ModelRequest(messages=(*messages, message("tool", Part(result=paid))))
+    returned = to_messages(request, "openai", {})[-1].parts[-1]
+    assert isinstance(returned, ToolReturnPart)
+    assert returned.content == '[A person changed the arguments to {"amount":5}]\npaid'
+
+
 def test_previous_response_is_found_only_in_its_conversation() -> None:
     previous = PreviousResponses()
     asked = ModelRequest.of("I am Ann")

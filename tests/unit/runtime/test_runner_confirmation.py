@@ -20,8 +20,10 @@ from acc import (
     deny,
     tool,
 )
+from acc.application.memory.messages import part_text
 from acc.domain.errors import AgentFailed, InvalidInput, NothingPending, SessionWaiting
 from acc.domain.value_objects.approval import ApprovalDecision, InputAnswer, RequestKind
+from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.event import EventKind
 from acc.testing import ScriptedModel, call
 
@@ -86,11 +88,17 @@ async def test_denial_without_reason_has_a_default_reason(storage: Storage) -> N
 
 
 async def test_tool_gets_edited_arguments(storage: Storage) -> None:
-    payment, model = PaymentTool(), ScriptedModel(PAY, "done")
-    harness = storage.harness(scripted_agent(model, payment.tool()))
+    payment, model = PaymentTool(), ScriptedModel(PAY, "done", "paid")
+    harness = storage.harness(scripted_agent(model, payment.tool(), memory="transcript"))
     waiting = await harness.say("pay the rent")
     await harness.answer(approve(waiting.requests[0].id, arguments={"amount": 9}))
     assert payment.paid == [9]
+    await harness.say("and now?")
+    for request in model.requests[1:]:
+        (result,) = [result for message in request.messages for result in message.results]
+        assert part_text(Part(result=result)).startswith(
+            '[A person changed the arguments to {"amount":9'
+        )
 
 
 @pytest.mark.parametrize("wrong", [{"amount": "much"}, {}, {"amount": 1, "to": "me"}])

@@ -39,7 +39,7 @@ from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.tools import ToolDefinition
 
 from acc.adapters.models.request_json import to_json, to_text
-from acc.application.memory.messages import ABOUT_MEMORY, file_text, memory_block
+from acc.application.memory.messages import ABOUT_MEMORY, edit_note, file_text, memory_block
 from acc.application.models.names import media_types
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import (
@@ -234,7 +234,7 @@ def _tool_return(result: ToolResult, accepted: tuple[str, ...]) -> ToolReturnPar
     if result.is_error and isinstance(value, Mapping) and value.keys() == {"error"}:
         # pydantic-ai adds the key where a provider has no field for failed calls.
         value = value["error"]
-    text = to_text(value)
+    text = edit_note(result) + to_text(value)
     outcome: Any = "failed" if result.is_error else "success"
     content: Any = text if text.strip() else _EMPTY
     if result.files:

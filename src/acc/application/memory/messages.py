@@ -62,10 +62,17 @@ def part_text(part: Part) -> str:
     if part.call is not None:
         return f"{part.call.name} {_json(part.call.arguments)}"
     if part.result is not None:
-        return content_text(part.result.content)
+        return edit_note(part.result) + content_text(part.result.content)
     if part.data is not None or part.is_null:
         return _json(part.data)
     return part.url or part.filename
+
+
+def edit_note(result: ToolResult) -> str:
+    """Return what models read before the result of a call whose arguments a person changed."""
+    if result.edited_arguments is None:
+        return ""
+    return f"[A person changed the arguments to {_json(result.edited_arguments)}]\n"
 
 
 def file_text(part: Part) -> str | None:

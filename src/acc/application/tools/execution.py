@@ -26,6 +26,7 @@ from acc.application.tools.results import (
     denied_result,
     error_result,
     make_result,
+    with_edit,
 )
 from acc.application.tools.stubs import is_stubbed, stub_of
 from acc.application.tools.tool import BaseTool, ToolContext
@@ -50,9 +51,8 @@ log = logging.getLogger("acc.run")
 class ToolOutcome:
     """The outcome of one call.
 
-    `invalid_call` means that the model called an unknown tool or passed invalid arguments.
-    `executed` is True if the tool was invoked and the call counts against the budget. `seq` is the
-    number of the recorded result.
+    `invalid_call`: the model called an unknown tool or passed invalid arguments. `executed`: the
+    tool was invoked, and the call counts against the budget. `seq` is that of the recorded result.
     """
 
     result: ToolResult
@@ -240,9 +240,8 @@ class ToolExecutor:
     ) -> _ReadyCall | ToolOutcome:
         """Call the before callback, then request approval if the policy or the tool requires it.
 
-        Return an outcome if the callback provides the result or the call is denied. A person who
-        enters invalid arguments is asked again with the error, as is a person who was shown
-        arguments that a changed program no longer accepts.
+        Return an outcome if the callback provides the result or the call is denied. A person is
+        asked again with the error if the entered, or no longer the displayed, arguments are valid.
         """
         tool, arguments = ready.tool, ready.arguments
         if recorded is None:
@@ -331,6 +330,7 @@ class ToolExecutor:
             content = await maybe_await(after, tool, arguments, scope, result)
             if content is not None:
                 result = make_result(call, content)
+        result = with_edit(result, ready.approval)
         return ToolOutcome(result=result, escalate=tool_context.actions.escalate, executed=True)
 
     async def _was_started(self, scope: RunContext, ready: _ReadyCall) -> bool:

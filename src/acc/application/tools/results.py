@@ -10,6 +10,7 @@ from acc.application.runtime.state import to_json_data
 from acc.domain.errors import StateNotStorable
 from acc.domain.text import replace_surrogates
 from acc.domain.value_objects.approval import ApprovalDecision, InputAnswer
+from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import Part, ToolCall, ToolResult
 
 MAX_ERROR_LENGTH = 2_000
@@ -42,6 +43,13 @@ def _split_files(content: Any) -> tuple[Any, tuple[Part, ...]]:
     others = [part_text(i) if isinstance(i, Part) else i for i in items if i not in files]
     names = [f"file {file.filename or file.media_type or 'without a name'}" for file in files]
     return others[0] if len(others) == 1 else others or ", ".join(names), files
+
+
+def with_edit(result: ToolResult, answer: InputAnswer | None) -> ToolResult:
+    """Return a result with the arguments that a person entered, if there are any."""
+    if answer is None or answer.arguments is None:
+        return result
+    return replace(result, edited_arguments=answer.arguments)
 
 
 def error_result(call: ToolCall, text: str) -> ToolResult:

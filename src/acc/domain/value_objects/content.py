@@ -20,7 +20,8 @@ class ToolCall(Value, frozen=True, kw_only=True, metaclass=ExplainedMeta):
 class ToolResult(Value, frozen=True, kw_only=True, metaclass=ExplainedMeta):
     """The result of a tool call as JSON data, or its error.
 
-    `files` are files that the tool returned, such as images.
+    `files` are files that the tool returned, such as images. `edited_arguments` are those that a
+    person entered in place of the arguments of the call.
     """
 
     call_id: str
@@ -28,6 +29,7 @@ class ToolResult(Value, frozen=True, kw_only=True, metaclass=ExplainedMeta):
     content: JsonData = None
     is_error: bool = False
     files: tuple["Part", ...] = ()
+    edited_arguments: Mapping[str, JsonData] | None = None
 
 
 #: Media types of text files whose names do not begin with "text/"; an SVG image is XML.
