@@ -91,12 +91,11 @@ async def test_failed_probe_opens_the_circuit_again(valkey: str) -> None:
 
 async def test_status_of_each_process_shows_the_shared_circuit(valkey: str) -> None:
     changes: list[tuple[str, CircuitState]] = []
-    one, two = (
-        Process(
-            valkey, "f", on_change=lambda status, name=name: changes.append((name, status.state))
-        )
-        for name in ("one", "two")
-    )
+
+    def process(name: str) -> Process:
+        return Process(valkey, "f", on_change=lambda status: changes.append((name, status.state)))
+
+    one, two = process("one"), process("two")
     await one.fail()
     await two.fail()
     await two.fail()
@@ -112,8 +111,8 @@ async def test_status_of_each_process_shows_the_shared_circuit(valkey: str) -> N
     await asyncio.sleep(RESET_SECONDS + 0.05)
     await two.call()
     await one.call()
-    for process in (one, two):
-        assert process.breaker.status.next_attempt is None
+    assert one.breaker.status.next_attempt is None
+    assert two.breaker.status.next_attempt is None
     opened, closed = CircuitState.OPEN, CircuitState.CLOSED
     assert changes == [("two", opened), ("one", opened), ("two", closed), ("one", closed)]
 
