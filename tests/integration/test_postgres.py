@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -194,6 +195,68 @@ async def test_process_that_lost_its_lease_cannot_write(database: PostgresDataba
             await write
     await other.append(KEY, [event(2)], holder="run")
     assert [one.actions.state_delta for one in await other.events(KEY)] == [{"count": 2}]
+    await other.aclose()
+
+
+PAUSED = """
+import asyncio, sys
+from acc.adapters.storage.postgres_sessions import PostgresSessionStore
+from acc.adapters.system.clock import SystemClock
+from acc.domain.errors import SessionConflict
+sys.path.insert(0, sys.argv[2])
+from test_postgres import KEY, event
+
+async def main():
+    store = PostgresSessionStore(sys.argv[1], clock=SystemClock(), lease=3.0)
+    await store.open(KEY, holder="run")
+    number = 0
+    try:
+        while True:
+            number += 1
+            await store.append(KEY, [event(number)], holder="run")
+            await store.renew(KEY, holder="run")
+            print("stored", flush=True)
+            await asyncio.sleep(0.1)
+    except SessionConflict:
+        print("refused", flush=True)
+    await store.aclose()
+
+asyncio.run(main())
+"""
+
+
+async def test_process_that_was_paused_cannot_write_after_another_has_the_lease(
+    database: PostgresDatabase,
+) -> None:
+    support = str(Path(__file__).parent.parent / "support")
+    process = subprocess.Popen(  # noqa: ASYNC220, S603 - it is paused, and our arguments
+        [sys.executable, "-c", PAUSED, database.location.url, str(HERE)],
+        stdout=subprocess.PIPE,
+        env={"PYTHONPATH": support, "PATH": "/usr/bin"},
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "stored\n"
+        process.send_signal(signal.SIGSTOP)
+        other = PostgresSessionStore(database, clock=SystemClock())
+        async with asyncio.timeout(20):
+            while True:
+                with suppress(SessionBusy):
+                    await other.open(
+                        KEY, holder="run"
+                    )  # the same run, continued by another process
+                    break
+                await asyncio.sleep(0.1)
+        before = [one.seq for one in await other.events(KEY)]
+        process.send_signal(signal.SIGCONT)
+        output = await asyncio.to_thread(process.communicate, timeout=30)
+        assert output[0].split()[-1] == "refused"
+        (own,) = await other.append(KEY, [event(1000)], holder="run")
+        assert [one.seq for one in await other.events(KEY)] == [*before, own.seq]
+    finally:
+        process.kill()
+        await asyncio.to_thread(process.communicate)
     await other.aclose()
 
 
