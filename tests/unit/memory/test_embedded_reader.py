@@ -3,6 +3,7 @@ from collections.abc import Sequence
 import pytest
 
 from acc.adapters.memory.reader import EmbeddedReader
+from acc.adapters.memory.reader_links import analyse_sentence
 from acc.adapters.memory.reader_weights import (
     ACTS,
     ROWS,
@@ -205,3 +206,24 @@ async def test_repeated_sentence_does_not_refer_to_itself(text: str) -> None:
     (reading,) = await EmbeddedReader().read([text], earlier)
     assert reading.target == ""
     assert reading.act not in REFERRING_ACTS
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ("Meet Bo at the cafe.", "Meet Bo at the café."),
+        ("Ship unit-7 today.", "Ship unit-17 today!"),
+        ("No.", "No"),
+        ("Stop", "Stops"),
+        ("会議は3時です。", "会議は4時です。"),
+    ],
+)
+def test_sentences_share_the_n_grams_that_both_texts_contain(texts: tuple[str, str]) -> None:
+    first, second = map(analyse_sentence, texts)
+    slices = [{*_slices(each.plain, each.gram_length)} for each in (first, second)]
+    assert [len(first.grams()), len(second.grams())] == [*map(len, slices)]
+    assert len(first.grams() & second.grams()) == len(slices[0] & slices[1])
+
+
+def _slices(text: str, length: int) -> list[str]:
+    return [text[i : i + length] for i in range(max(1, len(text) - length + 1))]
