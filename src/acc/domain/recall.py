@@ -28,7 +28,7 @@ GRAM_WEIGHT = 0.5
 NEIGHBOUR_WEIGHT = 0.35
 WINDOW_WEIGHT = 1.0
 #: Messages before and after a passage that form its window.
-WINDOW_DISTANCE = 4
+WINDOW_DISTANCE = 3
 _K1 = 1.2
 _B = 0.4
 #: Maximum number of terms of a query.
@@ -250,10 +250,8 @@ def _largest(count: int, values: Mapping[int, float]) -> list[int]:
 _WINDOW_SHARES = tuple(
     WINDOW_WEIGHT * count * (_K1 + 1) / (count + _K1) for count in range(2 * WINDOW_DISTANCE + 2)
 )
-#: Bits for the number of messages in a window that contain a term. A digit has 64 bits.
-_COUNT_BITS = (2 * WINDOW_DISTANCE + 1).bit_length()
-_MAX_COUNT = (1 << _COUNT_BITS) - 1
-_TERMS_PER_DIGIT = 64 // _COUNT_BITS
+#: A digit has 64 bits, three for the number of messages in a window that contain a term.
+_TERMS_PER_DIGIT = 21
 #: The product with it adds each digit to those around it.
 _WINDOW_DIGITS = sum(1 << 64 * number for number in range(2 * WINDOW_DISTANCE + 1))
 
@@ -410,19 +408,17 @@ def _window_scores(terms: Sequence[_Weighted], area: _Area) -> list[float]:
     for first in range(0, len(terms), _TERMS_PER_DIGIT):
         marks = array("Q", bytes(8 * size))
         for number, term in enumerate(terms[first : first + _TERMS_PER_DIGIT]):
-            mark = 1 << _COUNT_BITS * number
+            mark = 1 << 3 * number
             for place in area.places_of(term.positions):
                 marks[place] += mark
         digits = _sum_windows(marks)
         windows = (
-            [w | d << _COUNT_BITS * first for w, d in zip(windows, digits, strict=True)]
-            if first
-            else digits
+            [w | d << 3 * first for w, d in zip(windows, digits, strict=True)] if first else digits
         )
     tables = [[term.weight * share for share in _WINDOW_SHARES] for term in terms]
     # Many combinations have the same counts of the rarer terms, whose sum is the first part.
     middle = len(tables) // 2
-    rare, frequent, shift = tables[:middle], tables[middle:], _COUNT_BITS * middle
+    rare, frequent, shift = tables[:middle], tables[middle:], 3 * middle
     mask = (1 << shift) - 1
     parts: dict[int, float] = {}
     scores = dict.fromkeys(windows, 0.0)
@@ -436,11 +432,11 @@ def _window_scores(terms: Sequence[_Weighted], area: _Area) -> list[float]:
 
 
 def _add_shares(score: float, counts: int, tables: Sequence[Sequence[float]]) -> float:
-    """Add the scores of terms by their counts, which have `_COUNT_BITS` bits each."""
+    """Add the scores of terms by their counts, which have three bits each."""
     for shares in tables:
-        if count := counts & _MAX_COUNT:
+        if count := counts & 7:
             score += shares[count]
-        counts >>= _COUNT_BITS
+        counts >>= 3
     return score
 
 

@@ -370,60 +370,6 @@ async def test_weak_matches_get_only_the_room_that_facts_leave() -> None:
     assert sum(text in recalled for text in weak) >= 5
 
 
-async def test_fact_is_not_repeated_if_its_message_is_recalled() -> None:
-    facts = ["The tariff of the barn rose to 12 euros.", "Olaf sells honey on Mondays."]
-    memory = make_memory(dict.fromkeys(facts, Act.STATE))
-    await converse(memory, facts[1], *["Hm."] * 9, facts[0], "Hello.")
-    view = await memory.view(TurnSignal(turn_id=13, text="What is the tariff of the barn?"))
-    assert facts[0] not in view.text
-    assert facts[0] in [message.text for message in view.messages]
-    assert facts[1] in view.text
-
-
-@pytest.mark.parametrize("named", ["Ann", "Bo Lind"])
-async def test_messages_of_the_speaker_in_question_come_first(named: str) -> None:
-    speakers = ["Ann", "Bo Lind"]
-    memory = make_memory(budget=96)
-    for turn_id in range(1, 21):
-        speaker = speakers[turn_id % 2]
-        text = f"Chess set {turn_id} is old." if speaker == named else f"I play chess {turn_id}."
-        await converse(memory, text, first=turn_id, author=speaker)
-    await converse(memory, "Hm.", first=21, author="Ann")
-    question = f"Which chess does {named.split()[0]} play?"
-    view = await memory.view(TurnSignal(turn_id=22, text=question))
-    recalled = [m.author for m in view.messages if "chess" in m.text.casefold()]
-    assert len(recalled) >= 3
-    assert set(recalled) == {named}
-
-
-async def test_messages_of_the_unnamed_user_keep_their_scores() -> None:
-    memory = make_memory(budget=256)
-    for turn_id in range(1, 9):
-        speaker = ["Ann", "user"][turn_id % 2]
-        await converse(memory, f"I play game {turn_id} a lot.", first=turn_id, author=speaker)
-    await converse(memory, "Hm.", first=9)
-    # Nobody can name the user without a name, so their messages keep their scores.
-    for question in ("What do we play?", "What does Ann play?"):
-        view = await memory.view(TurnSignal(turn_id=10, text=question))
-        recalled = {m.author for m in view.messages if "game" in m.text}
-        assert recalled == {"Ann", "user"}
-
-
-async def test_long_last_exchange_leaves_room_for_evidence() -> None:
-    memory = make_memory(budget=512)
-    facts = [f"The barn has a brass key number {n} for door {n * 7}." for n in range(40)]
-    await converse(memory, *facts, answer="")
-    long = " ".join(f"Step {n} takes {n * 3} minutes of patience." for n in range(22))
-    await converse(memory, "How do I cook this?", first=41, answer=long)
-    view = await memory.view(TurnSignal(turn_id=42, text="Which brass keys has the barn?"))
-    count = token_counter().count
-    recalled = [m for m in view.messages if "brass key" in m.text]
-    assert 512 * 0.4 < count(long) < 512 * 0.5
-    assert sum(count_tokens(message, count) for message in recalled) >= 512 * 0.57
-    assert view.messages[-1].is_shortened
-    assert view.messages[-1].text.startswith("Step 0 takes 0 minutes")
-
-
 async def test_uncertain_rule_leaves_a_full_state_first() -> None:
     limit = LIMITS["constraints"].items
     texts = [f"Never touch machine {n}." for n in range(limit + 1)]

@@ -8,7 +8,7 @@ import pytest
 from acc.adapters.memory.model_reader import ModelReader
 from acc.application.memory.acc import AccMemory
 from acc.application.memory.baselines import RetrievalMemory
-from acc.application.memory.messages import unknown_result
+from acc.application.memory.messages import count_tokens, unknown_result
 from acc.application.memory.passages import SUPERSEDED_MARKER
 from acc.bootstrap.memory import new_recall_index, token_counter
 from acc.domain.errors import ModelFailed
@@ -39,6 +39,16 @@ def make_memory(
         tokens=token_counter(),
         budget=budget,
     )
+
+
+async def converse(
+    memory: AccMemory, *texts: str, first: int = 1, author: str = "user", answer: str = "Noted."
+) -> None:
+    for turn_id, text in enumerate(texts, start=first):
+        await memory.view(TurnSignal(turn_id=turn_id, text=text, author=author))
+        query, *rest = ConversationTurn.of(turn_id, text, answer).messages
+        messages = (replace(query, author=author), *rest)
+        await memory.record(ConversationTurn(turn_id=turn_id, messages=messages))
 
 
 def answer(text: str) -> ChatMessage:
@@ -272,3 +282,58 @@ async def test_notes_with_escaped_characters_stay_within_the_budget(budget: int)
         assert view.tokens <= budget
         assert token_counter().count(view.text) <= budget
         await memory.record(ConversationTurn.of(turn_id, text, "OK."))
+
+
+async def test_fact_is_not_repeated_if_its_message_is_recalled() -> None:
+    facts = ["The tariff of the barn rose to 12 euros.", "Olaf sells honey on Mondays."]
+    table: dict[str, Act | tuple[Act, str]] = dict.fromkeys(facts, Act.STATE)
+    memory = make_memory(table)
+    await converse(memory, facts[1], *["Hm."] * 9, facts[0], "Hello.")
+    view = await memory.view(TurnSignal(turn_id=13, text="What is the tariff of the barn?"))
+    assert facts[0] not in view.text
+    assert facts[0] in [message.text for message in view.messages]
+    assert facts[1] in view.text
+
+
+@pytest.mark.parametrize("named", ["Ann", "Bo Lind"])
+async def test_messages_of_the_speaker_in_question_come_first(named: str) -> None:
+    speakers = ["Ann", "Bo Lind"]
+    memory = make_memory(budget=96)
+    for turn_id in range(1, 21):
+        speaker = speakers[turn_id % 2]
+        text = f"Chess set {turn_id} is old." if speaker == named else f"I play chess {turn_id}."
+        await converse(memory, text, first=turn_id, author=speaker)
+    await converse(memory, "Hm.", first=21, author="Ann")
+    question = f"Which chess does {named.split()[0]} play?"
+    view = await memory.view(TurnSignal(turn_id=22, text=question))
+    recalled = [m.author for m in view.messages if "chess" in m.text.casefold()]
+    assert len(recalled) >= 3
+    assert set(recalled) == {named}
+
+
+async def test_messages_of_the_unnamed_user_keep_their_scores() -> None:
+    memory = make_memory(budget=256)
+    for turn_id in range(1, 9):
+        speaker = ["Ann", "user"][turn_id % 2]
+        await converse(memory, f"I play game {turn_id} a lot.", first=turn_id, author=speaker)
+    await converse(memory, "Hm.", first=9)
+    # Nobody can name the user without a name, so their messages keep their scores.
+    for question in ("What do we play?", "What does Ann play?"):
+        view = await memory.view(TurnSignal(turn_id=10, text=question))
+        recalled = {m.author for m in view.messages if "game" in m.text}
+        assert recalled == {"Ann", "user"}
+
+
+async def test_long_last_exchange_leaves_room_for_evidence() -> None:
+    memory = make_memory(budget=512)
+    facts = [f"The barn has a brass key number {n} for door {n * 7}." for n in range(40)]
+    await converse(memory, *facts, answer="")
+    long = " ".join(f"Step {n} takes {n * 3} minutes of patience." for n in range(22))
+    await converse(memory, "How do I cook this?", first=41, answer=long)
+    view = await memory.view(TurnSignal(turn_id=42, text="Which brass keys has the barn?"))
+    count = token_counter().count
+    recalled = [m for m in view.messages if "brass key" in m.text]
+    assert 512 * 0.4 < count(long) < 512 * 0.5
+    assert sum(count_tokens(message, count) for message in recalled) >= 512 * 0.57
+    assert view.messages[-1].is_shortened
+    assert view.messages[-1].text.startswith("Step 0 takes 0 minutes")

@@ -85,7 +85,7 @@ _MIN_EVIDENCE_SHARE = 0.6
 #: With large budgets, rules and facts before evidence get not more than these tokens.
 _MAX_STATE_TOKENS = 100
 #: Passages with a smaller share of the best score get only the tokens that facts do not need.
-_WEAK_MATCH = 0.35
+_WEAK_MATCH = 0.3
 #: The largest share of the tokens for evidence that one message may use.
 _PASSAGE_SHARE = 0.5
 _MAX_SENTENCES = 400
