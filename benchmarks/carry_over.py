@@ -112,7 +112,9 @@ async def written_answers(scenario: Scenario) -> Iterator[tuple[str, str, bool]]
     rows: list[tuple[str, str, bool]] = []
     for turn in scenario.turns:
         # Two turns after the origin, so that no query of the origin is answered.
-        due = [trace for trace in traces if turn.turn_id == min(trace.turn + 2, len(scenario.turns))]
+        due = [
+            trace for trace in traces if turn.turn_id == min(trace.turn + 2, len(scenario.turns))
+        ]
         answers = {
             f"{number}:{form}": answer
             for number, trace in enumerate(due)
@@ -167,7 +169,9 @@ def report(rows: Sequence[tuple[str, str, bool]]) -> bool:
         table[what, group].append(found)
     for (what, group), values in sorted(table.items()):
         name = f"  {group}" if group else what
-        print(f"{name:24} {sum(values):5} of {len(values):5} found, {sum(values) / len(values):.1%}")
+        print(
+            f"{name:24} {sum(values):5} of {len(values):5} found, {sum(values) / len(values):.1%}"
+        )
     return all(sum(v) / len(v) >= WANTED for (_, group), v in table.items() if not group)
 
 

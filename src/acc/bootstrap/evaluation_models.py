@@ -1,6 +1,6 @@
 """Models, user code and scenarios that an evaluation refers to by name."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -163,7 +163,11 @@ class EvaluationSources:
         return shipped_judgement().thresholds
 
     def judge_config(
-        self, model: str, temperature: float | None, options: JudgeOptions
+        self,
+        model: str,
+        temperature: float | None,
+        options: JudgeOptions,
+        others: Sequence[str] = (),
     ) -> JudgeConfig:
         """Return the configuration of a model judge."""
         from acc.adapters.evaluation.model_judge import judge_configuration
@@ -174,4 +178,5 @@ class EvaluationSources:
             votes=options.votes,
             both_orders=options.both_orders,
             drives=options.drives,
+            others=others,
         )

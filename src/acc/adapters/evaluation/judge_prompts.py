@@ -22,7 +22,7 @@ from acc.ports.outbound.model_ports import (
 )
 
 #: Incremented whenever a schema or the meaning of a field changes; part of a run's identity.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 MAX_CLAIMS = 120
 MAX_ENTRIES = 120
 MAX_TEXT_LENGTH = 2_000
@@ -224,7 +224,8 @@ Task: audit one answer against the canonical memory and the query.
 - quote: the words of the memory or of the query that decide it; empty for unsupported only. For
   outdated it is a quote from a superseded entry.
   Where the memory has (said as: …), quote those words.
-- constraints: each constraint of the list exactly once, by its id. kept, if the answer keeps it or
+- constraints: each constraint of the list exactly once, by its id, except those that are marked as
+  checked by code. kept, if the answer keeps it or
   it does not apply here; violated, if the answer does what it forbids or leaves its form; omitted,
   if it demands an element that the answer leaves out.
 A reason is one short sentence."""
@@ -239,7 +240,8 @@ Task: audit one answer against the canonical memory and the query. Its claims ar
 - quote: the words of the memory or of the query that decide it; empty for unsupported only. For
   outdated it is a quote from a superseded entry.
   Where the memory has (said as: …), quote those words.
-- constraints: each constraint of the list exactly once, by its id. kept, if the answer keeps it or
+- constraints: each constraint of the list exactly once, by its id, except those that are marked as
+  checked by code. kept, if the answer keeps it or
   it does not apply here; violated, if the answer does what it forbids or leaves its form; omitted,
   if it demands an element that the answer leaves out.
 A reason is one short sentence."""

@@ -3,7 +3,7 @@
 import hashlib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -28,6 +28,8 @@ AGENT_KINDS = {"baseline": "transcript", **{name: name for name in MEMORIES}}
 EQUAL_BUDGET = "equal-budget"
 _BUDGETED = ("transcript", "last-n", "retrieval", "bm25", "summary", "acc")
 MODEL_JUDGE = "model:"
+#: Separates the models of `model:A,model:B`; the name of a model may contain a comma.
+_SEVERAL_JUDGES = re.compile(r",model:")
 PYTHON_REFERENCE = "python:"
 REMOTE_REFERENCE = "a2a:"
 COMPRESSOR_REFERENCE = "acc:"
@@ -115,7 +117,11 @@ class ConfigurationSources(Protocol):
         ...
 
     def judge_config(
-        self, model: str, temperature: float | None, options: JudgeOptions
+        self,
+        model: str,
+        temperature: float | None,
+        options: JudgeOptions,
+        others: Sequence[str] = (),
     ) -> JudgeConfig:
         """Return the configuration of a model judge with the prompts of this version."""
         ...
@@ -305,7 +311,8 @@ class EvaluationConfigurator:
         if not 0 <= options.temperature < math.inf:
             raise InvalidInput(f"--judge-temperature must be at least 0, got {options.temperature}")
         if judge.startswith(MODEL_JUDGE):
-            return self._model_judge(judge.removeprefix(MODEL_JUDGE), options)
+            names = _SEVERAL_JUDGES.split(judge.removeprefix(MODEL_JUDGE))
+            return self._model_judge(names, options)
         if judge.startswith(PYTHON_REFERENCE):
             if self._sources.is_model_object(judge.removeprefix(PYTHON_REFERENCE)):
                 return self._sources.judge_config(judge, None, options)
@@ -321,7 +328,24 @@ class EvaluationConfigurator:
             )
         return None
 
-    def _model_judge(self, name: str, options: JudgeOptions) -> JudgeConfig:
+    def _model_judge(self, names: Sequence[str], options: JudgeOptions) -> JudgeConfig:
+        temperatures, models = zip(
+            *(self._judge_model(name, options) for name in names), strict=True
+        )
+        if len(set(models)) < len(models):
+            raise InvalidInput(f"the models of a judge must differ, got {', '.join(models)}")
+        if 1 < options.votes < len(models):
+            raise InvalidInput(
+                f"--judge-votes must be at least {len(models)}, one for each model of the judge, "
+                f"got {options.votes}"
+            )
+        if len(models) > MAX_VOTES:
+            raise InvalidInput(f"a judge has at most {MAX_VOTES} models, got {len(models)}")
+        options = replace(options, votes=max(options.votes, len(models)))
+        return self._sources.judge_config(models[0], temperatures[0], options, models[1:])
+
+    def _judge_model(self, name: str, options: JudgeOptions) -> tuple[float | None, str]:
+        """Return the temperature and the full name of a model that may judge."""
         if not name:
             raise InvalidInput("--judge model:NAME requires the name of a model")
         if name == "embedded":
@@ -340,7 +364,7 @@ class EvaluationConfigurator:
             )
         temperature, name = _with_temperature(name, options.temperature)
         self._sources.check_model(name)
-        return self._sources.judge_config(name, temperature, options)
+        return temperature, name
 
     def judge_objection(self, name: str) -> str:
         """Return why a model should not judge, or an empty text."""
@@ -349,8 +373,10 @@ class EvaluationConfigurator:
 
 
 def judge_reference(judge: str) -> str:
-    """Return the full name of a judge: `local:PATH` is `model:local:PATH`."""
-    return f"{MODEL_JUDGE}{judge}" if judge.startswith("local:") else judge
+    """Return the full name of a judge: `local:PATH` is `model:local:PATH`, also in a list."""
+    parts = re.split(r",(?=(?:model|local):)", judge)
+    full = [f"{MODEL_JUDGE}{part}" if part.startswith("local:") else part for part in parts]
+    return ",".join(full)
 
 
 def summarizer(model: str, compressor: str) -> str:

@@ -143,7 +143,8 @@ def judge_models(
         return ()
     return tuple(
         UsedModel(category=CostCategory.JUDGE, agent="", name=name)
-        for name in catalog.names(config.model)
+        for model in config.models
+        for name in catalog.names(model)
     )
 
 

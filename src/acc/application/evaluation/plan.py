@@ -110,12 +110,13 @@ class PromptSizes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeWorkload:
-    """What a model judge does in a turn: answers, votes, orders, and writing the query."""
+    """What a model judge does in a turn: answers, votes, orders, reading and writing the query."""
 
     answers: int
     votes: int
     orders: int
     drives: bool
+    reads: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,6 +229,7 @@ class _EpisodeGroup(NamedTuple):
     query_tokens: tuple[int, ...]
     recorded: int
     episodes: int
+    is_annotated: bool
 
 
 class EvaluationPlanner:
@@ -276,15 +278,19 @@ class EvaluationPlanner:
     ) -> list[_EpisodeGroup]:
         """Return the episodes; all of a scenario are assumed to be as long as its first one."""
         query_tokens: dict[str, tuple[int, ...]] = {}
+        annotated: set[str] = set()
         counts: Counter[tuple[str, int]] = Counter()
         for job in jobs_of(configuration):
             reference = job.scenario.reference
             if reference not in query_tokens:
-                turns = self._scenarios.render(reference, job.seed).turns[: configuration.turns]
+                scenario = self._scenarios.render(reference, job.seed)
+                turns = scenario.turns[: configuration.turns]
                 query_tokens[reference] = tuple(self._tokens.count(turn.query) for turn in turns)
+                if scenario.is_annotated:
+                    annotated.add(reference)
             counts[reference, recorded.turns.get(job.name, 0)] += 1
         return [
-            _EpisodeGroup(query_tokens[reference], turns, count)
+            _EpisodeGroup(query_tokens[reference], turns, count, reference in annotated)
             for (reference, turns), count in counts.items()
         ]
 
@@ -339,7 +345,8 @@ class EvaluationPlanner:
             answers=answers,
             votes=judge.votes if judge else 1,
             orders=2 if judge and judge.both_orders and answers > 1 else 1,
-            drives=bool(judge and judge.drives),
+            drives=(drives := bool(judge and judge.drives)),
+            reads=drives or not group.is_annotated,
         )
         return estimate_judge(group.query_tokens, group.recorded, self._sizes, workload)
 
@@ -452,7 +459,9 @@ def estimate_judge(
             context.plus(ANSWER_TOKENS.times(answers)),
             CountRange(30 * answers, 90 * answers),
         )
-        total = total.plus(read).plus(audit.times(answers))
+        if workload.reads:
+            total = total.plus(read)
+        total = total.plus(audit.times(answers))
         total = total.plus(again.times(answers * (workload.votes - 1)))
         total = total.plus(score.times(workload.votes * workload.orders))
         if workload.drives:
