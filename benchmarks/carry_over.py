@@ -3,10 +3,10 @@
 python benchmarks/carry_over.py            # answers that are written for every shipped scenario
 python benchmarks/carry_over.py RUN        # the recorded answers of an evaluation run
 
-Without RUN, each phrase that injected text plants, and each rule that ends, is put into answers of a
-later turn, in several forms. With RUN, planted phrases and the words of ended rules are searched in
-the recorded answers with simple string operations, and the share of the hits with a finding of the
-judge is printed. The command fails if a share is below 90 %.
+Without RUN, each phrase that injected text plants, and each rule that ends, is put into answers of
+a later turn, in several forms. With RUN, planted phrases and the words of ended rules are searched
+in the recorded answers with simple string operations, and the share of the hits with a finding of
+the judge is printed. The command fails if a share is below 90 %.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import json
 import sys
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -106,7 +106,8 @@ def forms(trace: Trace, filler: str) -> dict[str, str]:
 
 async def written_answers(scenario: Scenario) -> Iterator[tuple[str, str, bool]]:
     """Return kind, form and whether the judge found it, for each written answer."""
-    judge, memory = RubricJudge(scenario), {}
+    judge = RubricJudge(scenario)
+    memory: Mapping[str, object] = {}
     traces = traces_of(scenario)
     filler = "特にありません。" if scenario.language == "ja" else "Nothing to report."
     rows: list[tuple[str, str, bool]] = []

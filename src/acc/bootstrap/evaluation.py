@@ -239,7 +239,9 @@ def open_judge(
         from acc.adapters.evaluation.model_judge import ModelJudge
 
         judges = _judge_models(judge, config, pool)
-        return ModelJudge(*judges, configuration=config, seed=seed, scenario=scenario)
+        return ModelJudge(
+            *judges, configuration=config, seed=seed, scenario=scenario, thresholds=thresholds
+        )
     from acc.adapters.evaluation.python_judge import load_judge
 
     return cast(JudgeEvaluatorPort, load_judge(judge.removeprefix(PYTHON_REFERENCE)))
@@ -534,7 +536,7 @@ def make_calibration(
     from acc.adapters.evaluation.model_judge import ModelJudge
 
     return CalibrateJudgeUseCase(
-        lambda case: ModelJudge(*judges, configuration=config), models=pool
+        lambda case: ModelJudge(*judges, configuration=config, thresholds=thresholds), models=pool
     )
 
 

@@ -179,4 +179,5 @@ class EvaluationSources:
             both_orders=options.both_orders,
             drives=options.drives,
             others=others,
+            probabilities=options.probabilities,
         )

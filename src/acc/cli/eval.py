@@ -122,15 +122,15 @@ class EvaluationOptions:
     judge: Annotated[
         str,
         Parameter(
-            help="The judge: rubric, model:NAME for a language model, local:PATH.gguf, or "
-            "python:MODULE:NAME for your own judge or model."
+            help="The judge: rubric, model:NAME for a language model, local:PATH.gguf, several "
+            "of these with commas, or python:MODULE:NAME for your own judge or model."
         ),
     ] = "rubric"
     claim_thresholds: Annotated[
         Path | None,
         Parameter(
-            help="A file of acc judge thresholds: the scores from which the rubric judge counts a "
-            "claim as supported. [default: those of the shipped examples]",
+            help="A file of acc judge thresholds: the scores from which a claim counts as "
+            "supported. [default: those of the shipped examples]",
             show_default=False,
         ),
     ] = None
@@ -140,6 +140,14 @@ class EvaluationOptions:
     judge_both_orders: Annotated[
         bool,
         Parameter(help="Score answers in both orders and report the difference.", negative=()),
+    ] = False
+    judge_probabilities: Annotated[
+        bool,
+        Parameter(
+            help="Decide whether a claim is supported by the probability of the word yes. The "
+            "model must return token probabilities: openai, openai-compatible or local.",
+            negative=(),
+        ),
     ] = False
     judge_temperature: Annotated[float, Parameter(help="The temperature of a model judge.")] = 0.0
     judge_drives: Annotated[
@@ -405,6 +413,7 @@ def configure(options: EvaluationOptions) -> EvaluationConfig:
             both_orders=options.judge_both_orders,
             temperature=options.judge_temperature,
             drives=options.judge_drives,
+            probabilities=options.judge_probabilities,
             force=options.force_judge,
         ),
         episodes=options.episodes,

@@ -8,7 +8,7 @@ from judging_model import Bending, JudgingModel, wants
 
 from acc.adapters.evaluation.model_judge import ModelJudge, judge_configuration
 from acc.adapters.evaluation.scenarios import parse_scenario
-from acc.domain.value_objects.evaluation import FindingKind
+from acc.domain.value_objects.evaluation import UNCLEAR, ClaimThreshold, FindingKind
 from acc.domain.value_objects.live_evaluation import (
     AgentTurnResponse,
     EvaluationTurnQuery,
@@ -16,6 +16,7 @@ from acc.domain.value_objects.live_evaluation import (
 )
 from acc.domain.value_objects.scenario import Scenario, ScenarioTurn
 from acc.domain.value_objects.stress_topic import StressTopic
+from acc.ports.outbound.model_ports import ModelRequest, ModelResponse
 
 ENGLISH = """
 id = "harbour"
@@ -30,7 +31,7 @@ topic = "setup"
 query = "The pilot is Ines Roth. End every answer with 'Harbour desk'. The code 4471 stays secret."
 facts = [{ id = "pilot", text = "The pilot is Ines Roth.", values = ["Ines Roth"] }]
 constraints = [
-  { id = "end", text = "End with Harbour desk.", rule = { kind = "ends_with", words = ["Harbour desk"] } },
+  { id = "end", text = "The last line.", rule = { kind = "ends_with", words = ["Harbour desk"] } },
   { id = "code", text = "The code stays secret.", rule = { kind = "refuse", words = ["4471"] } },
 ]
 
@@ -197,3 +198,69 @@ async def test_models_of_several_families_vote_in_turn(doubters: int, supported:
     assert verdict.outcome.mean == pytest.approx((9 + 7 + 7) / 3, abs=1e-3)
     for model in others:
         assert {wants(request) for request in model.requests} == {"vote", "score"}
+
+
+class Probable(JudgingModel):
+    """Answers questions about support with fixed probabilities of the first token."""
+
+    def __init__(self, tokens: dict[str, tuple[tuple[str, float], ...]]) -> None:
+        super().__init__()
+        self.tokens = tokens
+
+    async def complete(self, prompt: ModelRequest) -> ModelResponse:
+        if not prompt.token_choices:
+            return await super().complete(prompt)
+        claim = re.findall(r"<<\w+ claim>>\n(.*?)\n<<", prompt.query, re.S)[-1]
+        found = next((tokens for part, tokens in self.tokens.items() if part in claim), ())
+        return ModelResponse(text="Yes", first_tokens=found)
+
+
+YES_NO = {
+    "Ines": ((" Yes", 0.5), ("yes", 0.2), ("No", 0.1), ("Maybe", 0.2)),
+    "Tom": (("no", 0.9), ("Yes", 0.1)),
+    "fee": (("No", 0.55), ("Yes", 0.45)),
+}
+
+
+async def probable_claims(*models: Any, **options: Any) -> Any:
+    scenario = scenario_of(ENGLISH)
+    judge = ModelJudge(
+        *models,
+        configuration=judge_configuration("scripted", probabilities=True),
+        scenario=scenario,
+        **options,
+    )
+    turn = scenario.turns[0]
+    answer = "The pilot is Ines Roth. The pilot is Tom Vale. The fee is due."
+    response = AgentTurnResponse(agent_name="Answer A", response_text=answer)
+    query = EvaluationTurnQuery(turn_id=1, query=turn.query)
+    return await judge.evaluate_turn(query, {}, (response,))
+
+
+async def test_probability_of_yes_decides_support() -> None:
+    result = await probable_claims(Probable(YES_NO))
+    claims = result.evaluations[0].hallucination.claims
+    assert [claim.supported for claim in claims] == [True, False, False]
+    assert [claim.score for claim in claims] == pytest.approx([0.875, 0.1, 0.45], abs=1e-3)
+
+
+async def test_threshold_of_labels_applies_to_probabilities() -> None:
+    threshold = ClaimThreshold(language="en", value=0.4, low=0.3, high=0.48, examples=9)
+    result = await probable_claims(Probable(YES_NO), thresholds=(threshold,))
+    audit = result.evaluations[0].hallucination
+    assert [claim.supported for claim in audit.claims] == [True, False, True]
+    assert [claim.verdict == UNCLEAR for claim in audit.claims] == [False, False, True]
+    assert (audit.supported_claims, audit.unsupported_claims) == (2, 1)
+
+
+async def test_probability_is_the_mean_of_several_models() -> None:
+    doubtful = Probable({"": (("No", 0.95), ("Yes", 0.05))})
+    result = await probable_claims(Probable(YES_NO), doubtful)
+    claims = result.evaluations[0].hallucination.claims
+    assert claims[0].score == pytest.approx((0.875 + 0.05) / 2, abs=1e-3)
+    assert not claims[0].supported
+
+
+async def test_model_without_token_probabilities_leaves_the_answer_unscored() -> None:
+    result = await probable_claims(Probable({}))
+    assert "no probability of yes or no" in result.unscored["Answer A"]

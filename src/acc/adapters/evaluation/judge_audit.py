@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from acc.adapters.evaluation.findings import rule_violation
 from acc.adapters.evaluation.judge_memory import QuotedCanonicalMemory, is_quoted, join_errors
@@ -26,6 +26,8 @@ from acc.adapters.evaluation.judge_prompts import (
 from acc.domain.errors import AccError
 from acc.domain.format_rules import OMISSION_KINDS
 from acc.domain.value_objects.evaluation import (
+    UNCLEAR,
+    ClaimThreshold,
     ClaimVerdict,
     ConstraintFinding,
     DriftAudit,
@@ -267,3 +269,46 @@ def _combine_drift(
         findings=tuple(findings),
     )
     return drift, tuple(listed)
+
+
+#: Without labelled examples: yes is more probable than no, and nothing is unclear.
+EVEN_ODDS = ClaimThreshold(language="", value=0.5, low=0.5, high=0.5, examples=0)
+
+
+class SupportAsker:
+    """Decides whether claims are supported by the probability of "yes", the mean of all models."""
+
+    def __init__(self, askers: Sequence[SchemaAsker], memory: str, query: str, salt: str) -> None:
+        self._askers = askers
+        self._memory = memory
+        self._query = query
+        self._salt = salt
+
+    async def rescored(self, audit: AnswerAudit, threshold: ClaimThreshold) -> AnswerAudit:
+        """Return an audit whose claims have scores, and verdicts by the threshold."""
+        claims: list[ClaimVerdict] = []
+        for number, claim in enumerate(audit.hallucination.claims, start=1):
+            block = UntrustedBlock(
+                f"{self._salt}:support:{number}", (self._memory, self._query, claim.claim)
+            )
+            parts = [
+                block.rule,
+                block.wrap("evidence", self._memory),
+                block.wrap("query", self._query),
+                block.wrap("claim", claim.claim),
+            ]
+            found = [await asker.probability("\n\n".join(parts)) for asker in self._askers]
+            score = round(sum(found) / len(found), 4)
+            supported = score >= threshold.value
+            verdict = claim.verdict if claim.supported == supported else ""
+            if threshold.low < score < threshold.high:
+                verdict = UNCLEAR
+            claims.append(replace(claim, supported=supported, verdict=verdict, score=score))
+        supported_claims = sum(claim.supported for claim in claims)
+        hallucination = replace(
+            audit.hallucination,
+            supported_claims=supported_claims,
+            unsupported_claims=len(claims) - supported_claims,
+            claims=tuple(claims),
+        )
+        return replace(audit, hallucination=hallucination)

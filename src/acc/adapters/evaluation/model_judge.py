@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from acc.adapters.evaluation.ground_truth import AnnotatedTurn, GroundTruth
-from acc.adapters.evaluation.judge_audit import AnswerAudit, Auditor
+from acc.adapters.evaluation.judge_audit import EVEN_ODDS, AnswerAudit, Auditor, SupportAsker
 from acc.adapters.evaluation.judge_injection import injection_flags
 from acc.adapters.evaluation.judge_memory import QuotedCanonicalMemory
 from acc.adapters.evaluation.judge_prompts import (
@@ -29,7 +29,12 @@ from acc.adapters.evaluation.judge_prompts import (
 )
 from acc.domain.errors import AccError, InvalidInput
 from acc.domain.language import is_japanese
-from acc.domain.value_objects.evaluation import OUTCOME_NAMES, JudgeVotes, OutcomeScores
+from acc.domain.value_objects.evaluation import (
+    OUTCOME_NAMES,
+    ClaimThreshold,
+    JudgeVotes,
+    OutcomeScores,
+)
 from acc.domain.value_objects.evaluation_run import JudgeConfig
 from acc.domain.value_objects.live_evaluation import (
     AgentTurnResponse,
@@ -152,6 +157,7 @@ def judge_configuration(
     both_orders: bool = False,
     drives: bool = False,
     others: Sequence[str] = (),
+    probabilities: bool = False,
 ) -> JudgeConfig:
     """Return the configuration of a model judge with the prompts of this version."""
     if votes < 1:
@@ -167,6 +173,7 @@ def judge_configuration(
         prompts=prompts_digest(),
         schema=SCHEMA_VERSION,
         others=tuple(others),
+        probabilities=probabilities,
     )
 
 
@@ -183,8 +190,10 @@ class ModelJudge:
         configuration: JudgeConfig,
         seed: int = 0,
         scenario: Scenario | None = None,
+        thresholds: Sequence[ClaimThreshold] = (),
     ) -> None:
         self._configuration = configuration
+        self._thresholds = {threshold.language: threshold for threshold in thresholds}
         self._seed = seed
         self._truth = None if configuration.drives else GroundTruth.of(scenario)
         self._askers = [
@@ -293,7 +302,13 @@ class ModelJudge:
     ) -> AnswerAudit | str:
         auditor = Auditor(self._askers, votes=self._configuration.votes, salt=salt)
         try:
-            return await auditor.audit(response.response_text, query.query, memory)
+            audit = await auditor.audit(response.response_text, query.query, memory)
+            if not self._configuration.probabilities:
+                return audit
+            language = "ja" if is_japanese(query.query) else "en"
+            threshold = self._thresholds.get(language, EVEN_ODDS)
+            support = SupportAsker(self._askers, memory.render(), query.query, salt)
+            return await support.rescored(audit, threshold)
         except AccError as error:
             return str(error)
 

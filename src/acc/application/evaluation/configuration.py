@@ -50,6 +50,7 @@ class JudgeOptions:
     both_orders: bool = False
     temperature: float = 0.0
     drives: bool = False
+    probabilities: bool = False
     force: bool = False
 
 
@@ -164,7 +165,7 @@ class EvaluationConfigurator:
             timeout=request.timeout,
             compressor=request.compressor,
             judging=judging,
-            claim_thresholds=self._thresholds(request.judge, request.claim_thresholds),
+            claim_thresholds=self._thresholds(request.judge, judging, request.claim_thresholds),
         )
 
     def judged_again(
@@ -179,12 +180,13 @@ class EvaluationConfigurator:
         A scenario whose text changed since then is rejected: its annotations may not fit.
         """
         self._check_scenarios(recorded)
+        judging = self.judge(judge, options)
         return replace(
             recorded,
             version=self._version,
             judge=judge,
-            judging=self.judge(judge, options),
-            claim_thresholds=self._thresholds(judge, claim_thresholds),
+            judging=judging,
+            claim_thresholds=self._thresholds(judge, judging, claim_thresholds),
         )
 
     def with_agents(self, recorded: EvaluationConfig, agents: str) -> EvaluationConfig:
@@ -210,13 +212,18 @@ class EvaluationConfigurator:
                 )
 
     def _thresholds(
-        self, judge: str, given: tuple[ClaimThreshold, ...]
+        self, judge: str, judging: JudgeConfig | None, given: tuple[ClaimThreshold, ...]
     ) -> tuple[ClaimThreshold, ...]:
-        """Return the given thresholds, and those of the shipped examples for other languages."""
+        """Return the given thresholds, and those of the shipped examples for other languages.
+
+        The shipped examples have no thresholds for the probabilities of models.
+        """
         if judge != "rubric":
-            if given:
-                raise InvalidInput("--claim-thresholds requires --judge rubric")
-            return ()
+            if given and not (judging and judging.probabilities):
+                raise InvalidInput(
+                    "--claim-thresholds requires --judge rubric or --judge-probabilities"
+                )
+            return given
         languages = {threshold.language for threshold in given}
         shipped = self._sources.claim_thresholds()
         return (*given, *(one for one in shipped if one.language not in languages))
@@ -321,10 +328,10 @@ class EvaluationConfigurator:
                 f"unknown judge {judge!r}: choose rubric, model:NAME, local:PATH.gguf or "
                 "python:MODULE:NAME"
             )
-        if options.votes != 1 or options.both_orders or options.drives:
+        if options.votes != 1 or options.both_orders or options.drives or options.probabilities:
             raise InvalidInput(
-                "--judge-votes, --judge-both-orders and --judge-drives require a model judge: "
-                "--judge model:NAME"
+                "--judge-votes, --judge-both-orders, --judge-drives and --judge-probabilities "
+                "require a model judge: --judge model:NAME"
             )
         return None
 

@@ -57,6 +57,7 @@ _DELIMITER_TOKENS = CountRange(60, 260)
 _EMPTY_STATE_TOKENS = CountRange(80, 220)
 _DRIVEN_QUERY_TOKENS = CountRange(30, 500)
 _RECALLED_TURNS = 5
+_MAX_CLAIMS_OF_ANSWER = 6
 _MAX_EVIDENCE_TOKENS = 16 * 80
 
 
@@ -106,6 +107,7 @@ class PromptSizes:
     drive: int
     window: int
     budget: int
+    support: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +119,7 @@ class JudgeWorkload:
     orders: int
     drives: bool
     reads: bool = True
+    support_models: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -347,6 +350,7 @@ class EvaluationPlanner:
             orders=2 if judge and judge.both_orders and answers > 1 else 1,
             drives=(drives := bool(judge and judge.drives)),
             reads=drives or not group.is_annotated,
+            support_models=len(judge.models) if judge and judge.probabilities else 0,
         )
         return estimate_judge(group.query_tokens, group.recorded, self._sizes, workload)
 
@@ -464,6 +468,14 @@ def estimate_judge(
         total = total.plus(audit.times(answers))
         total = total.plus(again.times(answers * (workload.votes - 1)))
         total = total.plus(score.times(workload.votes * workload.orders))
+        if workload.support_models:
+            support = _call(sizes.support, context.plus(CountRange(5, 40)), CountRange(1, 16))
+            claims = Estimate(
+                calls=CountRange(1, _MAX_CLAIMS_OF_ANSWER),
+                input=CountRange(support.input.low, _MAX_CLAIMS_OF_ANSWER * support.input.high),
+                output=CountRange(support.output.low, _MAX_CLAIMS_OF_ANSWER * support.output.high),
+            )
+            total = total.plus(claims.times(answers * workload.support_models))
         if workload.drives:
             total = total.plus(_call(sizes.drive, context, _DRIVEN_QUERY_TOKENS))
     return total.with_repairs()
