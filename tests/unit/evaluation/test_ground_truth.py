@@ -125,8 +125,8 @@ async def test_code_checks_rules_of_form_whatever_the_model_says() -> None:
         ["I do not know.\nHarbour desk", "I do not know."],
     ]
     first, second, third = await judge_turns(scenario_of(ENGLISH), answers, model)
-    kept, broken = (verdict.drift for verdict in first.evaluations)
-    assert (kept.omissions, kept.active_constraints) == (0, 2)
+    followed, broken = (verdict.drift for verdict in first.evaluations)
+    assert (followed.omissions, followed.active_constraints) == (0, 2)
     assert [(one.reason, one.turn) for one in broken.findings] == [
         ("does not end with 'Harbour desk'", 1)
     ]
@@ -175,8 +175,8 @@ async def test_rule_of_form_in_plain_text_is_checked_by_code() -> None:
     model = JudgingModel()
     _, second = await judge_turns(plain, [[], ["Dock two.", "Dock two is free now."]], model)
     assert [wants(request) for request in model.requests].count("read") == 2
-    kept, broken = (verdict.drift for verdict in second.evaluations)
-    assert kept.findings == ()
+    followed, broken = (verdict.drift for verdict in second.evaluations)
+    assert followed.findings == ()
     assert [one.reason for one in broken.findings] == ["5 words, the limit is 3"]
     audit = next(request.query for request in model.requests if wants(request) == "audit")
     assert re.search(r"C1\.1: Always answer .*\(checked by code\)", audit)

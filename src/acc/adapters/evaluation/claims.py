@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from acc.adapters.evaluation.answer_kinds import is_refusal, is_unknown
+from acc.adapters.evaluation.answer_kinds import is_courtesy, is_refusal, is_unknown
 from acc.domain.alignment import EvidenceIndex
 from acc.domain.claim_differences import Corrections, difference
 from acc.domain.claim_features import ClaimModel, claim_features
@@ -229,7 +229,7 @@ def claims_of(answer: str, formal: Sequence[str]) -> list[str]:
 
 def _claims_something(text: str) -> bool:
     """Return True if a piece of an answer can be true or false, unlike a heading."""
-    if _is_courtesy(text) or not word_list(text):
+    if _says_nothing(text) or not word_list(text):
         return False
     if frame(text) is not None or bool(values(text)) or len(terms(text)) > 2:
         return True
@@ -247,10 +247,10 @@ def _bodies(answer: str) -> list[str]:
     return [answer]
 
 
-def _is_courtesy(text: str) -> bool:
+def _says_nothing(text: str) -> bool:
     return (
         text.endswith(("?", "？"))
         or is_refusal(text)
         or (is_unknown(text) and not numbers(text) and not identifiers(text))
-        or _key(text) in {"noted", "understood", "承知しました", "nothing to report", "特になし"}
+        or is_courtesy(text)
     )
