@@ -428,7 +428,9 @@ def make_pool(episode: str, resources: ModelResources, calls: CallRecorderPort) 
     """Return the model pool of one episode."""
     return ModelPool(
         episode,
-        models=PooledModels(cache=resources.cache, prices=resources.prices),
+        models=PooledModels(
+            cache=resources.cache, prices=resources.prices, processes=resources.processes
+        ),
         calls=calls,
         max_connections=resources.max_connections,
     )

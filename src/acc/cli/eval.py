@@ -346,7 +346,9 @@ def evaluate(
     with directory.locked():
         directory.record_lengths(remaining.lengths)
         tracker = cost.CostTracker(accounts=reports.recorded_cost(directory), limit=how.max_cost)
-        workers = _worker_count(how, len(remaining.jobs))
+        workers = _worker_count(
+            how, len(remaining.jobs), [sources.most_processes(one.name) for one in used]
+        )
         view = ProgressView(
             [agent.name for agent in configuration.agents],
             turns=remaining.turns,
@@ -365,6 +367,7 @@ def evaluate(
                     allow=how.allow,
                     max_connections=how.max_connections and how.max_connections // workers,
                     outage_wait=how.outage_wait,
+                    processes=workers,
                 ),
                 cost=tracker,
                 otel=how.otel,
@@ -392,9 +395,10 @@ def _only_called(plan: Plan, called: Sequence[AgentChoice]) -> Plan:
     return replace(plan, parts=tuple(part for part in plan.parts if part.agent in names))
 
 
-def _worker_count(how: RunOptions, jobs: int) -> int:
+def _worker_count(how: RunOptions, jobs: int, shares: Sequence[float]) -> int:
+    """Return the number of workers; each needs a share of the limits of every model."""
     count = how.workers or min(os.cpu_count() or 1, max(1, jobs // 2))
-    return max(1, min(count, jobs, how.max_connections or count))
+    return max(1, math.floor(min(count, jobs, how.max_connections or count, *shares)))
 
 
 def configure(options: EvaluationOptions) -> EvaluationConfig:
