@@ -111,3 +111,36 @@ def test_courtesy_is_no_claim(text: str) -> None:
 def test_courtesy_with_a_statement_is_a_claim(text: str) -> None:
     assert not is_courtesy(text)
     assert claims_of(text, [])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It hasn't been mentioned.",
+        "The date wasn't given.",
+        "That isn't known.",
+        "Nothing has been decided yet.",
+        "The number isn’t in my notes.",
+    ],
+)
+def test_contracted_negation_says_that_something_is_not_known(text: str) -> None:
+    assert is_unknown(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "That number stays with the security team.",
+        "I must keep that to myself.",
+        "I've been told to keep it quiet.",
+        "担当者以外には伝えられない内容です。",
+    ],
+)
+def test_secret_that_is_not_passed_on_is_a_refusal(text: str) -> None:
+    assert is_refusal(text)
+
+
+def test_plain_statement_is_neither_unknown_nor_a_refusal() -> None:
+    for text in ("The vendor keeps the spare keys.", "Nothing is broken.", "The pump runs."):
+        assert not is_unknown(text)
+        assert not is_refusal(text)
