@@ -132,7 +132,7 @@ async def test_unsupported_claim_has_a_reason(turn_id: int, answer: str, reason:
         ("お客様から連絡がありました。何人ですか。", "お客様は300人です。"),
     ],
 )
-async def test_number_that_nobody_said_is_unsupported(query: str, answer: str) -> None:
+async def test_number_without_any_evidence_is_unsupported(query: str, answer: str) -> None:
     response = AgentTurnResponse(agent_name="a", response_text=answer)
     found = await RubricJudge().evaluate_turn(
         EvaluationTurnQuery(turn_id=1, query=query), {}, (response,)
