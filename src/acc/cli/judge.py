@@ -188,7 +188,7 @@ def again(
         Parameter(help="The new run directory. [default: RUN-again]", show_default=False),
     ] = None,
     claim_thresholds: Annotated[
-        Path | None, Parameter(help="A file of acc judge thresholds, for the rubric judge.")
+        Path | None, Parameter(help="A file of acc judge thresholds.")
     ] = None,
     how: ModelOptions | None = None,
 ) -> int:

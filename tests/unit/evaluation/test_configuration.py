@@ -54,6 +54,8 @@ def test_rubric_judge_has_no_configuration() -> None:
         ("rubric", JudgeOptions(drives=True), "require a model judge"),
         ("rubric", JudgeOptions(votes=0), "--judge-votes"),
         ("model:openai:a,model:openai:a", JudgeOptions(), "must differ"),
+        ("rubric", JudgeOptions(probabilities=True), "require a model judge"),
+        ("model:anthropic:a", JudgeOptions(probabilities=True), "token probabilities"),
         ("model:openai:a,model:openai:b,model:openai:c", JudgeOptions(votes=2), "at least 3"),
         ("model:openai:a,model:", JudgeOptions(), "requires the name"),
         ("model:openai:a,model:local", JudgeOptions(), "rejected as a judge"),

@@ -28,6 +28,14 @@ AGENT_KINDS = {"baseline": "transcript", **{name: name for name in MEMORIES}}
 EQUAL_BUDGET = "equal-budget"
 _BUDGETED = ("transcript", "last-n", "retrieval", "bm25", "summary", "acc")
 MODEL_JUDGE = "model:"
+#: Providers whose models return the probabilities of tokens.
+_HAVE_TOKEN_PROBABILITIES = (
+    "local",
+    "openai",
+    "openai-chat",
+    "openai-compatible",
+    "openai-responses",
+)
 #: Separates the models of `model:A,model:B`; the name of a model may contain a comma.
 _SEVERAL_JUDGES = re.compile(r",model:")
 PYTHON_REFERENCE = "python:"
@@ -368,6 +376,12 @@ class EvaluationConfigurator:
         if reason and not options.force:
             raise InvalidInput(
                 f"{name} is rejected as a judge: {reason}. Use --force-judge to accept it"
+            )
+        provider = name.partition(":")[0]
+        if options.probabilities and provider not in _HAVE_TOKEN_PROBABILITIES:
+            raise InvalidInput(
+                f"--judge-probabilities requires token probabilities, which {provider} models do "
+                f"not return here; use one of {', '.join(_HAVE_TOKEN_PROBABILITIES)}"
             )
         temperature, name = _with_temperature(name, options.temperature)
         self._sources.check_model(name)
