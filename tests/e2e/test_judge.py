@@ -30,7 +30,8 @@ def test_model_judges_with_votes_in_both_orders(folder: Path) -> None:
     judging = json.loads((folder / "run" / "run.json").read_text())["judging"]
     assert judging["votes"] == 2
     assert len(judging["prompts"]) == 16
-    assert "Agreement of the judge with itself" in (folder / "run" / "report.html").read_text()
+    page = (folder / "run" / "report.html").read_text()
+    assert "Votes of the judge, order and length of answers" in page
     other = acc(*again, "--judge-votes", "3", "--judge-both-orders", cwd=folder)
     assert other.returncode == 2
     assert "votes=2" in other.stderr

@@ -14,9 +14,13 @@ SMALL = ("--scenario", "it-operations", "--turns", "6", "--episodes", "1", "--mo
 
 
 def evaluate(
-    server: ProviderServer, out: Path, *options: str, agents: str = "baseline,acc"
+    server: ProviderServer,
+    out: Path,
+    *options: str,
+    agents: str = "baseline,acc",
+    size: tuple[str, ...] = SMALL,
 ) -> subprocess.CompletedProcess[str]:
-    words = ["eval", *SMALL, "--agents", agents, "--out", str(out), *options]
+    words = ["eval", *size, "--agents", agents, "--out", str(out), *options]
     return subprocess.run(  # noqa: S603 - our own command
         [sys.executable, "-m", "acc", *words],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **server.environment()},
@@ -89,3 +93,16 @@ def test_concurrent_calls_are_limited(tmp_path: Path) -> None:
             assert server.max_open_requests <= most
     assert evaluate(server, tmp_path / "none", "--max-connections", "0").returncode == 2
     assert evaluate(server, tmp_path / "none", "--outage-wait", "-1").returncode == 2
+
+
+def test_workers_share_the_limits_of_a_model(tmp_path: Path) -> None:
+    agents = ",".join(f"a{number}=baseline" for number in range(4))
+    size = ("--scenario", "it-operations", "--turns", "2", "--episodes", "3", "--workers", "3")
+    for most in (3, 2):
+        with ProviderServer(*[Reply(text="Noted.", delay=0.05)] * 100) as server:
+            model = f"{MODEL}&concurrency={most}"
+            out = tmp_path / str(most)
+            done = evaluate(server, out, "--model", model, agents=agents, size=size)
+            assert done.returncode == 0, done.stderr
+            assert server.count == 4 * 3 * 2
+            assert server.max_open_requests <= most

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,11 +15,13 @@ from provider_models import (
     STREAMED_OR_NOT,
     environment,
     model_of,
+    response_of,
     stream_all,
 )
 from pydantic_ai.messages import ToolCallPart
 
 from acc import Agent, ProviderModel, Runner
+from acc.adapters.models.cache import CachedModel
 from acc.adapters.models.messages import to_tool_call
 from acc.domain.value_objects.content import ChatMessage, Part, ToolCall, ToolResult, text_part
 from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, ToolSpec
@@ -322,3 +325,22 @@ def test_model_works_in_one_event_loop_after_another(monkeypatch: pytest.MonkeyP
 
         for _ in range(2):
             assert "test server" in asyncio.run(ask()).text
+
+
+@STREAMED_OR_NOT
+async def test_probabilities_of_first_tokens_are_read_and_cached(
+    stream: bool, server: ProviderServer, tmp_path: Path
+) -> None:
+    server.script = [Reply(text="Yes.", first_tokens=(("Yes", 0.75), ("No", 0.25)))] * 3
+    model = model_of("openai-compatible", server)
+    prompt = ModelRequest(messages=PROMPT.messages, token_choices=20)
+    cached = CachedModel(model, tmp_path, identity={}, name="judge")
+    for from_cache in (False, True):
+        response = await response_of(cached, prompt, stream=stream)  # type: ignore[arg-type]
+        assert response.from_cache == from_cache
+        assert [token for token, _ in response.first_tokens] == ["Yes", "No"]
+        assert [p for _, p in response.first_tokens] == pytest.approx([0.75, 0.25])
+    assert server.requests[0].body["top_logprobs"] == 20
+    plain = await response_of(model, PROMPT, stream=stream)
+    assert plain.first_tokens == ()
+    assert "logprobs" not in server.requests[1].body

@@ -238,23 +238,31 @@ def open_judge(
     if config is not None:
         from acc.adapters.evaluation.model_judge import ModelJudge
 
-        return ModelJudge(_judge_model(judge, config, pool), configuration=config, seed=seed)
+        judges = _judge_models(judge, config, pool)
+        return ModelJudge(
+            *judges, configuration=config, seed=seed, scenario=scenario, thresholds=thresholds
+        )
     from acc.adapters.evaluation.python_judge import load_judge
 
     return cast(JudgeEvaluatorPort, load_judge(judge.removeprefix(PYTHON_REFERENCE)))
 
 
-def _judge_model(judge: str, config: JudgeConfig, pool: ModelPool | None) -> LanguageModelPort:
+def _judge_models(
+    judge: str, config: JudgeConfig, pool: ModelPool | None
+) -> tuple[LanguageModelPort, ...]:
+    """Return the models of a judge."""
     if not judge.startswith(PYTHON_REFERENCE):
         if pool is None:
-            return models.make_model(config.model)
-        return pool.model(config.model, agent="", category=CostCategory.JUDGE)
+            return tuple(map(models.make_model, config.models))
+        return tuple(
+            pool.model(name, agent="", category=CostCategory.JUDGE) for name in config.models
+        )
     from acc.adapters.evaluation.python_judge import load_judge
 
     model = cast(LanguageModelPort, load_judge(judge.removeprefix(PYTHON_REFERENCE)))
     if pool is None:
-        return model
-    return pool.meter(model, agent="", category=CostCategory.JUDGE, name=judge)
+        return (model,)
+    return (pool.meter(model, agent="", category=CostCategory.JUDGE, name=judge),)
 
 
 def make_blinded_judge(
@@ -290,7 +298,7 @@ def _queries(
     from acc.adapters.evaluation.judge_prompts import SchemaAsker
     from acc.adapters.evaluation.model_judge import ModelQueryWriter
 
-    model = _judge_model(configuration.judge, config, pool)
+    model = _judge_models(configuration.judge, config, pool)[0]
     asker = SchemaAsker(model, repairs=config.repairs, timeout=config.timeout)
     return ModelQueryWriter(asker, scenario, turns=configuration.turns)
 
@@ -420,7 +428,9 @@ def make_pool(episode: str, resources: ModelResources, calls: CallRecorderPort) 
     """Return the model pool of one episode."""
     return ModelPool(
         episode,
-        models=PooledModels(cache=resources.cache, prices=resources.prices),
+        models=PooledModels(
+            cache=resources.cache, prices=resources.prices, processes=resources.processes
+        ),
         calls=calls,
         max_connections=resources.max_connections,
     )
@@ -524,10 +534,12 @@ def make_calibration(
     if config is None:
         return CalibrateJudgeUseCase(lambda case: open_judge(judge, None))
     pool = make_pool("judge check", resources, cost)
-    model = _judge_model(judge, config, pool)
+    judges = _judge_models(judge, config, pool)
     from acc.adapters.evaluation.model_judge import ModelJudge
 
-    return CalibrateJudgeUseCase(lambda case: ModelJudge(model, configuration=config), models=pool)
+    return CalibrateJudgeUseCase(
+        lambda case: ModelJudge(*judges, configuration=config, thresholds=thresholds), models=pool
+    )
 
 
 def load_calibration_cases(path: Path | None = None) -> tuple[CalibrationCase, ...]:

@@ -1,6 +1,7 @@
 """Models, user code and scenarios that an evaluation refers to by name."""
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +25,8 @@ class PooledModels:
 
     cache: Path | None = None
     prices: Mapping[str, Price] = field(default_factory=dict)
+    #: Processes that call the models at the same time and share their rate limits.
+    processes: int = 1
 
     def display_name(self, name: str) -> str:
         """Return a model's name without settings, or "" for the embedded model."""
@@ -32,7 +35,7 @@ class PooledModels:
 
     def base_models(self, name: str) -> tuple[LanguageModelPort, ...]:
         """Return the alternatives that a name lists."""
-        return models.base_models(name, self.prices)
+        return models.base_models(name, self.prices, processes=self.processes)
 
     def combine(
         self, name: str, alternatives: tuple[LanguageModelPort, ...], sample: str
@@ -105,6 +108,12 @@ class EvaluationSources:
 
         return listed_cost(choice, input_tokens, output_tokens)
 
+    def most_processes(self, name: str) -> float:
+        """Return how many processes can share the rate limits of a provider's model."""
+        choice = models.MODEL_NAMES.hosted(name)
+        limits = () if choice is None else (choice.concurrency, choice.requests_per_minute)
+        return min((limit for limit in limits if limit is not None), default=math.inf)
+
     def check_ready(self, name: str) -> None:
         """Raise InvalidInput if a model cannot be called."""
         models.check_model_ready(name)
@@ -163,7 +172,11 @@ class EvaluationSources:
         return shipped_judgement().thresholds
 
     def judge_config(
-        self, model: str, temperature: float | None, options: JudgeOptions
+        self,
+        model: str,
+        temperature: float | None,
+        options: JudgeOptions,
+        others: Sequence[str] = (),
     ) -> JudgeConfig:
         """Return the configuration of a model judge."""
         from acc.adapters.evaluation.model_judge import judge_configuration
@@ -174,4 +187,6 @@ class EvaluationSources:
             votes=options.votes,
             both_orders=options.both_orders,
             drives=options.drives,
+            others=others,
+            probabilities=options.probabilities,
         )

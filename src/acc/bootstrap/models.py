@@ -164,11 +164,15 @@ class ProviderModel:
 
 
 def base_models(
-    name: str, prices: "Mapping[str, Price] | None" = None
+    name: str, prices: "Mapping[str, Price] | None" = None, *, processes: int = 1
 ) -> tuple[LanguageModelPort, ...]:
-    """Return the models that a name means, without a cache."""
+    """Return the models that a name means, without a cache.
+
+    Rate limits are divided by the number of processes that call the model at the same time.
+    """
     names = MODEL_NAMES.alternatives(name)
-    return tuple(_base_model(one, prices, is_alone=len(names) == 1) for one in names)
+    is_alone = len(names) == 1
+    return tuple(_base_model(one, prices, is_alone=is_alone, processes=processes) for one in names)
 
 
 def with_fallback(
@@ -185,7 +189,7 @@ def with_fallback(
 
 
 def _base_model(
-    name: str, prices: "Mapping[str, Price] | None", *, is_alone: bool
+    name: str, prices: "Mapping[str, Price] | None", *, is_alone: bool, processes: int
 ) -> LanguageModelPort:
     """Return one model without a cache; a model that runs here is free."""
     model: LanguageModelPort
@@ -198,7 +202,14 @@ def _base_model(
     elif is_local_name(name):
         model = make_local_model(name)
     else:
-        made = ProviderModel(name)
+        limits = MODEL_NAMES.parse(name)
+        made = ProviderModel(
+            name,
+            concurrency=limits.concurrency and max(1, limits.concurrency // processes),
+            requests_per_minute=limits.requests_per_minute
+            and limits.requests_per_minute / processes,
+            tokens_per_minute=limits.tokens_per_minute and limits.tokens_per_minute / processes,
+        )
         model, price = made, price_for(made.model_name, prices or {})
     if price is None or prices is None:
         return model

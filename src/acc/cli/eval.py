@@ -122,15 +122,15 @@ class EvaluationOptions:
     judge: Annotated[
         str,
         Parameter(
-            help="The judge: rubric, model:NAME for a language model, local:PATH.gguf, or "
-            "python:MODULE:NAME for your own judge or model."
+            help="The judge: rubric, model:NAME for a language model, local:PATH.gguf, several "
+            "of these with commas, or python:MODULE:NAME for your own judge or model."
         ),
     ] = "rubric"
     claim_thresholds: Annotated[
         Path | None,
         Parameter(
-            help="A file of acc judge thresholds: the scores from which the rubric judge counts a "
-            "claim as supported. [default: those of the shipped examples]",
+            help="A file of acc judge thresholds: the scores from which a claim counts as "
+            "supported. [default: those of the shipped examples]",
             show_default=False,
         ),
     ] = None
@@ -140,6 +140,14 @@ class EvaluationOptions:
     judge_both_orders: Annotated[
         bool,
         Parameter(help="Score answers in both orders and report the difference.", negative=()),
+    ] = False
+    judge_probabilities: Annotated[
+        bool,
+        Parameter(
+            help="Decide whether a claim is supported by the probability of the word yes. The "
+            "model must return token probabilities: openai, openai-compatible or local.",
+            negative=(),
+        ),
     ] = False
     judge_temperature: Annotated[float, Parameter(help="The temperature of a model judge.")] = 0.0
     judge_drives: Annotated[
@@ -338,7 +346,9 @@ def evaluate(
     with directory.locked():
         directory.record_lengths(remaining.lengths)
         tracker = cost.CostTracker(accounts=reports.recorded_cost(directory), limit=how.max_cost)
-        workers = _worker_count(how, len(remaining.jobs))
+        workers = _worker_count(
+            how, len(remaining.jobs), [sources.most_processes(one.name) for one in used]
+        )
         view = ProgressView(
             [agent.name for agent in configuration.agents],
             turns=remaining.turns,
@@ -357,6 +367,7 @@ def evaluate(
                     allow=how.allow,
                     max_connections=how.max_connections and how.max_connections // workers,
                     outage_wait=how.outage_wait,
+                    processes=workers,
                 ),
                 cost=tracker,
                 otel=how.otel,
@@ -384,9 +395,10 @@ def _only_called(plan: Plan, called: Sequence[AgentChoice]) -> Plan:
     return replace(plan, parts=tuple(part for part in plan.parts if part.agent in names))
 
 
-def _worker_count(how: RunOptions, jobs: int) -> int:
+def _worker_count(how: RunOptions, jobs: int, shares: Sequence[float]) -> int:
+    """Return the number of workers; each needs a share of the limits of every model."""
     count = how.workers or min(os.cpu_count() or 1, max(1, jobs // 2))
-    return max(1, min(count, jobs, how.max_connections or count))
+    return max(1, math.floor(min(count, jobs, how.max_connections or count, *shares)))
 
 
 def configure(options: EvaluationOptions) -> EvaluationConfig:
@@ -405,6 +417,7 @@ def configure(options: EvaluationOptions) -> EvaluationConfig:
             both_orders=options.judge_both_orders,
             temperature=options.judge_temperature,
             drives=options.judge_drives,
+            probabilities=options.judge_probabilities,
             force=options.force_judge,
         ),
         episodes=options.episodes,

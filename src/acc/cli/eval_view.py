@@ -442,7 +442,7 @@ def _share_cell(fields: Mapping[str, Any] | None) -> str:
 
 
 def agreement_lines(summary: Mapping[str, Any]) -> list[str]:
-    """Return the agreement of the judge's votes, and the effect of the order."""
+    """Return the agreement of the judge's votes, and the effects of order and length."""
     agreement = summary.get("agreement") or {}
     lines = []
     if "alpha" in agreement:
@@ -458,6 +458,12 @@ def agreement_lines(summary: Mapping[str, Any]) -> list[str]:
             f"{_TITLES[name]} {o['mean_absolute']:.2f}" for name, o in agreement["order"].items()
         ]
         lines.append(f"mean difference of the scores in reversed order: {', '.join(parts)}")
+    if "length" in agreement:
+        length = agreement["length"]
+        lines.append(
+            f"outcome of the longer of two answers minus that of the shorter one: "
+            f"{length['mean']:+.2f}, mean of {length['pairs']} pairs of the same turns"
+        )
     return lines
 
 

@@ -42,6 +42,13 @@ class ModelOptions:
     """Options of a model judge."""
 
     judge_votes: Annotated[int, Parameter(help="Votes of a model judge.")] = 1
+    judge_probabilities: Annotated[
+        bool,
+        Parameter(
+            help="Decide whether a claim is supported by the probability of the word yes.",
+            negative=(),
+        ),
+    ] = False
     force_judge: Annotated[
         bool, Parameter(help="Accept a model judge that is known to be too small.", negative=())
     ] = False
@@ -181,7 +188,7 @@ def again(
         Parameter(help="The new run directory. [default: RUN-again]", show_default=False),
     ] = None,
     claim_thresholds: Annotated[
-        Path | None, Parameter(help="A file of acc judge thresholds, for the rubric judge.")
+        Path | None, Parameter(help="A file of acc judge thresholds.")
     ] = None,
     how: ModelOptions | None = None,
 ) -> int:
@@ -193,7 +200,9 @@ def again(
     """
     how, judge = how or ModelOptions(), judge_reference(judge)
     source = reports.open_run(directory)
-    options = JudgeOptions(votes=how.judge_votes, force=how.force_judge)
+    options = JudgeOptions(
+        votes=how.judge_votes, probabilities=how.judge_probabilities, force=how.force_judge
+    )
     configurator = evaluation.make_configurator()
     configuration = configurator.judged_again(
         source.configuration, judge, options, read_thresholds(claim_thresholds)
@@ -315,7 +324,9 @@ def _calibrate(
     thresholds: Sequence[ClaimThreshold],
 ) -> tuple[list[CalibrationResult], int]:
     """Return the results, and the number of cases that the cost limit left out."""
-    options = JudgeOptions(votes=how.judge_votes, force=how.force_judge)
+    options = JudgeOptions(
+        votes=how.judge_votes, probabilities=how.judge_probabilities, force=how.force_judge
+    )
     config = evaluation.make_configurator().judge(judge, options)
     cases = evaluation.load_calibration_cases(file)
     calibration = evaluation.make_calibration(

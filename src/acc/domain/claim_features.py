@@ -191,6 +191,7 @@ def _number_features(claim: str, alignment: Alignment, index: EvidenceIndex) -> 
         "number_of_other_words": float(margin < _LEAST_MARGIN),
         "number_derived": float(is_derived),
         "number_replaced": float(is_replaced and not is_derived),
+        "number_absent": float(bool(absent) and not is_derived and not is_replaced),
     }
 
 

@@ -307,7 +307,9 @@ def _contains_word(answer: str, word: str) -> bool:
 
 
 def _bare(text: str) -> str:
-    return normalize_text(text).casefold().rstrip(".。:： \"'”’」』").lstrip("\"'“‘「『 ")
+    """Return a text without case, quotes, emphasis and final punctuation, unless it has no more."""
+    plain = normalize_text(text).casefold()
+    return plain.rstrip(".。:： \"'”’」』*_`").lstrip("\"'“‘「『 *_`") or plain
 
 
 def _reject_constant(name: str) -> None:

@@ -48,7 +48,7 @@ _WINDOW = 3
 _NEAR_IN_CLAIM = 2
 _NEAR_IN_EVIDENCE = 4
 #: Factors that reduce the score.
-_ABSENT_NUMBER = 0.6
+ABSENT_NUMBER = 0.6
 _ABSENT_NAME = 0.8
 _CONTRADICTION = 0.6
 _OTHER_NAME = 0.7
@@ -286,7 +286,7 @@ class SupportDocument:
         faults: list[str] = []
         score = features.mean
         if absent_numbers:
-            score *= _ABSENT_NUMBER
+            score *= ABSENT_NUMBER
             faults.append(f"number differs: {', '.join(absent_numbers)}")
         if absent_names:
             score *= _ABSENT_NAME
@@ -439,7 +439,7 @@ class SupportDocument:
         if fault:
             return _CONTRADICTION, fault
         if number := _other_number(claim, sentence):
-            return _ABSENT_NUMBER, f"number differs: {number}"
+            return ABSENT_NUMBER, f"number differs: {number}"
         if name := self._other_name(claim, sentence, place):
             return _OTHER_NAME, f"name differs: {name}"
         if self._has_context and (

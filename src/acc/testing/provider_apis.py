@@ -4,6 +4,7 @@ Each is in the form that the provider's official client library accepts.
 """
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -59,6 +60,7 @@ class Reply:
     end_after: int | None = None
     error_after: int | None = None
     invalid_json: bool = False
+    first_tokens: tuple[tuple[str, float], ...] = ()
     delay: float = 0.0
     event_delay: float = 0.0
     tokens: tuple[int, int, int] = (11, 7, 0)
@@ -130,6 +132,7 @@ class ChatCompletions:
                 for number, (name, arguments) in enumerate(reply.calls)
             ]
         choice = {"index": 0, "message": message, "finish_reason": reply.finish_reason}
+        choice |= self._logprobs(request, reply)
         return {**self._head(request, ""), "choices": [choice], "usage": self._usage(reply)}
 
     def events(self, request: ProviderRequest, reply: Reply) -> Iterator[Event]:
@@ -148,6 +151,8 @@ class ChatCompletions:
                 deltas.append({"tool_calls": [part]})
         for delta in deltas:
             yield self._chunk(request, delta)
+        if logprobs := self._logprobs(request, reply):
+            yield self._chunk(request, {"content": ""}, **logprobs)
         yield self._chunk(request, {}, reply.finish_reason)
         yield "", {**self._head(request, ".chunk"), "choices": [], "usage": self._usage(reply)}
         yield "", "[DONE]"
@@ -166,10 +171,23 @@ class ChatCompletions:
         head = {"id": "chatcmpl-1", "object": f"chat.completion{suffix}", "created": 1_700_000_000}
         return {**head, "model": request.model}
 
+    def _logprobs(self, request: ProviderRequest, reply: Reply) -> dict[str, Any]:
+        if not reply.first_tokens or not request.body.get("logprobs"):
+            return {}
+        choices = [
+            {"token": token, "logprob": math.log(probability), "bytes": None}
+            for token, probability in reply.first_tokens[: request.body["top_logprobs"]]
+        ]
+        return {"logprobs": {"content": [{**choices[0], "top_logprobs": choices}]}}
+
     def _chunk(
-        self, request: ProviderRequest, delta: dict[str, Any], finish: str | None = None
+        self,
+        request: ProviderRequest,
+        delta: dict[str, Any],
+        finish: str | None = None,
+        **fields: Any,
     ) -> Event:
-        choice = {"index": 0, "delta": delta, "finish_reason": finish}
+        choice = {"index": 0, "delta": delta, "finish_reason": finish, **fields}
         return "", {**self._head(request, ".chunk"), "choices": [choice]}
 
     def _usage(self, reply: Reply) -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""Tests that refusals and "not known" are recognised in many wordings."""
+"""Tests that refusals, "not known" and courtesies are recognised in many wordings."""
 
 import pytest
 
-from acc.adapters.evaluation.answer_kinds import is_refusal, is_unknown
+from acc.adapters.evaluation.answer_kinds import is_courtesy, is_refusal, is_unknown
+from acc.adapters.evaluation.claims import claims_of
 
 REFUSALS = (
     "I'm afraid I can't go into that.",
@@ -68,3 +69,78 @@ def test_not_known_is_recognised(text: str) -> None:
 def test_statement_is_neither_refusal_nor_unknown(text: str) -> None:
     assert not is_refusal(text)
     assert not is_unknown(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Okay, will do.",
+        "Thank you for letting me know.",
+        "I have noted that.",
+        "I'll keep it in mind.",
+        "Let me know if you need anything else.",
+        "My apologies for the mix-up.",
+        "Certainly, here is your summary:",
+        "了解しました。",
+        "はい、承知いたしました。",
+        "ご連絡ありがとうございます。",
+        "覚えておきます。",
+        "ご不明な点があればお知らせください。",
+        "誠に申し訳ございませんでした。",
+    ],
+)
+def test_courtesy_is_no_claim(text: str) -> None:
+    assert is_courtesy(text)
+    assert claims_of(text, []) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Thanks to Ines the pilot arrived on time.",
+        "Thank you for moving the call to 14:00.",
+        "Sorry, the pilot is Tom.",
+        "The team has noted that the fee rose.",
+        "I will remember that the dock is closed.",
+        "はい、水先人は佐伯さんです。",
+        "ありがとうございます、会議は15時です。",
+        "確認しましたが、在庫は不足しています。",
+        "以下の通りです:会議は中止。",
+    ],
+)
+def test_courtesy_with_a_statement_is_a_claim(text: str) -> None:
+    assert not is_courtesy(text)
+    assert claims_of(text, [])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It hasn't been mentioned.",
+        "The date wasn't given.",
+        "That isn't known.",
+        "Nothing has been decided yet.",
+        "The number isn’t in my notes.",
+    ],
+)
+def test_contracted_negation_says_that_something_is_not_known(text: str) -> None:
+    assert is_unknown(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "That number stays with the security team.",
+        "I must keep that to myself.",
+        "I've been told to keep it quiet.",
+        "担当者以外には伝えられない内容です。",
+    ],
+)
+def test_secret_that_is_not_passed_on_is_a_refusal(text: str) -> None:
+    assert is_refusal(text)
+
+
+def test_plain_statement_is_neither_unknown_nor_a_refusal() -> None:
+    for text in ("The vendor keeps the spare keys.", "Nothing is broken.", "The pump runs."):
+        assert not is_unknown(text)
+        assert not is_refusal(text)

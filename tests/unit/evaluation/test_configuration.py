@@ -53,6 +53,12 @@ def test_rubric_judge_has_no_configuration() -> None:
         ("rubric", JudgeOptions(votes=3), "require a model judge"),
         ("rubric", JudgeOptions(drives=True), "require a model judge"),
         ("rubric", JudgeOptions(votes=0), "--judge-votes"),
+        ("model:openai:a,model:openai:a", JudgeOptions(), "must differ"),
+        ("rubric", JudgeOptions(probabilities=True), "require a model judge"),
+        ("model:anthropic:a", JudgeOptions(probabilities=True), "token probabilities"),
+        ("model:openai:a,model:openai:b,model:openai:c", JudgeOptions(votes=2), "at least 3"),
+        ("model:openai:a,model:", JudgeOptions(), "requires the name"),
+        ("model:openai:a,model:local", JudgeOptions(), "rejected as a judge"),
         ("rubric", JudgeOptions(votes=99), "--judge-votes"),
         ("rubric", JudgeOptions(temperature=-1.0), "--judge-temperature"),
         ("python:no_such_module_here:x", JudgeOptions(), "there is no module"),
@@ -234,3 +240,11 @@ def test_path_of_a_local_model_is_a_judge_and_rejected_without_force() -> None:
     assert judge_reference("rubric") == "rubric"
     with pytest.raises(InvalidInput, match="rejected as a judge"):
         CONFIGURATOR.judge(name)
+
+
+def test_judge_of_several_models_has_a_vote_for_each() -> None:
+    configured = CONFIGURATOR.judge("model:openai:large,model:openai:other", JudgeOptions())
+    assert configured is not None
+    assert configured.models == ("openai:large?temperature=0", "openai:other?temperature=0")
+    assert configured.votes == 2
+    assert judge_reference("model:openai:a,local:b.gguf") == "model:openai:a,model:local:b.gguf"

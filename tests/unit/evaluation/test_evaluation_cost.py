@@ -264,7 +264,9 @@ def test_plan_has_no_cost_for_unknown_prices_and_no_estimate_for_user_code() -> 
     assert plan.cost is None
 
 
-@pytest.mark.parametrize(("fields", "calls"), [({}, 6 * 4), ({"both_orders": True}, 6 * 5)])
+@pytest.mark.parametrize(
+    ("fields", "calls"), [({}, 6 * 3), ({"both_orders": True}, 6 * 4), ({"drives": True}, 6 * 5)]
+)
 def test_plan_of_a_model_judge_counts_its_orders(fields: dict[str, object], calls: int) -> None:
     evaluation = config(
         ("baseline", "transcript"),

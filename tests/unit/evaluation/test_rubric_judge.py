@@ -126,6 +126,23 @@ async def test_unsupported_claim_has_a_reason(turn_id: int, answer: str, reason:
 
 
 @pytest.mark.parametrize(
+    ("query", "answer"),
+    [
+        ("A guest writes to us. How many come?", "About 300 guests."),
+        ("お客様から連絡がありました。何人ですか。", "お客様は300人です。"),
+    ],
+)
+async def test_number_without_any_evidence_is_unsupported(query: str, answer: str) -> None:
+    response = AgentTurnResponse(agent_name="a", response_text=answer)
+    found = await RubricJudge().evaluate_turn(
+        EvaluationTurnQuery(turn_id=1, query=query), {}, (response,)
+    )
+    (claim,) = found.evaluations[0].hallucination.claims
+    assert not claim.supported
+    assert claim.reason == "number differs: 300"
+
+
+@pytest.mark.parametrize(
     "answer",
     [
         "The window is now 45 minutes.",

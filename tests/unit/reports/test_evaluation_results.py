@@ -57,6 +57,21 @@ def test_agreement_is_measured_over_all_answers() -> None:
     assert agreement_lines({}) == []
 
 
+def test_effect_of_length_compares_answers_of_the_same_turn() -> None:
+    agreement = Agreement()
+    agreement.add_lengths([(10, 5.0), (30, 8.0), (10, 9.0)])
+    agreement.add_lengths([(40, 6.0)])
+    assert agreement.measured() == {}
+    found = agreement.measured(with_length=True)
+    assert found["length"] == {
+        "pairs": 2,
+        "mean": 1.0,
+        "longer_is_better": 1,
+        "longer_is_worse": 1,
+    }
+    assert "+1.00, mean of 2 pairs" in agreement_lines({"agreement": found})[0]
+
+
 def test_votes_in_both_orders_alone_show_no_alpha() -> None:
     agreement = Agreement()
     agreement.add(

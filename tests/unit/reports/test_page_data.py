@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from acc.adapters.reports.page_data import (
+    Difference,
     format_difference,
     format_pair,
     join_words,
@@ -79,6 +80,13 @@ def test_size_of_the_memory_is_compared_by_its_interval() -> None:
         "memory tokens (\N{MINUS SIGN}1,605, 95 % interval \N{MINUS SIGN}1,682 to "
         "\N{MINUS SIGN}1,515)",
     )
+
+
+def test_part_of_a_measure_is_not_tested_although_its_interval_excludes_zero() -> None:
+    part = difference("relevance", -0.67) | {"clear": False, "declared": False}
+    assert Difference(**part).verdict == "not tested"
+    unclear = difference("drift", 0.1, clear=False) | {"clear": False}
+    assert Difference(**unclear).verdict == "no clear difference"
 
 
 def test_best_means_exclude_the_ceiling_and_name_ties() -> None:

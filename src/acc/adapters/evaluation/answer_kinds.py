@@ -1,9 +1,9 @@
-"""Recognise refusals and "not known" in many wordings, English and Japanese."""
+"""Recognise refusals, "not known" and courtesies in many wordings, English and Japanese."""
 
 import re
 from functools import lru_cache
 
-from acc.domain.language import normalize_text
+from acc.domain.language import identifiers, normalize_text, numbers
 
 #: In characters. Of a longer answer the start and the end are read.
 _MAX_READ_LENGTH = 8_000
@@ -39,10 +39,14 @@ _REFUSAL = re.compile(
     r"|am able to)\b"
     r"|\b(?:my|our) lips are sealed\b|\bnot at liberty\b|\bno comment\b|\boff[- ]limits\b"
     r"|\b(?:sorry|apologies)\b[^.!?\n]{0,30}\b(?:but no|can['’]?t|cannot)\b"
-    r"|\bnot for (?:me|us) to (?:say|share|disclose|tell)\b|\bthat stays (?:with|between)\b"
+    r"|\bkeep(?:ing)? (?:that|this|it)(?: one| quiet)?"
+    r" (?:to (?:myself|ourselves)|between|private)\b"
+    r"|\b(?:asked|told|instructed) to keep (?:that|this|it) (?:quiet|to (?:myself|ourselves))\b"
+    r"|\bnot for (?:me|us) to (?:say|share|disclose|tell)\b|\bthat(?: (?:one|number"
+    r"|code|name|figure|detail|information))? stays (?:with|between)\b"
     r"|\b(?:must|has to|have to|needs to) (?:stay|remain|be kept) (?:confidential|secret|private)\b"
     r"|\bwithh(?:old|eld|olding)\b|\bdeclin(?:e|ing) to (?:answer|share|say|comment|disclose)\b"
-    r"|(?:お伝え|開示|共有|お?答え|回答|公開|お?知らせ|提供|お話し?|申し上げ(?:る)?|明か(?:す)?|教え(?:る)?"
+    r"|(?:お?伝え|開示|共有|お?答え|回答|公開|お?知らせ|提供|お話し?|申し上げ(?:る)?|明か(?:す)?|教え(?:る)?"
     r"|お教え|口外|コメント|ご案内|言及|対応|協力|漏らす|言う|話す|お見せ|お出し)"
     r"(?:する)?(?:こと|わけ|の)?(?:は|が|に|も)?(?:でき|出来|いたし|致し|し|い)?"
     r"(?:(?:ら)?れ)?(?:ません|ない|かねます|かね(?:る|て|ました)|兼ね(?:ます|る)|なく|ねます)"
@@ -60,7 +64,7 @@ _KNOWN = (
     r"|records?|memory|conversation))"
 )
 _UNKNOWN = re.compile(
-    rf"\b(?:not|n['’]t|never)(?: yet| been| so far| currently| actually| explicitly| ever| be"
+    rf"(?:\bnot|n['’]t|\bnever)(?: yet| been| so far| currently| actually| explicitly| ever| be"
     rf"| made){{0,3}} {_KNOWN}\b"
     r"|\b(?:no|without|lack(?:s|ing)?|missing)(?: \w+){0,2} (?:information|records?|values?"
     r"|figures?"
@@ -80,6 +84,8 @@ _UNKNOWN = re.compile(
     r"(?: has| have| knows?| told| said| mentioned| gave| ever)\b"
     r"|\byet to (?:be (?:confirmed|decided|set|announced|determined)|hear|learn)\b"
     r"|\bi['’]?(?:m| am) (?:not sure|unsure|unaware|in the dark)\b"
+    rf"|\b(?:nothing|none)(?: (?:has|have|had|is|was|of (?:that|this|it)))?(?: been| is){{0,2}}"
+    rf" {_KNOWN}\b"
     r"|\b(?:nothing|none)(?: \w+){0,3} (?:says|said|stated|mentions|mentioned|indicates|tells|given"
     r"|recorded|on (?:that|this|record|file))\b|\bbeyond what (?:i|we)(?: have"
     r"|['’]ve)? (?:know|been)\b"
@@ -101,6 +107,50 @@ _UNKNOWN = re.compile(
     r"|覚え(?:が|は)(?:ありません|ない)|心当たりが?(?:ありません|ない)",
     re.I,
 )
+
+
+_NOTE = r"(?:note|noted|remember|record|recorded|save|saved|keep|kept)"
+#: A whole part of a sentence, between commas.
+_COURTESY = re.compile(
+    r"(?:ok|okay|yes|no|sure|sure thing|alright|all right|right|great|perfect|absolutely|certainly"
+    r"|of course|noted|understood|acknowledged|got it|will do|done|roger|roger that|copy that"
+    r"|very well|well noted|no problem|my pleasure|nothing to report|you['’]?(?:re| are) welcome"
+    r"|hello|hi|good (?:morning|afternoon|evening|night)|(?:kind|best|warm) regards|sincerely"
+    r"|have a (?:nice|good|great) (?:\w+ ?){1,2}|as (?:requested|you (?:asked|wish)))"
+    r"|(?:many )?(?:thanks|thank you)(?: (?:for|so|very|again|a)(?: [\w'’-]+){0,12})?"
+    rf"|i(?:['’]ll| will| shall| have|['’]ve)?(?: now)? {_NOTE} (?:that|this|it|them)(?: in mind"
+    r"| for (?:later|you|next time))?"
+    r"|(?:please )?(?:let me know|feel free|do(?: not|n['’]t) hesitate)(?: [\w'’]+){0,14}"
+    r"|i?\s?hope (?:this|that|it) helps|(?:i['’]?(?: a)?m )?(?:happy|glad) to (?:help|assist)"
+    r"(?: \w+){0,4}|(?:i['’]?(?: a)?m )?(?:very |so )?sorry(?: (?:for|about)(?: [\w-]+){1,6})?"
+    r"|(?:my |our )?apologies(?: for(?: [\w-]+){1,6})?|i apologi[sz]e(?: for(?: [\w-]+){1,6})?"
+    r"|(?:here (?:is|are)|here['’]s) (?:the|a|an|your|my)(?: \w+){1,4}"
+    r"|はい|いいえ|ええ|もちろん(?:です)?|なるほど|特になし|(?:それは)?何よりです|その(?:通|とお)りです"
+    r"|(?:了解|承知|拝承)(?:です|(?:いた|致)?しました|しております|のうえ)?|(?:かしこまり|畏まり|わかり|分かり)ました"
+    r"|[^0-9]{0,24}(?:ありがとう|有難う|有り難う)(?:ございま(?:す|した))?|(?:どうも)?感謝(?:いたし|し)ます"
+    r"|(?:覚えて|記憶して|記録して|メモして|控えて|把握して)(?:おき|い|おり)ま(?:す|した)"
+    r"|(?:記録|メモ|記憶|確認|把握)(?:(?:いた|致)?し(?:て(?:おき|い)?)?)ま(?:す|した)"
+    r"|(?:何か|他に|ほかに|また何か|ご不明|ご質問|ご用)[^0-9]{0,30}(?:(?:お知らせ|お申し付け|お尋ね|ご連絡"
+    r"|お聞かせ|お声がけ|聞いて|言って)(?:ください(?:ませ)?|下さい)|ありますか|ございますか|でしょうか)"
+    r"|(?:お役に立て|ご?参考にな)[^0-9]{0,8}(?:幸い|嬉しい|うれしい)です"
+    r"|(?:大変|誠に)?(?:失礼|申し訳)(?:(?:いた|致)?しました|(?:ありません|ございません)(?:でした)?)"
+    r"|(?:以下|次|下記)の(?:通|とお)り(?:です|になります)?|お疲れ(?:様|さま)(?:です|でした)?"
+    r"|(?:どうぞ|何卒|今後とも)?(?:よろ|宜)しく(?:お願い(?:(?:いた|致)?します|申し上げます)?)?"
+    r"|おはようございます|こんにちは|こんばんは|(?:では|それでは)?良い一日を"
+)
+_COURTESY_PARTS = re.compile(r"[,、。.!！:：—–]+\s*")
+
+
+@lru_cache(maxsize=4_096)
+def is_courtesy(text: str) -> bool:
+    """Return True if a text only thanks, greets, apologises, agrees or offers help."""
+    parts = [part.strip() for part in _COURTESY_PARTS.split(_read(text).casefold())]
+    return (
+        any(parts)
+        and all(_COURTESY.fullmatch(part) for part in parts if part)
+        and not numbers(text)
+        and not identifiers(text)
+    )
 
 
 @lru_cache(maxsize=4_096)

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from acc.adapters.evaluation.answer_kinds import is_refusal, is_unknown
+from acc.adapters.evaluation.answer_kinds import is_courtesy, is_refusal, is_unknown
 from acc.domain.alignment import EvidenceIndex
 from acc.domain.claim_differences import Corrections, difference
 from acc.domain.claim_features import ClaimModel, claim_features
 from acc.domain.language import identifiers, numbers, one_line, sentences, terms, values, word_list
 from acc.domain.roles import NEGATION
 from acc.domain.statement_frames import frame
-from acc.domain.support import MAX_CLAIM_LENGTH, SupportDocument
+from acc.domain.support import ABSENT_NUMBER, MAX_CLAIM_LENGTH, SupportDocument
 from acc.domain.value_objects.evaluation import (
     NOT_CLOSE,
     NOT_IN_FULL,
@@ -139,6 +139,8 @@ class EvidencePool:
             )
         comparison, newer = self._compare(claim)
         probability = self._model.probability(comparison.features)
+        if comparison.features.get("number_absent"):
+            probability *= ABSENT_NUMBER
         faulty = self._closest_faulty(claim, max(probability, self._threshold.value))
         if faulty is not None:
             return ClaimVerdict(
@@ -229,7 +231,7 @@ def claims_of(answer: str, formal: Sequence[str]) -> list[str]:
 
 def _claims_something(text: str) -> bool:
     """Return True if a piece of an answer can be true or false, unlike a heading."""
-    if _is_courtesy(text) or not word_list(text):
+    if _says_nothing(text) or not word_list(text):
         return False
     if frame(text) is not None or bool(values(text)) or len(terms(text)) > 2:
         return True
@@ -247,10 +249,10 @@ def _bodies(answer: str) -> list[str]:
     return [answer]
 
 
-def _is_courtesy(text: str) -> bool:
+def _says_nothing(text: str) -> bool:
     return (
         text.endswith(("?", "？"))
         or is_refusal(text)
         or (is_unknown(text) and not numbers(text) and not identifiers(text))
-        or _key(text) in {"noted", "understood", "承知しました", "nothing to report", "特になし"}
+        or is_courtesy(text)
     )

@@ -107,6 +107,14 @@ def _contains_whole(text: str, wanted: str) -> bool:
     return re.search(before + re.escape(wanted) + after, text) is not None
 
 
+def rule_violation(rule: FormatRule, answer: str) -> str:
+    """Return how an answer breaks a rule, with secrets in any spelling, or an empty string."""
+    if rule.kind is RuleKind.REFUSE:
+        found = [word for word in rule.words if leaks(word, answer)]
+        return f"contains {', '.join(map(repr, found))}" if found else ""
+    return violation(rule, answer)
+
+
 def rule_data(rule: FormatRule) -> dict[str, Any]:
     """Return a rule as JSON data."""
     return {"kind": rule.kind.value, "number": rule.number, "words": list(rule.words)}

@@ -1,9 +1,10 @@
 """Audit one answer: claims with quoted evidence, constraints, and votes on both."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
+from acc.adapters.evaluation.findings import rule_violation
 from acc.adapters.evaluation.judge_memory import QuotedCanonicalMemory, is_quoted, join_errors
 from acc.adapters.evaluation.judge_prompts import (
     AUDIT_AGAIN_INSTRUCTION,
@@ -23,12 +24,17 @@ from acc.adapters.evaluation.judge_prompts import (
     quotable_texts,
 )
 from acc.domain.errors import AccError
+from acc.domain.format_rules import OMISSION_KINDS
 from acc.domain.value_objects.evaluation import (
+    UNCLEAR,
+    ClaimThreshold,
     ClaimVerdict,
     ConstraintFinding,
     DriftAudit,
+    FindingKind,
     HallucinationAudit,
 )
+from acc.domain.value_objects.format_rule import RuleKind
 
 #: If verdicts are equally frequent, the first one wins; a good one needs a majority.
 _CLAIM_SEVERITY = (ClaimLabel.CONTRADICTED, ClaimLabel.OUTDATED, ClaimLabel.UNSUPPORTED)
@@ -46,17 +52,17 @@ class AnswerAudit:
 
 
 class Auditor:
-    """Audits answers of one turn against one memory."""
+    """Audits answers of one turn against one memory; the models vote in turn."""
 
-    def __init__(self, asker: SchemaAsker, *, votes: int, salt: str) -> None:
-        self._asker = asker
+    def __init__(self, askers: Sequence[SchemaAsker], *, votes: int, salt: str) -> None:
+        self._askers = askers
         self._votes = votes
         self._salt = salt
 
     async def audit(self, answer: str, query: str, memory: QuotedCanonicalMemory) -> AnswerAudit:
         """Return the audit, or raise the first error if at least half of the votes failed."""
         audited = _AuditedAnswer(answer, query, memory)
-        first = await self._asker.ask(
+        first = await self._askers[0].ask(
             Question(
                 instruction=AUDIT_INSTRUCTION,
                 text=audited.prompt(f"{self._salt}:1"),
@@ -72,7 +78,7 @@ class Auditor:
             question = Question(instruction=AUDIT_AGAIN_INSTRUCTION, text=text, name="the judge")
             try:
                 votes.append(
-                    await self._asker.ask(
+                    await self._askers[(number - 1) % len(self._askers)].ask(
                         question,
                         AuditVote,
                         lambda vote: audited.vote_error(vote, len(first.claims)),
@@ -82,7 +88,7 @@ class Auditor:
                 errors.append(error)
         if 2 * len(votes) <= self._votes:
             raise errors[0]
-        return _combine(first, votes, memory.constraints())
+        return _combine(first, votes, answer, memory)
 
 
 class _AuditedAnswer:
@@ -155,8 +161,11 @@ class _AuditedAnswer:
         return errors
 
     def _constraint_errors(self, audit: Audit | AuditVote) -> list[str]:
-        expected = sorted(self._memory.constraints())
-        listed = sorted(finding.id for finding in audit.constraints)
+        left_out = {
+            name for name in self._memory.constraints() if self._memory.is_left_to_code(name)
+        }
+        expected = sorted(self._memory.constraints().keys() - left_out)
+        listed = sorted(finding.id for finding in audit.constraints if finding.id not in left_out)
         if expected == listed:
             return []
         names = [name[:20] for name in listed[:20]]
@@ -187,7 +196,7 @@ def constraint_majority(votes: Sequence[ConstraintLabel]) -> ConstraintLabel:
 
 
 def _combine(
-    first: Audit, votes: Sequence[AuditVote], constraints: Mapping[str, str]
+    first: Audit, votes: Sequence[AuditVote], answer: str, memory: QuotedCanonicalMemory
 ) -> AnswerAudit:
     by_number = [{claim.number: claim for claim in vote.claims} for vote in votes]
     claims: list[ClaimVerdict] = []
@@ -207,7 +216,7 @@ def _combine(
             )
         )
     supported = sum(claim.supported for claim in claims)
-    drift, constraint_votes = _combine_drift(votes, constraints)
+    drift, constraint_votes = _combine_drift(votes, answer, memory)
     return AnswerAudit(
         hallucination=HallucinationAudit(
             supported_claims=supported,
@@ -221,24 +230,35 @@ def _combine(
 
 
 def _combine_drift(
-    votes: Sequence[AuditVote], constraints: Mapping[str, str]
+    votes: Sequence[AuditVote], answer: str, memory: QuotedCanonicalMemory
 ) -> tuple[DriftAudit, tuple[tuple[str, ...], ...]]:
     by_id: list[dict[str, RuleFinding]] = [
         {finding.id: finding for finding in vote.constraints} for vote in votes
     ]
+    constraints, rules = memory.constraints(), memory.rules()
     findings: list[ConstraintFinding] = []
     listed: list[tuple[str, ...]] = []
     for name, text in constraints.items():
-        cast = [vote[name] for vote in by_id]
-        listed.append(tuple(vote.verdict.value for vote in cast))
-        verdict = constraint_majority([vote.verdict for vote in cast])
-        if verdict is not ConstraintLabel.SATISFIED:
-            reason = next(vote for vote in cast if vote.verdict is verdict).reason
+        rule = rules.get(name)
+        reason = rule_violation(rule, answer) if rule is not None else ""
+        is_omission = rule is not None and rule.kind in OMISSION_KINDS
+        if not memory.is_left_to_code(name):
+            cast = [vote[name] for vote in by_id]
+            listed.append(tuple(vote.verdict.value for vote in cast))
+            verdict = constraint_majority([vote.verdict for vote in cast])
+            if not reason and verdict is not ConstraintLabel.SATISFIED:
+                reason = next(vote for vote in cast if vote.verdict is verdict).reason
+                reason = reason or verdict.value
+                is_omission = verdict is ConstraintLabel.OMITTED
+        if reason:
+            is_leak = rule is not None and rule.kind is RuleKind.REFUSE
             findings.append(
                 ConstraintFinding(
                     constraint=text,
-                    omission=verdict is ConstraintLabel.OMITTED,
+                    omission=is_omission,
                     reason=reason[:MAX_TEXT_LENGTH],
+                    kind=FindingKind.LEAKED_SECRET if is_leak else FindingKind.BROKEN_RULE,
+                    turn=memory.turn_of(name),
                 )
             )
     omissions = sum(finding.omission for finding in findings)
@@ -249,3 +269,46 @@ def _combine_drift(
         findings=tuple(findings),
     )
     return drift, tuple(listed)
+
+
+#: Without labelled examples: yes is more probable than no, and nothing is unclear.
+EVEN_ODDS = ClaimThreshold(language="", value=0.5, low=0.5, high=0.5, examples=0)
+
+
+class SupportAsker:
+    """Decides whether claims are supported by the probability of "yes", the mean of all models."""
+
+    def __init__(self, askers: Sequence[SchemaAsker], memory: str, query: str, salt: str) -> None:
+        self._askers = askers
+        self._memory = memory
+        self._query = query
+        self._salt = salt
+
+    async def rescored(self, audit: AnswerAudit, threshold: ClaimThreshold) -> AnswerAudit:
+        """Return an audit whose claims have scores, and verdicts by the threshold."""
+        claims: list[ClaimVerdict] = []
+        for number, claim in enumerate(audit.hallucination.claims, start=1):
+            block = UntrustedBlock(
+                f"{self._salt}:support:{number}", (self._memory, self._query, claim.claim)
+            )
+            parts = [
+                block.rule,
+                block.wrap("evidence", self._memory),
+                block.wrap("query", self._query),
+                block.wrap("claim", claim.claim),
+            ]
+            found = [await asker.probability("\n\n".join(parts)) for asker in self._askers]
+            score = round(sum(found) / len(found), 4)
+            supported = score >= threshold.value
+            verdict = claim.verdict if claim.supported == supported else ""
+            if threshold.low < score < threshold.high:
+                verdict = UNCLEAR
+            claims.append(replace(claim, supported=supported, verdict=verdict, score=score))
+        supported_claims = sum(claim.supported for claim in claims)
+        hallucination = replace(
+            audit.hallucination,
+            supported_claims=supported_claims,
+            unsupported_claims=len(claims) - supported_claims,
+            claims=tuple(claims),
+        )
+        return replace(audit, hallucination=hallucination)

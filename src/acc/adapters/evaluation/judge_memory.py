@@ -1,8 +1,10 @@
 """The canonical memory of a model judge: facts and constraints with quotes of the queries."""
 
 from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import Any
 
+from acc.adapters.evaluation.findings import rule_data, rule_of
 from acc.adapters.evaluation.judge_prompts import (
     MAX_ENTRIES,
     MAX_TEXT_LENGTH,
@@ -11,9 +13,13 @@ from acc.adapters.evaluation.judge_prompts import (
     MemoryUpdate,
     quotable_texts,
 )
+from acc.domain.format_rules import read_rule
 from acc.domain.language import contains_text, identifiers, is_japanese, is_negated, numbers, terms
+from acc.domain.value_objects.format_rule import EXCLUSIVE_KINDS, FormatRule, RuleKind
 from acc.domain.value_objects.live_evaluation import EvaluationTurnQuery
 
+#: Rules that code checks without the model.
+_CODE_KINDS = EXCLUSIVE_KINDS | {RuleKind.FORBID, RuleKind.REQUIRE}
 #: Letters and digits that a quote must have at least.
 _MIN_QUOTE_LENGTH = 8
 _MIN_JAPANESE_QUOTE_LENGTH = 3
@@ -48,6 +54,12 @@ class QuotedCanonicalMemory:
         }
         #: Constraints that apply to the answer of this turn only.
         self.once: dict[str, str] = {}
+        #: Rules that code checks, and those of the scenario, by the id of their constraint.
+        self._rules = {
+            name: rule
+            for name, entry in self.data["constraints"].items()
+            if (rule := _rule_of_entry(entry)) is not None
+        }
 
     def unread(self) -> list[tuple[str, str]]:
         """Return the earlier queries that could not be read, with their turns."""
@@ -98,15 +110,63 @@ class QuotedCanonicalMemory:
                 "turn": turn,
             }
         for number, rule in enumerate(update.constraints, start=1):
+            name = f"C{turn}.{number}"
+            entry = {"text": rule.text, "quote": rule.quote, "turn": turn}
             if rule.once:
-                self.once[f"C{turn}.{number}"] = rule.text
+                self.once[name] = rule.text
             else:
-                self.data["constraints"][f"C{turn}.{number}"] = {
-                    "text": rule.text,
-                    "quote": rule.quote,
-                    "turn": turn,
-                }
+                self.data["constraints"][name] = entry
+            read = _rule_of_entry(entry)
+            if read is not None:
+                self._rules[name] = read
+        for name in update.lifted:
+            self._rules.pop(name, None)
         self.data["unread"].clear()
+
+    def add_fact(self, text: str, quote: str, turn: int, key: str = "") -> None:
+        """Add an annotated fact; `key` is its id in the scenario."""
+        self._add("facts", {"text": text, "quote": quote, "turn": turn, "key": key})
+
+    def add_rule(
+        self, text: str, rule: FormatRule, turn: int, key: str = "", *, once: bool = False
+    ) -> None:
+        """Add an annotated rule, for the answer of this turn only if `once` is true."""
+        if once:
+            name = self._free_name("constraints", turn)
+            self.once[name] = text
+        else:
+            entry = {"text": text, "quote": text, "turn": turn, "key": key}
+            name = self._add("constraints", {**entry, "rule": rule_data(rule)})
+        self._rules[name] = rule
+
+    def _add(self, section: str, entry: Mapping[str, Any]) -> str:
+        name = self._free_name(section, entry["turn"])
+        self.data[section][name] = dict(entry)
+        return name
+
+    def _free_name(self, section: str, turn: int) -> str:
+        used = self.data[section].keys() | self.data["superseded"].keys() | self.once.keys()
+        names = (f"{section[0].upper()}{turn}.{number}" for number in count(1))
+        return next(name for name in names if name not in used)
+
+    def end(self, section: str, key: str, turn: int) -> None:
+        """End an annotated fact or rule."""
+        for name, entry in list(self.data[section].items()):
+            if entry.get("key") == key:
+                self.data["superseded"][name] = {**self.data[section].pop(name), "until": turn}
+                self._rules.pop(name, None)
+
+    def rules(self) -> Mapping[str, FormatRule]:
+        """Return the constraints that code can check, by id."""
+        return self._rules
+
+    def is_left_to_code(self, name: str) -> bool:
+        """Return True if the model does not judge a constraint."""
+        return name in self._rules and self._rules[name].kind in _CODE_KINDS
+
+    def turn_of(self, name: str) -> int:
+        """Return the turn that set a constraint, 0 for one that is not stored."""
+        return int(self.data["constraints"].get(name, {}).get("turn", 0))
 
     def constraints(self) -> dict[str, str]:
         """Return the constraints that apply to this turn, by id."""
@@ -128,13 +188,28 @@ class QuotedCanonicalMemory:
         entries = self.data["superseded"].values()
         return [str(entry[part]) for entry in entries for part in ("text", "quote")]
 
+    def _with_checker(self, line: str) -> str:
+        name = line.partition(":")[0].partition(" ")[0]
+        return f"{line} (checked by code)" if self.is_left_to_code(name) else line
+
     def render(self) -> str:
         """Return the memory as text for a model."""
         backed = frozenset(self.active_texts())
         lines = ["Facts:", *_list_entries(self.data["facts"], backed)]
-        lines += ["Constraints:", *_list_entries(self.data["constraints"], backed)]
-        lines += [f"{name} (for this answer only): {text}" for name, text in self.once.items()]
+        constraints = _list_entries(self.data["constraints"], backed)
+        constraints += [
+            f"{name} (for this answer only): {text}" for name, text in self.once.items()
+        ]
+        lines += ["Constraints:", *map(self._with_checker, constraints)]
         return "\n".join([*lines, "Superseded:", *_list_entries(self.data["superseded"])])
+
+
+def _rule_of_entry(entry: Mapping[str, Any]) -> FormatRule | None:
+    """Return the rule of a scenario, or the rule of form that a quote states."""
+    if "rule" in entry:
+        return rule_of(entry["rule"])
+    read = read_rule(str(entry["quote"]))
+    return read.rule if read is not None and read.rule.kind in EXCLUSIVE_KINDS else None
 
 
 def _list_entries(

@@ -1,14 +1,17 @@
 """A language model as judge, and as writer of queries.
 
 A turn takes one call that reads the query into the canonical memory, one audit for each answer and
-vote, and one call for each vote and order that scores all answers together.
+vote, and one call for each vote and order that scores all answers together. If the scenario is
+annotated, the query is not read by the model, and code checks what the annotations decide.
 """
 
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from acc.adapters.evaluation.judge_audit import AnswerAudit, Auditor
+from acc.adapters.evaluation.ground_truth import AnnotatedTurn, GroundTruth
+from acc.adapters.evaluation.judge_audit import EVEN_ODDS, AnswerAudit, Auditor, SupportAsker
 from acc.adapters.evaluation.judge_injection import injection_flags
 from acc.adapters.evaluation.judge_memory import QuotedCanonicalMemory
 from acc.adapters.evaluation.judge_prompts import (
@@ -26,7 +29,12 @@ from acc.adapters.evaluation.judge_prompts import (
 )
 from acc.domain.errors import AccError, InvalidInput
 from acc.domain.language import is_japanese
-from acc.domain.value_objects.evaluation import OUTCOME_NAMES, JudgeVotes, OutcomeScores
+from acc.domain.value_objects.evaluation import (
+    OUTCOME_NAMES,
+    ClaimThreshold,
+    JudgeVotes,
+    OutcomeScores,
+)
 from acc.domain.value_objects.evaluation_run import JudgeConfig
 from acc.domain.value_objects.live_evaluation import (
     AgentTurnResponse,
@@ -42,13 +50,25 @@ Sheets = list[Mapping[str, OutcomeScores]]
 
 
 class Scorer:
-    """Scores all answers of a turn, once for each vote and order."""
+    """Scores all answers of a turn, once for each vote and order; the models vote in turn.
 
-    def __init__(self, asker: SchemaAsker, *, votes: int, both_orders: bool, salt: str) -> None:
-        self._asker = asker
+    `correct` describes a correct answer, if it is known.
+    """
+
+    def __init__(
+        self,
+        askers: Sequence[SchemaAsker],
+        *,
+        votes: int,
+        both_orders: bool,
+        salt: str,
+        correct: str = "",
+    ) -> None:
+        self._askers = askers
         self._votes = votes
         self._both_orders = both_orders
         self._salt = salt
+        self._correct = correct
 
     async def score(
         self, responses: Sequence[AgentTurnResponse], query: str, memory: QuotedCanonicalMemory
@@ -69,10 +89,13 @@ class Scorer:
         sheets: Sheets = []
         errors: list[AccError] = []
         for vote in range(1, self._votes + 1):
-            text = _score_prompt(responses, query, memory, f"{self._salt}:{order}:{vote}")
+            salt = f"{self._salt}:{order}:{vote}"
+            known = "\n".join(filter(None, (memory.render(), self._correct)))
+            text = _score_prompt(responses, query, known, salt)
             question = Question(instruction=SCORE_INSTRUCTION, text=text, name="the judge")
             try:
-                sheet = await self._asker.ask(
+                asker = self._askers[(vote - 1) % len(self._askers)]
+                sheet = await asker.ask(
                     question, ScoreSheet, lambda sheet: _sheet_error(sheet, responses)
                 )
             except AccError as error:
@@ -94,10 +117,7 @@ def mean_scores(sheets: Sequence[OutcomeScores]) -> OutcomeScores:
     )
 
 
-def _score_prompt(
-    responses: Sequence[AgentTurnResponse], query: str, memory: QuotedCanonicalMemory, salt: str
-) -> str:
-    text = memory.render()
+def _score_prompt(responses: Sequence[AgentTurnResponse], query: str, text: str, salt: str) -> str:
     block = UntrustedBlock(salt, (text, query, *(response.response_text for response in responses)))
     parts = [
         block.rule,
@@ -136,6 +156,8 @@ def judge_configuration(
     votes: int = 1,
     both_orders: bool = False,
     drives: bool = False,
+    others: Sequence[str] = (),
+    probabilities: bool = False,
 ) -> JudgeConfig:
     """Return the configuration of a model judge with the prompts of this version."""
     if votes < 1:
@@ -150,20 +172,34 @@ def judge_configuration(
         timeout=120.0,
         prompts=prompts_digest(),
         schema=SCHEMA_VERSION,
+        others=tuple(others),
+        probabilities=probabilities,
     )
 
 
 class ModelJudge:
-    """Judges with any model; the answers must be blinded."""
+    """Judges with one or several models that vote; the answers must be blinded.
+
+    The first model reads the queries and finds the claims. If `scenario` is annotated, its facts
+    and rules replace the reading, and code checks what it can.
+    """
 
     def __init__(
-        self, model: LanguageModelPort, *, configuration: JudgeConfig, seed: int = 0
+        self,
+        *models: LanguageModelPort,
+        configuration: JudgeConfig,
+        seed: int = 0,
+        scenario: Scenario | None = None,
+        thresholds: Sequence[ClaimThreshold] = (),
     ) -> None:
         self._configuration = configuration
+        self._thresholds = {threshold.language: threshold for threshold in thresholds}
         self._seed = seed
-        self._asker = SchemaAsker(
-            model, repairs=configuration.repairs, timeout=configuration.timeout
-        )
+        self._truth = None if configuration.drives else GroundTruth.of(scenario)
+        self._askers = [
+            SchemaAsker(model, repairs=configuration.repairs, timeout=configuration.timeout)
+            for model in models
+        ]
 
     async def evaluate_turn(
         self,
@@ -178,8 +214,12 @@ class ModelJudge:
             for response in responses
             if (some := injection_flags(response.response_text))
         }
+        annotated = self._truth.turn(query.turn_id) if self._truth is not None else None
         try:
-            await self._read(query, memory)
+            if annotated is None:
+                await self._read(query, memory)
+            else:
+                annotated.apply(memory)
         except AccError as error:
             memory.add_unread(query)
             reason = f"judge: the query could not be read: {error}"
@@ -187,7 +227,7 @@ class ModelJudge:
             return JudgeTurnResult(
                 canonical_memory=memory.data, evaluations=(), unscored=unscored, flags=flags
             )
-        evaluations, unscored = await self._evaluate(query, memory, responses)
+        evaluations, unscored = await self._evaluate(query, memory, responses, annotated)
         return JudgeTurnResult(
             canonical_memory=memory.data,
             evaluations=evaluations,
@@ -207,7 +247,7 @@ class ModelJudge:
         parts += [block.wrap(f"earlier query of turn {turn}", earlier) for turn, earlier in unread]
         parts.append(block.wrap("query", query.query))
         question = Question(instruction=READ_INSTRUCTION, text="\n\n".join(parts), name="the judge")
-        update = await self._asker.ask(
+        update = await self._askers[0].ask(
             question, MemoryUpdate, lambda update: memory.update_error(update, query)
         )
         memory.apply(update, query)
@@ -217,16 +257,20 @@ class ModelJudge:
         query: EvaluationTurnQuery,
         memory: QuotedCanonicalMemory,
         responses: tuple[AgentTurnResponse, ...],
+        annotated: AnnotatedTurn | None,
     ) -> tuple[tuple[JudgeAgentEvaluation, ...], dict[str, str]]:
         if not responses:
             return (), {}
         salt = f"{self._seed}:{query.turn_id}"
+        correct = "" if annotated is None else annotated.correct_answer()
         async with asyncio.TaskGroup() as group:
             audits = [
                 group.create_task(self._audit(response, query, memory, f"audit:{salt}"))
                 for response in responses
             ]
-            scoring = group.create_task(self._score(responses, query, memory, f"score:{salt}"))
+            scoring = group.create_task(
+                self._score(responses, query, memory, f"score:{salt}", correct)
+            )
         together = scoring.result()
         audited = [task.result() for task in audits]
         model_works = any(not isinstance(audit, str) for audit in audited)
@@ -237,12 +281,15 @@ class ModelJudge:
             scored = together
             if isinstance(scored, str) and len(responses) > 1 and model_works:
                 # One answer can make the scoring of all answers fail.
-                scored = await self._score((response,), query, memory, f"score:{salt}:{name}")
+                own_salt = f"score:{salt}:{name}"
+                scored = await self._score((response,), query, memory, own_salt, correct)
             if isinstance(audit, str):
                 unscored[name] = f"judge: the audit failed: {audit}"
             elif isinstance(scored, str):
                 unscored[name] = f"judge: the scoring failed: {scored}"
             else:
+                if annotated is not None:
+                    audit = _with_ground_truth(audit, annotated, response.response_text)
                 evaluations.append(self._verdict(name, audit, scored))
         return tuple(evaluations), unscored
 
@@ -253,9 +300,15 @@ class ModelJudge:
         memory: QuotedCanonicalMemory,
         salt: str,
     ) -> AnswerAudit | str:
-        auditor = Auditor(self._asker, votes=self._configuration.votes, salt=salt)
+        auditor = Auditor(self._askers, votes=self._configuration.votes, salt=salt)
         try:
-            return await auditor.audit(response.response_text, query.query, memory)
+            audit = await auditor.audit(response.response_text, query.query, memory)
+            if not self._configuration.probabilities:
+                return audit
+            language = "ja" if is_japanese(query.query) else "en"
+            threshold = self._thresholds.get(language, EVEN_ODDS)
+            support = SupportAsker(self._askers, memory.render(), query.query, salt)
+            return await support.rescored(audit, threshold)
         except AccError as error:
             return str(error)
 
@@ -265,9 +318,16 @@ class ModelJudge:
         query: EvaluationTurnQuery,
         memory: QuotedCanonicalMemory,
         salt: str,
+        correct: str,
     ) -> tuple[Sheets, Sheets] | str:
         config = self._configuration
-        scorer = Scorer(self._asker, votes=config.votes, both_orders=config.both_orders, salt=salt)
+        scorer = Scorer(
+            self._askers,
+            votes=config.votes,
+            both_orders=config.both_orders,
+            salt=salt,
+            correct=correct,
+        )
         try:
             return await scorer.score(responses, query.query, memory)
         except AccError as error:
@@ -294,6 +354,18 @@ class ModelJudge:
             drift=audit.drift,
             votes=votes,
         )
+
+
+def _with_ground_truth(audit: AnswerAudit, annotated: AnnotatedTurn, answer: str) -> AnswerAudit:
+    """Return an audit with the expected elements, and with what the answer carries over."""
+    expected = annotated.expectations(answer)
+    return replace(
+        audit,
+        hallucination=replace(
+            audit.hallucination, expected=len(expected), stated_expectations=sum(expected)
+        ),
+        drift=replace(audit.drift, carried=annotated.carry_over.findings(answer)),
+    )
 
 
 MAX_QUERY_LENGTH = 2_000

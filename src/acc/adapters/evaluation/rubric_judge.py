@@ -12,7 +12,7 @@ from acc.adapters.evaluation.answer_kinds import is_refusal, is_unknown
 from acc.adapters.evaluation.calibration import shipped_judgement
 from acc.adapters.evaluation.claims import Evidence, EvidencePool, claims_of
 from acc.adapters.evaluation.coherence import coherence
-from acc.adapters.evaluation.findings import CarryOver, leaks, rule_data, rule_of
+from acc.adapters.evaluation.findings import CarryOver, rule_data, rule_of, rule_violation
 from acc.adapters.evaluation.free_text_rules import free_text_violation, is_free_text_rule
 from acc.adapters.evaluation.judge_injection import injection_flags
 from acc.adapters.evaluation.policies import LACKS, policy_violation
@@ -25,7 +25,6 @@ from acc.domain.format_rules import (
     is_revocation,
     read_rule,
     revokes,
-    violation,
 )
 from acc.domain.language import (
     contains_text,
@@ -187,7 +186,7 @@ class CanonicalMemory:
 
     def _add_sentences(self, turn_id: int, texts: Sequence[str], facts: Sequence[Fact]) -> None:
         for number, sentence in enumerate(texts[:MAX_SENTENCES], start=1):
-            owners = [fact for fact in facts if states(sentence, fact)]
+            owners = [fact for fact in facts if is_stated(sentence, fact)]
             for fact in owners:
                 self.data["facts"][fact.id]["sentences"].append(sentence)
             if not owners and not is_question(sentence):
@@ -252,7 +251,7 @@ def _reading_order(item: tuple[str, Any]) -> tuple[int, ...]:
     return tuple(int(part) for part in item[0].split(".") if part.isdigit())
 
 
-def states(sentence: str, fact: Fact) -> bool:
+def is_stated(sentence: str, fact: Fact) -> bool:
     """Return True if a sentence of the query establishes the fact."""
     shared = terms(sentence) & terms(fact.text)
     return len(shared) * 2 >= len(terms(fact.text)) and all(
@@ -404,10 +403,7 @@ class TurnScorer:
         if self._turn is None and rule.kind in _FREE_TEXT_KINDS:
             broken = free_text_violation(text, answer, tuple(self._statements))
             return policy_violation(text, answer, self._statements) if broken is None else broken
-        if rule.kind is RuleKind.REFUSE:
-            found = [word for word in rule.words if leaks(word, answer)]
-            return f"contains {', '.join(map(repr, found))}" if found else ""
-        return violation(rule, answer)
+        return rule_violation(rule, answer)
 
     def _outcome(
         self, answer: str, hallucination: HallucinationAudit, drift: DriftAudit
@@ -434,18 +430,19 @@ class TurnScorer:
         return sum(stated) / len(stated)
 
     def _expectations(self, answer: str) -> list[bool]:
-        """Return for each statement that a correct answer contains whether it is there."""
-        if self._turn is None:
-            return []
-        stated = [
-            any(contains_text(answer, text) for text in expected.any_of)
-            for expected in self._turn.expects
-        ]
-        if self._turn.answer is AnswerKind.UNKNOWN:
-            stated.append(is_unknown(answer))
-        elif self._turn.answer is AnswerKind.REFUSAL:
-            stated.append(is_refusal(answer))
-        return stated
+        return [] if self._turn is None else stated_expectations(self._turn, answer)
+
+
+def stated_expectations(turn: ScenarioTurn, answer: str) -> list[bool]:
+    """Return for each statement that a correct answer contains whether it is there."""
+    stated = [
+        any(contains_text(answer, text) for text in expected.any_of) for expected in turn.expects
+    ]
+    if turn.answer is AnswerKind.UNKNOWN:
+        stated.append(is_unknown(answer))
+    elif turn.answer is AnswerKind.REFUSAL:
+        stated.append(is_refusal(answer))
+    return stated
 
 
 def threshold_for(language: str, thresholds: Sequence[ClaimThreshold]) -> ClaimThreshold:

@@ -44,10 +44,11 @@ def check_folder(folder: Path) -> None:
             ) from error
 
 
-class _Content(msgspec.Struct, frozen=True):
+class _Content(msgspec.Struct, frozen=True, omit_defaults=True):
     text: str
     calls: tuple[ToolCall, ...]
     usage: Usage
+    first_tokens: tuple[tuple[str, float], ...] = ()
 
 
 class _Entry(msgspec.Struct, frozen=True):
@@ -186,14 +187,19 @@ class CachedModel:
             return None
         if not is_intact or _is_empty(content):
             return None
-        return ModelResponse(text=content.text, calls=content.calls, usage=content.usage)
+        return ModelResponse(
+            text=content.text,
+            calls=content.calls,
+            usage=content.usage,
+            first_tokens=content.first_tokens,
+        )
 
     def _store(self, key: str, response: ModelResponse) -> ModelResponse:
         """Store a response unless there is one, and return the one that is stored.
 
         Readers in this and other processes see a complete file or none.
         """
-        content = _Content(response.text, response.calls, response.usage)
+        content = _Content(response.text, response.calls, response.usage, response.first_tokens)
         if _is_empty(content):
             return response
         try:

@@ -3,6 +3,7 @@
 This is the only module that knows both message types.
 """
 
+import math
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -461,3 +462,14 @@ def _describe(name: str, description: object) -> str:
 
 def _rename_keys(arguments: Mapping[str, Any], names: Aliases) -> Mapping[str, Any]:
     return {names.get(key, key): value for key, value in arguments.items()} if names else arguments
+
+
+def first_tokens(response: PydanticResponse) -> tuple[tuple[str, float], ...]:
+    """Return the most probable first tokens with their probabilities, if the provider has them."""
+    parts = [part.provider_details for part in response.parts if isinstance(part, TextPart)]
+    for details in (response.provider_details, *parts):
+        listed = (details or {}).get("logprobs") or []
+        if listed and isinstance(listed, list) and isinstance(listed[0], dict):
+            choices = listed[0].get("top_logprobs") or listed[:1]
+            return tuple((str(one["token"]), math.exp(one["logprob"])) for one in choices)
+    return ()

@@ -37,6 +37,7 @@ from acc.adapters.models.messages import (
     NATIVE_TOOL_TYPES,
     PreviousResponses,
     ToolNameMap,
+    first_tokens,
     to_messages,
     to_parameters,
     to_tool_call,
@@ -213,10 +214,11 @@ class PydanticAiModel:
     def _call(self, model: Model, request: ModelRequest) -> "_Call":
         previous = self._previous.find(request) if self._returns_previous else {}
         messages = to_messages(request, self.name.provider, previous)
-        sent = self._settings.supported(model, request.settings)
-        settings = dict(sent)
+        settings = dict(sent := self._settings.supported(model, request.settings))
         if request.tools or len(request.messages) > 1:
             settings["cache"] = True  # the prefix is sent again with the next call
+        if request.token_choices:
+            settings |= {"openai_logprobs": True, "openai_top_logprobs": request.token_choices}
         if _lacks_reasoning(model, settings, messages):
             settings["thinking"] = False
         if self.name.provider == "openai-compatible" and "thinking" in settings:
@@ -291,11 +293,13 @@ class PydanticAiModel:
         if response.finish_reason == "length":
             if not text and not calls:
                 raise self._errors.create("length")
-            log.warning("%s reached max_tokens: its answer is incomplete", self.name.name)
+            if not request.token_choices:
+                log.warning("%s reached max_tokens: its answer is incomplete", self.name.name)
             calls[-1:] = [replace(call, arguments={}, fault=_CUT_OFF_CALL) for call in calls[-1:]]
         else:
             self._previous.add(request, response, calls)
-        return ModelResponse(text=text, calls=tuple(calls), usage=self._usage(response))
+        usage, tokens = self._usage(response), first_tokens(response)
+        return ModelResponse(text=text, calls=tuple(calls), usage=usage, first_tokens=tokens)
 
     def _refused(self, response: PydanticResponse) -> ModelFailed:
         refusal = (response.provider_details or {}).get("refusal", "")

@@ -76,8 +76,11 @@ class Difference:
 
     @property
     def verdict(self) -> str:
-        """Return "better", "worse", "no clear difference" or "not tested" for `agent`."""
-        if self.low is None:
+        """Return "better", "worse", "no clear difference" or "not tested" for `agent`.
+
+        Parts of a declared measure are not tested, whatever their interval is.
+        """
+        if self.low is None or not (self.declared or self.metric == "memory_tokens"):
             return "not tested"
         if not self.is_clear:
             return "no clear difference"

@@ -5,6 +5,7 @@ import io
 import math
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,13 @@ class Tally:
                     self.agreement.add(agent.votes)
                 if agent.error:
                     self.first_errors.setdefault(agent.name, agent.error)
+            self.agreement.add_lengths(
+                [
+                    (len(agent.answer), agent.outcome.mean)
+                    for agent in record.agents
+                    if agent.outcome is not None
+                ]
+            )
         if records:
             for agent in records[-1].agents:
                 if agent.memory_tokens is not None:
@@ -315,7 +323,7 @@ def summarize(run: EvaluationDirectory, tally: Tally, errors: Mapping[str, str])
         },
         "by_turn": by_turn(tally),
         "paired": paired_differences(tally, seed),
-        "agreement": tally.agreement.measured(),
+        "agreement": tally.agreement.measured(with_length=run.configuration.judging is not None),
         **cost,
     }
 
@@ -497,13 +505,23 @@ def _common_differences(
 
 
 class Agreement:
-    """Measures the agreement of a judge with itself: over votes, and over the answer order."""
+    """Measures a judge: agreement of votes, and effects of the order and length of answers."""
 
     def __init__(self) -> None:
         self._claims: list[tuple[str, ...]] = []
         self._constraints: list[tuple[str, ...]] = []
         self._scores: dict[str, list[tuple[float, ...]]] = {name: [] for name in OUTCOME_NAMES}
         self._order_differences: dict[str, list[float]] = {name: [] for name in OUTCOME_NAMES}
+        #: Outcome of the longer answer minus that of the shorter one, for pairs of a turn.
+        self._length_differences: list[float] = []
+
+    def add_lengths(self, answers: Sequence[tuple[int, float]]) -> None:
+        """Add length and outcome of the answers of one turn."""
+        for (length, outcome), (other_length, other) in combinations(answers, 2):
+            if length != other_length:
+                self._length_differences.append(
+                    outcome - other if length > other_length else other - outcome
+                )
 
     def add(self, votes: JudgeVotes) -> None:
         """Add the votes on one answer."""
@@ -519,8 +537,11 @@ class Agreement:
                 )
                 self._order_differences[name].append(given - reversed_order)
 
-    def measured(self) -> dict[str, Any]:
-        """Return alpha of claims and scores, and the effect of the order; empty without votes."""
+    def measured(self, *, with_length: bool = False) -> dict[str, Any]:
+        """Return alpha of claims and scores, and the effects of order and length.
+
+        What was not measured is left out.
+        """
         fields: dict[str, Any] = {}
         if any(len(unit) > 1 for unit in (*self._claims, *self._scores[OUTCOME_NAMES[0]])):
             fields["alpha"] = {
@@ -534,6 +555,13 @@ class Agreement:
         if self._order_differences[OUTCOME_NAMES[0]]:
             fields["order"] = {
                 name: _order_fields(self._order_differences[name]) for name in OUTCOME_NAMES
+            }
+        if with_length and (differences := self._length_differences):
+            fields["length"] = {
+                "pairs": len(differences),
+                "mean": round(math.fsum(differences) / len(differences), 6),
+                "longer_is_better": sum(value > 0 for value in differences),
+                "longer_is_worse": sum(value < 0 for value in differences),
             }
         return fields
 

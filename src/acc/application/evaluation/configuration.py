@@ -3,7 +3,7 @@
 import hashlib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -28,6 +28,16 @@ AGENT_KINDS = {"baseline": "transcript", **{name: name for name in MEMORIES}}
 EQUAL_BUDGET = "equal-budget"
 _BUDGETED = ("transcript", "last-n", "retrieval", "bm25", "summary", "acc")
 MODEL_JUDGE = "model:"
+#: Providers whose models return the probabilities of tokens.
+_HAVE_TOKEN_PROBABILITIES = (
+    "local",
+    "openai",
+    "openai-chat",
+    "openai-compatible",
+    "openai-responses",
+)
+#: Separates the models of `model:A,model:B`; the name of a model may contain a comma.
+_SEVERAL_JUDGES = re.compile(r",model:")
 PYTHON_REFERENCE = "python:"
 REMOTE_REFERENCE = "a2a:"
 COMPRESSOR_REFERENCE = "acc:"
@@ -48,6 +58,7 @@ class JudgeOptions:
     both_orders: bool = False
     temperature: float = 0.0
     drives: bool = False
+    probabilities: bool = False
     force: bool = False
 
 
@@ -115,7 +126,11 @@ class ConfigurationSources(Protocol):
         ...
 
     def judge_config(
-        self, model: str, temperature: float | None, options: JudgeOptions
+        self,
+        model: str,
+        temperature: float | None,
+        options: JudgeOptions,
+        others: Sequence[str] = (),
     ) -> JudgeConfig:
         """Return the configuration of a model judge with the prompts of this version."""
         ...
@@ -158,7 +173,7 @@ class EvaluationConfigurator:
             timeout=request.timeout,
             compressor=request.compressor,
             judging=judging,
-            claim_thresholds=self._thresholds(request.judge, request.claim_thresholds),
+            claim_thresholds=self._thresholds(request.judge, judging, request.claim_thresholds),
         )
 
     def judged_again(
@@ -173,12 +188,13 @@ class EvaluationConfigurator:
         A scenario whose text changed since then is rejected: its annotations may not fit.
         """
         self._check_scenarios(recorded)
+        judging = self.judge(judge, options)
         return replace(
             recorded,
             version=self._version,
             judge=judge,
-            judging=self.judge(judge, options),
-            claim_thresholds=self._thresholds(judge, claim_thresholds),
+            judging=judging,
+            claim_thresholds=self._thresholds(judge, judging, claim_thresholds),
         )
 
     def with_agents(self, recorded: EvaluationConfig, agents: str) -> EvaluationConfig:
@@ -204,13 +220,18 @@ class EvaluationConfigurator:
                 )
 
     def _thresholds(
-        self, judge: str, given: tuple[ClaimThreshold, ...]
+        self, judge: str, judging: JudgeConfig | None, given: tuple[ClaimThreshold, ...]
     ) -> tuple[ClaimThreshold, ...]:
-        """Return the given thresholds, and those of the shipped examples for other languages."""
+        """Return the given thresholds, and those of the shipped examples for other languages.
+
+        The shipped examples have no thresholds for the probabilities of models.
+        """
         if judge != "rubric":
-            if given:
-                raise InvalidInput("--claim-thresholds requires --judge rubric")
-            return ()
+            if given and not (judging and judging.probabilities):
+                raise InvalidInput(
+                    "--claim-thresholds requires --judge rubric or --judge-probabilities"
+                )
+            return given
         languages = {threshold.language for threshold in given}
         shipped = self._sources.claim_thresholds()
         return (*given, *(one for one in shipped if one.language not in languages))
@@ -305,7 +326,8 @@ class EvaluationConfigurator:
         if not 0 <= options.temperature < math.inf:
             raise InvalidInput(f"--judge-temperature must be at least 0, got {options.temperature}")
         if judge.startswith(MODEL_JUDGE):
-            return self._model_judge(judge.removeprefix(MODEL_JUDGE), options)
+            names = _SEVERAL_JUDGES.split(judge.removeprefix(MODEL_JUDGE))
+            return self._model_judge(names, options)
         if judge.startswith(PYTHON_REFERENCE):
             if self._sources.is_model_object(judge.removeprefix(PYTHON_REFERENCE)):
                 return self._sources.judge_config(judge, None, options)
@@ -314,14 +336,31 @@ class EvaluationConfigurator:
                 f"unknown judge {judge!r}: choose rubric, model:NAME, local:PATH.gguf or "
                 "python:MODULE:NAME"
             )
-        if options.votes != 1 or options.both_orders or options.drives:
+        if options.votes != 1 or options.both_orders or options.drives or options.probabilities:
             raise InvalidInput(
-                "--judge-votes, --judge-both-orders and --judge-drives require a model judge: "
-                "--judge model:NAME"
+                "--judge-votes, --judge-both-orders, --judge-drives and --judge-probabilities "
+                "require a model judge: --judge model:NAME"
             )
         return None
 
-    def _model_judge(self, name: str, options: JudgeOptions) -> JudgeConfig:
+    def _model_judge(self, names: Sequence[str], options: JudgeOptions) -> JudgeConfig:
+        temperatures, models = zip(
+            *(self._judge_model(name, options) for name in names), strict=True
+        )
+        if len(set(models)) < len(models):
+            raise InvalidInput(f"the models of a judge must differ, got {', '.join(models)}")
+        if 1 < options.votes < len(models):
+            raise InvalidInput(
+                f"--judge-votes must be at least {len(models)}, one for each model of the judge, "
+                f"got {options.votes}"
+            )
+        if len(models) > MAX_VOTES:
+            raise InvalidInput(f"a judge has at most {MAX_VOTES} models, got {len(models)}")
+        options = replace(options, votes=max(options.votes, len(models)))
+        return self._sources.judge_config(models[0], temperatures[0], options, models[1:])
+
+    def _judge_model(self, name: str, options: JudgeOptions) -> tuple[float | None, str]:
+        """Return the temperature and the full name of a model that may judge."""
         if not name:
             raise InvalidInput("--judge model:NAME requires the name of a model")
         if name == "embedded":
@@ -338,9 +377,15 @@ class EvaluationConfigurator:
             raise InvalidInput(
                 f"{name} is rejected as a judge: {reason}. Use --force-judge to accept it"
             )
+        provider = name.partition(":")[0]
+        if options.probabilities and provider not in _HAVE_TOKEN_PROBABILITIES:
+            raise InvalidInput(
+                f"--judge-probabilities requires token probabilities, which {provider} models do "
+                f"not return here; use one of {', '.join(_HAVE_TOKEN_PROBABILITIES)}"
+            )
         temperature, name = _with_temperature(name, options.temperature)
         self._sources.check_model(name)
-        return self._sources.judge_config(name, temperature, options)
+        return temperature, name
 
     def judge_objection(self, name: str) -> str:
         """Return why a model should not judge, or an empty text."""
@@ -349,8 +394,10 @@ class EvaluationConfigurator:
 
 
 def judge_reference(judge: str) -> str:
-    """Return the full name of a judge: `local:PATH` is `model:local:PATH`."""
-    return f"{MODEL_JUDGE}{judge}" if judge.startswith("local:") else judge
+    """Return the full name of a judge: `local:PATH` is `model:local:PATH`, also in a list."""
+    parts = re.split(r",(?=(?:model|local):)", judge)
+    full = [f"{MODEL_JUDGE}{part}" if part.startswith("local:") else part for part in parts]
+    return ",".join(full)
 
 
 def summarizer(model: str, compressor: str) -> str:

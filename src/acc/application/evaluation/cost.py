@@ -26,7 +26,8 @@ class ModelResources:
 
     `cache` is the folder of cached answers, `prices` are those of `--price` by model, `allow` lists
     hosts that may be called although they are not public. `max_connections` limits the concurrent
-    calls of one process to each provider. A turn is repeated for up to `outage_wait` seconds if a
+    calls of one process to each provider. The rate limits of a model are divided by `processes`. A
+    turn is repeated for up to `outage_wait` seconds if a
     provider cannot be reached.
     """
 
@@ -35,6 +36,7 @@ class ModelResources:
     allow: tuple[str, ...] = ()
     max_connections: int | None = None
     outage_wait: float = 0.0
+    processes: int = 1
 
 
 class CostTracker:
@@ -143,7 +145,8 @@ def judge_models(
         return ()
     return tuple(
         UsedModel(category=CostCategory.JUDGE, agent="", name=name)
-        for name in catalog.names(config.model)
+        for model in config.models
+        for name in catalog.names(model)
     )
 
 

@@ -57,6 +57,7 @@ _DELIMITER_TOKENS = CountRange(60, 260)
 _EMPTY_STATE_TOKENS = CountRange(80, 220)
 _DRIVEN_QUERY_TOKENS = CountRange(30, 500)
 _RECALLED_TURNS = 5
+_MAX_CLAIMS_OF_ANSWER = 6
 _MAX_EVIDENCE_TOKENS = 16 * 80
 
 
@@ -106,16 +107,19 @@ class PromptSizes:
     drive: int
     window: int
     budget: int
+    support: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeWorkload:
-    """What a model judge does in a turn: answers, votes, orders, and writing the query."""
+    """What a model judge does in a turn: answers, votes, orders, reading and writing the query."""
 
     answers: int
     votes: int
     orders: int
     drives: bool
+    reads: bool = True
+    support_models: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,6 +232,7 @@ class _EpisodeGroup(NamedTuple):
     query_tokens: tuple[int, ...]
     recorded: int
     episodes: int
+    is_annotated: bool
 
 
 class EvaluationPlanner:
@@ -276,15 +281,19 @@ class EvaluationPlanner:
     ) -> list[_EpisodeGroup]:
         """Return the episodes; all of a scenario are assumed to be as long as its first one."""
         query_tokens: dict[str, tuple[int, ...]] = {}
+        annotated: set[str] = set()
         counts: Counter[tuple[str, int]] = Counter()
         for job in jobs_of(configuration):
             reference = job.scenario.reference
             if reference not in query_tokens:
-                turns = self._scenarios.render(reference, job.seed).turns[: configuration.turns]
+                scenario = self._scenarios.render(reference, job.seed)
+                turns = scenario.turns[: configuration.turns]
                 query_tokens[reference] = tuple(self._tokens.count(turn.query) for turn in turns)
+                if scenario.is_annotated:
+                    annotated.add(reference)
             counts[reference, recorded.turns.get(job.name, 0)] += 1
         return [
-            _EpisodeGroup(query_tokens[reference], turns, count)
+            _EpisodeGroup(query_tokens[reference], turns, count, reference in annotated)
             for (reference, turns), count in counts.items()
         ]
 
@@ -339,7 +348,9 @@ class EvaluationPlanner:
             answers=answers,
             votes=judge.votes if judge else 1,
             orders=2 if judge and judge.both_orders and answers > 1 else 1,
-            drives=bool(judge and judge.drives),
+            drives=(drives := bool(judge and judge.drives)),
+            reads=drives or not group.is_annotated,
+            support_models=len(judge.models) if judge and judge.probabilities else 0,
         )
         return estimate_judge(group.query_tokens, group.recorded, self._sizes, workload)
 
@@ -452,9 +463,19 @@ def estimate_judge(
             context.plus(ANSWER_TOKENS.times(answers)),
             CountRange(30 * answers, 90 * answers),
         )
-        total = total.plus(read).plus(audit.times(answers))
+        if workload.reads:
+            total = total.plus(read)
+        total = total.plus(audit.times(answers))
         total = total.plus(again.times(answers * (workload.votes - 1)))
         total = total.plus(score.times(workload.votes * workload.orders))
+        if workload.support_models:
+            support = _call(sizes.support, context.plus(CountRange(5, 40)), CountRange(1, 16))
+            claims = Estimate(
+                calls=CountRange(1, _MAX_CLAIMS_OF_ANSWER),
+                input=CountRange(support.input.low, _MAX_CLAIMS_OF_ANSWER * support.input.high),
+                output=CountRange(support.output.low, _MAX_CLAIMS_OF_ANSWER * support.output.high),
+            )
+            total = total.plus(claims.times(answers * workload.support_models))
         if workload.drives:
             total = total.plus(_call(sizes.drive, context, _DRIVEN_QUERY_TOKENS))
     return total.with_repairs()

@@ -34,7 +34,8 @@ class JudgeConfig:
     """Configuration of a model judge; judges with different configurations are not comparable.
 
     `prompts` is a digest of the instructions and schemas. If `temperature` is None, the model's
-    default applies.
+    default applies. The votes go to `model` and `others` in turn. With `probabilities`, the
+    probability of "yes" decides whether a claim is supported.
     """
 
     model: str
@@ -46,6 +47,13 @@ class JudgeConfig:
     timeout: float
     prompts: str
     schema: int
+    others: tuple[str, ...] = ()
+    probabilities: bool = False
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Return all models that vote."""
+        return self.model, *self.others
 
     def __post_init__(self) -> None:
         if self.votes < 1:

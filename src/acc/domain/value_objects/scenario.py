@@ -67,6 +67,18 @@ class ScenarioTurn:
     once: tuple[FormatRule, ...] = ()
 
     @property
+    def is_annotated(self) -> bool:
+        """Return True if the turn has annotations about facts, rules or the correct answer."""
+        return bool(
+            self.facts
+            or self.updates
+            or self.constraints
+            or self.amends
+            or self.once
+            or self.expects
+        )
+
+    @property
     def stated(self) -> str:
         """Return the query without its injected content, which the user does not state."""
         return self.query.replace(self.injected, "\n") if self.injected else self.query
@@ -82,3 +94,8 @@ class Scenario:
     language: str
     seed: int
     turns: tuple[ScenarioTurn, ...]
+
+    @property
+    def is_annotated(self) -> bool:
+        """Return True if a turn is annotated, False for a plain recorded conversation."""
+        return any(turn.is_annotated for turn in self.turns)

@@ -93,7 +93,8 @@ class ModelRequest(Value, frozen=True, kw_only=True, metaclass=ExplainedMeta):
     message to answer, which is at `query_index`, and what followed it in this turn. `memory` is
     what the memory states about earlier turns. `output_schema` is the JSON schema of the response,
     if any. `settings` take precedence over those in the name of the model. A model that does not
-    have one of the `native_tools` raises ModelFailed.
+    have one of the `native_tools` raises ModelFailed. `token_choices` asks for the probabilities of
+    so many first tokens; models that do not have them ignore it.
     """
 
     messages: tuple[ChatMessage, ...]
@@ -104,6 +105,7 @@ class ModelRequest(Value, frozen=True, kw_only=True, metaclass=ExplainedMeta):
     output_schema: Mapping[str, JsonData] | None = None
     settings: ModelSettings | None = None
     native_tools: tuple[NativeTool, ...] = ()
+    token_choices: int = 0
 
     @classmethod
     def of(
@@ -146,12 +148,17 @@ class ModelRequest(Value, frozen=True, kw_only=True, metaclass=ExplainedMeta):
 
 
 class ModelResponse(Value, frozen=True, kw_only=True, metaclass=ExplainedMeta):
-    """Response of a model; `from_cache` is True if it comes from a cache."""
+    """Response of a model; `from_cache` is True if it comes from a cache.
+
+    `first_tokens` has the most probable first tokens with their probabilities, if they were
+    requested and the model has them.
+    """
 
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
     usage: Usage = NO_USAGE
     from_cache: bool = False
+    first_tokens: tuple[tuple[str, float], ...] = ()
 
 
 class LanguageModelPort(Protocol):
