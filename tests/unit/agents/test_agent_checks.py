@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import pytest
 from agent_support import says, turn
@@ -149,7 +149,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         "max_iterations .* got True",
     ),
     "an unknown merge rule": (
-        lambda: ParallelAgent(name="p", sub_agents=[says("a")], merge={"x": "newest"}),
+        lambda: ParallelAgent(name="p", sub_agents=[says("a")], merge={"x": cast(Any, "newest")}),
         "unknown merge rule 'newest': use one of error, first, last, list, sum, total, union, or a",
     ),
     "an async merge rule": (
@@ -214,7 +214,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a graph of no step": (lambda: graph(edges=LINE, max_steps=0), "max_steps .* got 0"),
     "a graph with an unknown merge rule": (
-        lambda: graph(edges=LINE, merge={"x": "newest"}),
+        lambda: graph(edges=LINE, merge={"x": cast(Any, "newest")}),
         "unknown merge rule 'newest'",
     ),
     "a graph with an unknown way to fail": (

@@ -586,16 +586,6 @@ async def test_sentences_of_recalled_messages_have_their_analysis(text: str, que
     assert [sentence.words for sentence in found] == [expected.words]
 
 
-async def test_unknown_and_known_analyses_give_the_same_readings() -> None:
-    reader = EmbeddedReader()
-    old = "The backup window is 20 minutes."
-    (known,) = await reader.read([old], ())
-    new = "Correction: the backup window is 45 minutes."
-    with_words = EarlierSentence(id="1", text=old, words=known.words)
-    without = EarlierSentence(id="1", text=old)
-    assert await reader.read([new], [with_words]) == await reader.read([new], [without])
-
-
 async def test_message_that_differs_from_the_read_one_has_no_analysis() -> None:
     index = new_recall_index()
     memory = AccMemory(reader=EmbeddedReader(), index=index, tokens=token_counter())

@@ -227,3 +227,13 @@ def test_sentences_share_the_n_grams_that_both_texts_contain(texts: tuple[str, s
 
 def _slices(text: str, length: int) -> list[str]:
     return [text[i : i + length] for i in range(max(1, len(text) - length + 1))]
+
+
+async def test_unknown_and_known_analyses_give_the_same_readings() -> None:
+    reader = EmbeddedReader()
+    old = "The backup window is 20 minutes."
+    (known,) = await reader.read([old], ())
+    new = "Correction: the backup window is 45 minutes."
+    with_words = EarlierSentence(id="1", text=old, words=known.words)
+    without = EarlierSentence(id="1", text=old)
+    assert await reader.read([new], [with_words]) == await reader.read([new], [without])

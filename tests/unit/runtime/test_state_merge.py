@@ -1,7 +1,7 @@
 """State views and the merging of branches."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from agent_support import Does, Writes, turn
@@ -110,7 +110,7 @@ def test_merge_rules_combine_branch_writes(
 def test_merge_rule_rejects_incompatible_values(rule: str, values: list[Any], fault: str) -> None:
     wrote = [(f"b{n}", ({"key": value}, ())) for n, value in enumerate(values)]
     with pytest.raises(InvalidInput, match=f"cannot merge 'key'.*{fault}"):
-        merge_branches({}, wrote, {"key": rule})
+        merge_branches({}, wrote, {"key": cast(Any, rule)})
 
 
 def test_conflict_error_names_both_branches() -> None:

@@ -27,6 +27,7 @@ from acc.application.tools.results import (
     error_result,
     is_stubbed,
     make_result,
+    reported_result,
     stub_of,
     with_edit,
 )
@@ -326,7 +327,7 @@ class ToolExecutor:
                 tool=tool.name,
                 arguments={"ticket": result.content},
             )
-            result = _reported_result(call, outcome)
+            result = reported_result(call, outcome)
         for after in callbacks_of(scope, "after_tool_callback"):
             content = await maybe_await(after, tool, arguments, scope, result)
             if content is not None:
@@ -387,7 +388,7 @@ class ToolExecutor:
             if (answer := scope.run.journal.answers.get(request.id)) is None:
                 raise RunPaused([request])
             if request.kind is RequestKind.OUTCOME:
-                outcome = ToolOutcome(result=_reported_result(call, answer), executed=True)
+                outcome = ToolOutcome(result=reported_result(call, answer), executed=True)
         if outcome.executed:
             scope.run.budget.add_tool_call()
         if self._is_replay:
@@ -577,13 +578,6 @@ def _timeout_result(call: ToolCall, tool: BaseTool, limit: float | None) -> Tool
         f"tool {call.name} did not finish within its limit of {limit:g} seconds and was canceled; "
         f"its effects are unknown (the developer can change the limit: {source})",
     )
-
-
-def _reported_result(call: ToolCall, answer: InputAnswer) -> ToolResult:
-    """Return the reported outcome of a long-running tool."""
-    if answer.verdict is not ApprovalDecision.APPROVE:
-        return denied_result(call, answer)
-    return make_result(call, answer.value)
 
 
 def _log_fields(scope: RunContext, tool: BaseTool) -> dict[str, str]:

@@ -170,3 +170,10 @@ class ReadResultTool(BaseTool):
         text = content_text(events[0].result.content)
         end = offset + arguments["length"]
         return {"text": text[offset:end], "next_offset": end if end < len(text) else None}
+
+
+def reported_result(call: ToolCall, answer: InputAnswer) -> ToolResult:
+    """Return the reported outcome of a long-running tool."""
+    if answer.verdict is not ApprovalDecision.APPROVE:
+        return denied_result(call, answer)
+    return make_result(call, answer.value)
