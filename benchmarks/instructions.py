@@ -38,7 +38,7 @@ from acc.ports.outbound.memory_ports import MemoryPort, MemoryView
 FOLDER = Path(__file__).parent
 DATA = FOLDER.parent / "training" / "reader" / "data"
 #: Writers whose texts were used neither for training nor for decisions.
-HELD_OUT = ("e12", "e15", "e17", "e21", "j12", "j13", "j15", "j16")
+HELD_OUT = ("e12", "e15", "e17", "e21", "e24", "j12", "j13", "j15", "j16", "j17")
 FILLER = {"e": "english_filler.txt", "j": "japanese_filler.txt"}
 NEUTRAL = {"e": "By the way, what should I cook tonight?", "j": "ところで、今夜は何を作ろうか？"}
 TOPIC = {"e": "What did I say about {}?", "j": "{}について何と言いましたか？"}

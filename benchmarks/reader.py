@@ -26,10 +26,12 @@ WRITERS = {
     "e15": "English",
     "e17": "English",
     "e21": "English",
+    "e24": "English",
     "j12": "Japanese",
     "j13": "Japanese",
     "j15": "Japanese",
     "j16": "Japanese",
+    "j17": "Japanese",
 }
 SMALL_TALK = 5_000
 RULES = (Act.SET, Act.CHANGE)

@@ -19,7 +19,7 @@ from acc.domain.value_objects.reading import Act
 
 DATA = Path(__file__).parent / "data"
 #: Writers whose texts are never used for training or tuning.
-HELD_OUT = ("e12", "e15", "e17", "e21", "j12", "j13", "j15", "j16")
+HELD_OUT = ("e12", "e15", "e17", "e21", "e24", "j12", "j13", "j15", "j16", "j17")
 #: Sentences that are drawn from a file of Topical-Chat.
 TOPICAL_CHAT_SENTENCES = 6_000
 #: Sentences that are drawn from the chitchat dataset; those of every second conversation.
