@@ -450,13 +450,7 @@ class AccMemory:
             exchange, exchange_tokens = self._fit_exchange(available - evidence.tokens)
         # Notes get all remaining tokens, and other matches what the notes leave.
         left = self._budget - exchange_tokens - evidence.tokens
-        shown = {passage.id for passage in evidence.passages()}
-        unseen = [
-            (place, note)
-            for place, note in ranked
-            if note.replaced or passage_of_sentence(note.id) not in shown
-        ]
-        chosen, _ = choose_notes(unseen, rules_tokens, left)
+        chosen, _ = choose_notes(ranked, rules_tokens, left)
         facts = tuple(dict.fromkeys([fact_item(note, self._texts) for note in chosen]))
         text = render_prompt(replace_state(rules, relational_map=facts))
         while (tokens := self._count(text)) > left and facts:  # escaping adds tokens
