@@ -284,17 +284,6 @@ async def test_notes_with_escaped_characters_stay_within_the_budget(budget: int)
         await memory.record(ConversationTurn.of(turn_id, text, "OK."))
 
 
-async def test_fact_is_not_repeated_if_its_message_is_recalled() -> None:
-    facts = ["The tariff of the barn rose to 12 euros.", "Olaf sells honey on Mondays."]
-    table: dict[str, Act | tuple[Act, str]] = dict.fromkeys(facts, Act.STATE)
-    memory = make_memory(table)
-    await converse(memory, facts[1], *["Hm."] * 9, facts[0], "Hello.")
-    view = await memory.view(TurnSignal(turn_id=13, text="What is the tariff of the barn?"))
-    assert facts[0] not in view.text
-    assert facts[0] in [message.text for message in view.messages]
-    assert facts[1] in view.text
-
-
 @pytest.mark.parametrize("named", ["Ann", "Bo Lind"])
 async def test_messages_of_the_speaker_in_question_come_first(named: str) -> None:
     speakers = ["Ann", "Bo Lind"]
