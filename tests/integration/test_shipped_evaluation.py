@@ -14,53 +14,53 @@ ROOT = Path(__file__).parents[2]
 #: Means over all scored turns, to the digits of summary.json.
 MEANS = {
     "baseline": {
-        "outcome": 7.484539,
-        "relevance": 6.282283,
-        "answer_quality": 4.608286,
+        "outcome": 7.483073,
+        "relevance": 6.281727,
+        "answer_quality": 4.602978,
         "instruction_following": 9.160365,
         "coherence": 9.887222,
-        "hallucination": 0.209477,
+        "hallucination": 0.212506,
         "drift": 0.084826,
         "memory_tokens": 2082.801667,
         "last_memory_tokens": 2888.5,
     },
     "retrieval": {
-        "outcome": 7.651311,
+        "outcome": 7.650304,
         "relevance": 6.825501,
-        "answer_quality": 5.183914,
+        "answer_quality": 5.179886,
         "instruction_following": 8.69819,
         "coherence": 9.897639,
-        "hallucination": 0.127458,
+        "hallucination": 0.128472,
         "drift": 0.131987,
         "memory_tokens": 250.970833,
         "last_memory_tokens": 272.5,
     },
     "acc": {
-        "outcome": 7.641057,
-        "relevance": 6.651021,
-        "answer_quality": 4.943338,
-        "instruction_following": 9.070543,
-        "coherence": 9.899325,
-        "hallucination": 0.170597,
-        "drift": 0.093992,
-        "memory_tokens": 480.249167,
-        "last_memory_tokens": 506.333333,
+        "outcome": 7.647186,
+        "relevance": 6.674926,
+        "answer_quality": 4.956363,
+        "instruction_following": 9.063149,
+        "coherence": 9.894306,
+        "hallucination": 0.175478,
+        "drift": 0.094746,
+        "memory_tokens": 480.1525,
+        "last_memory_tokens": 506.541667,
     },
     "oracle": {
-        "outcome": 8.1971,
+        "outcome": 8.194062,
         "relevance": 7.327917,
-        "answer_quality": 5.949263,
+        "answer_quality": 5.937111,
         "instruction_following": 9.564138,
         "coherence": 9.947083,
-        "hallucination": 0.101278,
+        "hallucination": 0.101972,
         "drift": 0.043625,
         "memory_tokens": 366.825,
         "last_memory_tokens": 514.166667,
     },
 }
-CLAIMS = {"baseline": 2125, "retrieval": 1894, "acc": 2114, "oracle": 1811}
+CLAIMS = {"baseline": 2124, "retrieval": 1894, "acc": 2130, "oracle": 1811}
 #: Mean, low and high end of the paired difference between acc and baseline.
-ACC_MINUS_BASELINE_OUTCOME = (0.156518, -0.046319, 0.371596)
+ACC_MINUS_BASELINE_OUTCOME = (0.164113, -0.033039, 0.366858)
 
 
 def run_summary(path: Path, options: EvaluationOptions) -> dict[str, Any]:
