@@ -19,7 +19,7 @@ def main(run: Path) -> None:
     browser_path = next(path for path in BROWSERS if Path(path).exists())
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=browser_path, args=list(FLAGS))
-        page = browser.new_page(viewport={"width": 1180, "height": 1560}, color_scheme="light")
+        page = browser.new_page(viewport={"width": 1340, "height": 1560}, color_scheme="light")
         page.goto((run / "report.html").resolve().as_uri())
         page.screenshot(path=str(target))
         browser.close()
