@@ -91,15 +91,12 @@ async def until_workflow_waits(runner: Runner) -> None:
     engine = runner.engine
     assert isinstance(engine, TemporalEngine)
     async with asyncio.timeout(20):
-        while not (events := await runner.events()):  # noqa: ASYNC110 - another process writes
+        # The first event is stored before the workflow exists, the remote task by its activity.
+        while not any("remote" in event.detail for event in await runner.events()):  # noqa: ASYNC110 - another process writes
             await asyncio.sleep(0.02)
-        work = EngineWork(app_name=runner.app_name, run_id=events[0].run_id)
+        work = EngineWork(app_name=runner.app_name, run_id=(await runner.events())[0].run_id)
         handle = (await engine.client()).get_workflow_handle(workflow_id(work))
-        while True:
-            pending = (await handle.describe()).raw_description.pending_activities
-            recorded = [event.detail for event in await runner.events()]
-            if not pending and any("remote" in detail for detail in recorded):
-                return
+        while (await handle.describe()).raw_description.pending_activities:  # noqa: ASYNC110 - as above
             await asyncio.sleep(0.02)
 
 
