@@ -202,13 +202,12 @@ async def test_section_6_2_notification_is_executed_and_gets_no_response(
     assert response.json() == {"jsonrpc": "2.0", "id": None, "result": {"sentiment": "positive"}}
 
 
-async def test_notification_of_an_unknown_intent_gets_no_response(
-    client: httpx.AsyncClient,
-) -> None:
+async def test_unknown_method_without_an_id_is_an_error(client: httpx.AsyncClient) -> None:
+    # The conformance suite of A2A requires the error.
     body = {"jsonrpc": "2.0", "method": "sing", "params": {"inputs": {}}}
-    response = await client.post("/", json=body)
-    assert (response.status_code, response.content) == (204, b"")
-    assert (await client.post("/", json={**body, "id": None})).json()["error"]["code"] == -32601
+    for request in (body, {**body, "id": None}):
+        response = await client.post("/", json=request)
+        assert (response.status_code, response.json()["error"]["code"]) == (200, -32601)
     known = await client.post("/", json={**body, "method": "SendMessage"})
     assert "A2A-Version: 1.0" in known.json()["error"]["message"]
 

@@ -79,7 +79,6 @@ RPC_WIRES: Mapping[str, Wire] = {"1.0": WIRE_V1, "0.3": WIRE_V03}
 REST_WIRES: Mapping[str, Wire] = {"1.0": WIRE_V1, "0.3": WIRE_V03_REST}
 #: The name of each operation in 1.0, for the access log.
 _METHOD_NAMES = {operation: method for method, operation in WIRE_V1.methods.items()}
-_METHODS = frozenset(method for wire in RPC_WIRES.values() for method in wire.methods)
 _MAX_VERSION_LENGTH = 20
 _MAX_METHOD_LENGTH = 100
 _MAX_LOGGED_ID_LENGTH = 256
@@ -160,9 +159,8 @@ class RequestDispatcher:
             call = decode_rpc_request(body)
             request_id = call.id
             request.operation = call.method[:_MAX_METHOD_LENGTH]
-            # The methods of A2A have an id, so that a request without one is an error there.
-            is_notification = call.is_notification and call.method not in _METHODS
             if call.method not in wire.methods and call.method in self._serve.intents:
+                is_notification = call.is_notification
                 await self._answer_intent(request, send, principal, call)
                 return
             extensions = self._negotiate_extensions(request)
