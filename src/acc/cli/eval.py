@@ -253,7 +253,7 @@ class RunOptions:
         Parameter(
             help="Maximum cost of the evaluation run in US dollars, including recorded calls. If "
             "it is reached, no further turn starts and the exit status is 4. The same "
-            "command with a higher limit continues the run."
+            "command with a higher limit continues the evaluation run."
         ),
     ] = None
     price: Annotated[

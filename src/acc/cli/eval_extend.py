@@ -28,8 +28,8 @@ def extend(
     agents: Annotated[
         str,
         Parameter(
-            help="Agents to add, as in acc eval. The result is a new run, by default RUN-extended: "
-            "the judge scores the new answers together with the recorded ones."
+            help="Agents to add, as in acc eval. The result is a new evaluation run, by default "
+            "RUN-extended: the judge scores the new answers together with the recorded ones."
         ),
     ] = "",
     how: RunOptions = _RUN,

@@ -23,7 +23,7 @@ def plan(
 ) -> int:
     """Print the power to find a difference of two agents, by number of scenarios.
 
-    The difference and its deviation between scenarios come from a pilot run.
+    The difference and its deviation between scenarios come from a pilot, a small evaluation run.
 
     Example: acc eval plan runs/pilot --agent acc --versus baseline
     """

@@ -194,7 +194,7 @@ def again(
 ) -> int:
     """Score the answers of an evaluation run with another judge; no agent is called.
 
-    The new directory is a complete run. An interrupted command continues when it is repeated.
+    The new directory is a complete run directory. Repeat an interrupted command to continue it.
 
     Example: acc judge again runs/my-run --judge model:NAME
     """

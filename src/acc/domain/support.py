@@ -1,9 +1,9 @@
 """Score how well a document supports a claim, without a model.
 
-The score is the mean of eight features that compare words and characters. It is reduced if a number
-or a name of the claim is not in the document, or if the closest sentence contradicts the claim: by
-a negation, an opposite or exchanged roles. No part is trained. English and Japanese have the same
-features.
+The score is the mean of eight features that compare words and characters. A difference reduces it:
+a number or a name of the claim that is not in the document, or a contradiction by the closest
+sentence. A contradiction is a negation, an opposite, exchanged roles, or another number or name in
+the same place. Nothing here is trained. English and Japanese have the same features.
 """
 
 import math
@@ -35,30 +35,33 @@ from acc.domain.quantities import (
 )
 from acc.domain.roles import NEGATION, contradiction, is_negation_explained
 
-#: Maximum number of characters of a claim that are read.
+#: Only this number of characters of a claim is read.
 MAX_CLAIM_LENGTH = 2_000
-#: In a longer document, only sentences that share words with the claim are read.
+#: In a document with more characters, only sentences that share words with the claim are read.
 MAX_DOCUMENT_LENGTH = 200_000
+#: Maximum number of characters of these sentences.
 _MAX_SELECTED_LENGTH = 20_000
 _LONG_DOCUMENTS_CACHED = 4
 _DOCUMENTS_CACHED = 64
-#: Maximum number of sentences that support a claim together; they need not be neighbours.
+#: Number of sentences that are compared with a claim together: the closest ones, or neighbours.
 _WINDOW = 3
-#: Two words are a near pair up to this distance in content words: in the claim, in the evidence.
+#: Maximum distance, in content words, of two words that are a near pair in the claim.
 _NEAR_IN_CLAIM = 2
+#: The same for the sentences of the document.
 _NEAR_IN_EVIDENCE = 4
-#: Factors that reduce the score.
-ABSENT_NUMBER = 0.6
-_ABSENT_NAME = 0.8
-_CONTRADICTION = 0.6
-_OTHER_NAME = 0.7
-#: Credit if the document has a word with the same beginning: announce, announcement.
-_RELATED_WORD = 0.8
-#: Credit if the document has a synonym; credit of a light word that is missing in the document.
-_SYNONYM = 0.8
-_LIGHT_WORD = 0.5
-#: Minimum share of the claim that a sentence must cover before negations and roles are compared.
+#: The score is multiplied by one of these factors for a difference.
+ABSENT_NUMBER_FACTOR = 0.6
+_ABSENT_NAME_FACTOR = 0.8
+_CONTRADICTION_FACTOR = 0.6
+_OTHER_WORD_FACTOR = 0.7
+#: A word of the claim that occurs in the document has the credit 1. These have less: a word of the
+#: same family (announce, announcement), a synonym, a light word that does not occur.
+_RELATED_WORD_CREDIT = 0.8
+_SYNONYM_CREDIT = 0.8
+_LIGHT_WORD_CREDIT = 0.5
+#: A sentence is compared with a claim for contradictions if it covers this share of its words.
 _COMPARABLE = 0.5
+#: Different forms of a unit, a currency or a month that count as one word.
 _SAME_WORD = {"eur": "euro", "€": "euro", "usd": "dollar", "$": "dollar", "gbp": "pound"}
 _SAME_WORD |= {"£": "pound", "%": "percent", "mg": "milligram", "kg": "kilogram", "km": "kilometr"}
 _SAME_WORD |= {"パーセント": "percent", "jan": "january", "feb": "february", "aug": "august"}
@@ -69,9 +72,9 @@ _JAPANESE_NAME = re.compile(
     r"([\u3400-\u9fff々\u30a1-\u30fc]{1,8}?)(?:選手|社長|監督|市長|校長|船長|知事|会長|議員|教授|取締役"
     r"|大臣|記者|弁護士|看護師|大使)|([\u3400-\u9fff々\u30a1-\u30fc]{1,8}?(?:財団|電力|銀行|大学|水産|丸))"
 )
-#: "14th" and "2.3TB" are quantities, not names.
+#: Text that is a quantity and not a name: "14th", "2.3TB".
 _MEASURE = re.compile(r"[\d.,]+(?:st|nd|rd|th|[a-z]{1,3}|%)?")
-#: "hall B" and "B会場" are names.
+#: A noun with a letter is a name: "hall B", "B会場".
 _LETTERED = re.compile(r"\b([A-Za-z]{3,}) ([B-HJ-Z])\b(?!['’]|\.\w)")
 _LETTERED_JAPANESE = re.compile(r"(?<![A-Za-z0-9-])([A-Z])(?=[\u3400-\u9fff])")
 _COUNTED = re.compile(r"(\d[枚本台回人名件個冊匹頭箱社店])(?=[\u3400-\u9fff])")
@@ -84,19 +87,21 @@ _SEPARATORS = re.compile(r"[\W_]+")
 @explains_call()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupportFeatures:
-    """Eight values from 0 to 1; 1 is full support."""
+    """Eight values from 0 to 1 for a claim; 1 is full support."""
 
-    #: Content words that occur in the document.
+    #: Share of its content words that occur in the document.
     coverage: float
-    #: Content words that occur in three neighbouring sentences.
+    #: Share of its content words that occur in the best three neighbouring sentences.
     window_coverage: float
-    #: Length of the fragments that claim and document have in common.
+    #: 1 if the claim occurs in the document in one piece, less for more and shorter pieces.
     fragments: float
-    #: Groups of four characters that occur in the best sentences; of two in Japanese.
+    #: Share of its groups of four characters, two in Japanese, that occur in the best sentences.
     characters: float
-    #: Pairs of content words that are close to each other in claim and document.
+    #: Share of its pairs of neighbouring content words that are also close in the document.
     near_pairs: float
+    #: Share of its names that occur: the mean for the document and for the best sentences.
     names: float
+    #: The same for its numbers.
     numbers: float
     #: 1 if no content word is missing, less with each missing word.
     missing_words: float
@@ -132,26 +137,26 @@ class SupportScore:
 
 @explains_call()
 def support_score(claim: str, document: str | Sequence[str]) -> SupportScore:
-    """Return how well a document, a text or its sentences, supports a claim.
+    """Return how well a document supports a claim.
 
-    A document can have any length. If it is long, only the sentences that share the most words with
-    the claim are compared with it.
+    The document is one text or several, of any length. If it is long, only the sentences that share
+    the most words with the claim are compared with it.
     """
     claim = claim[:MAX_CLAIM_LENGTH]
     texts = (document,) if isinstance(document, str) else tuple(document)
     if sum(map(len, texts)) > MAX_DOCUMENT_LENGTH:
-        return SupportDocument(_select(claim, _long_document(texts))).score(claim)
+        return SupportDocument(_select_sentences(claim, _long_document(texts))).score(claim)
     return _document(texts).score(claim)
 
 
 @lru_cache(maxsize=_LONG_DOCUMENTS_CACHED)
 def _long_document(texts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Return the sentences of a long document, each with its form for the search."""
+    """Return the sentences of a long document, each also with its numbers as digits."""
     return tuple((piece, with_digits(piece)) for text in texts for piece in _split(text))
 
 
-def _select(claim: str, listed: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the sentences that share the most words with a claim, in order."""
+def _select_sentences(claim: str, listed: Sequence[tuple[str, str]]) -> list[str]:
+    """Return the sentences that share the most words with a claim, in their order."""
     wanted = _prepare(claim).terms
     found = [
         (sum(term in plain for term in wanted), place) for place, (_, plain) in enumerate(listed)
@@ -177,7 +182,7 @@ def _split(text: str) -> list[str]:
     for sentence in sentences(text):
         pieces = [sentence] if len(sentence) <= _LONG_SENTENCE else _FULL_STOP.split(sentence)
         for piece in pieces:
-            # A longer piece is data and not a sentence. It is cut to limit the time of patterns.
+            # A piece that is still longer is data, not a sentence. Patterns are slow on long texts.
             found += [
                 piece[start : start + MAX_SENTENCE_LENGTH]
                 for start in range(0, len(piece), MAX_SENTENCE_LENGTH)
@@ -186,7 +191,7 @@ def _split(text: str) -> list[str]:
 
 
 @lru_cache(maxsize=8_192)
-def _names(text: str) -> frozenset[str]:
+def _find_names(text: str) -> frozenset[str]:
     codes = {code for code in identifiers(text) if not _MEASURE.fullmatch(code)}
     found = (names(text) | codes) - _NOT_NAMES
     found |= {f"{noun} {letter}".casefold() for noun, letter in _LETTERED.findall(text)}
@@ -220,13 +225,13 @@ def _prepare(text: str) -> _Text:
 class SupportDocument:
     """Sentences that are prepared to be compared with many claims.
 
-    With `has_context` the sentences are those of a user, and the claim is part of an answer to this
-    user. Then two more checks apply: a replaced word is a difference, and a negation may be
-    expressed in other words. In articles these checks would find differences that are none.
+    With `is_conversation`, the sentences are those of a user, and the claim is part of an answer to
+    this user. Two more rules then apply: a replaced word is a difference, and a negation is none if
+    both texts say the same. For articles, these rules would be wrong too often.
     """
 
-    def __init__(self, texts: Sequence[str], *, has_context: bool = False) -> None:
-        self._has_context = has_context
+    def __init__(self, texts: Sequence[str], *, is_conversation: bool = False) -> None:
+        self._is_conversation = is_conversation
         self._sentences = [_prepare(text) for text in texts]
         self._term_sets = [frozenset(sentence.terms) for sentence in self._sentences]
         self._places: dict[str, set[int]] = defaultdict(set)
@@ -269,8 +274,8 @@ class SupportDocument:
         aligned = self._closest_sentences(matched)
         window = self._best_window(matched)
         best = sorted({*aligned, *window})
-        name_share, absent_names = self._names(claim, best)
-        number_share, absent_numbers = self._numbers(read, best)
+        name_share, absent_names = self._name_support(claim, best)
+        number_share, absent_numbers = self._number_support(read, best)
         covered = sum(credit for _, credit in matched.values())
         total = max(1, len(matched))
         features = SupportFeatures(
@@ -286,10 +291,10 @@ class SupportDocument:
         faults: list[str] = []
         score = features.mean
         if absent_numbers:
-            score *= ABSENT_NUMBER
+            score *= ABSENT_NUMBER_FACTOR
             faults.append(f"number differs: {', '.join(absent_numbers)}")
         if absent_names:
-            score *= _ABSENT_NAME
+            score *= _ABSENT_NAME_FACTOR
             faults.append(f"name differs: {', '.join(absent_names)}")
         if aligned and not faults:
             factor, fault = self._difference(read, matched, aligned[0])
@@ -303,25 +308,25 @@ class SupportDocument:
         )
 
     def _match(self, term: str) -> tuple[str, float]:
-        """Return the term of the document that matches a term of the claim, and its credit."""
+        """Return the term of the document that matches a term of the claim, and the credit."""
         if term in self._places or term in self._single_words:
             return term, 1.0
         if len(term) >= 5 and term.isalpha():
             for known in self._by_beginning.get(term[:4], ()):
                 shorter, longer = sorted((term, known), key=len)
                 if len(shorter) >= 5 and longer.startswith(shorter[:-1]):
-                    return known, _RELATED_WORD
+                    return known, _RELATED_WORD_CREDIT
         for other in sorted(synonyms(term)):
             if other in self._places:
-                return other, _SYNONYM
-        return term, _LIGHT_WORD if is_light(term) else 0.0
+                return other, _SYNONYM_CREDIT
+        return term, _LIGHT_WORD_CREDIT if is_light(term) else 0.0
 
     def _covered(self, matched: Mapping[str, tuple[str, float]], places: Sequence[int]) -> float:
         known = frozenset[str]().union(*(self._term_sets[place] for place in places))
         return sum(credit for term, credit in matched.values() if term in known)
 
     def _closest_sentences(self, matched: Mapping[str, tuple[str, float]]) -> list[int]:
-        """Return up to three sentences that cover the most terms together, the best first."""
+        """Return up to three sentences that together cover the most terms, best first."""
         open_terms = {term: credit for term, credit in matched.values() if credit}
         chosen: list[int] = []
         while open_terms and len(chosen) < _WINDOW:
@@ -354,7 +359,7 @@ class SupportDocument:
         return list(range(start, min(start + _WINDOW, len(self._sentences))))
 
     def _fragments(self, words: Sequence[str]) -> float:
-        """Return 1 if the document contains the claim as one fragment, less for several."""
+        """Return 1 if the document contains the claim in one piece, less for several pieces."""
         if len(words) < 2:
             return float(bool(words) and words[0] in self._single_words)
         index, squares = 0, 0
@@ -401,8 +406,8 @@ class SupportDocument:
                 found += min(credit, other_credit)
         return found / len(pairs)
 
-    def _names(self, claim: str, best: Sequence[int]) -> tuple[float, list[str]]:
-        wanted = _names(claim)
+    def _name_support(self, claim: str, best: Sequence[int]) -> tuple[float, list[str]]:
+        wanted = _find_names(claim)
         if not wanted:
             return 1.0, []
         near = " ".join(self._normalized_texts[place] for place in best)
@@ -413,7 +418,7 @@ class SupportDocument:
         close = sum(_has_name(name, near_words, near) for name in wanted)
         return (1 - len(absent) / len(wanted) + close / len(wanted)) / 2, absent
 
-    def _numbers(self, claim: _Text, best: Sequence[int]) -> tuple[float, list[str]]:
+    def _number_support(self, claim: _Text, best: Sequence[int]) -> tuple[float, list[str]]:
         wanted = claim.quantities
         if not wanted:
             return 1.0, []
@@ -427,30 +432,30 @@ class SupportDocument:
     def _difference(
         self, claim: _Text, matched: Mapping[str, tuple[str, float]], place: int
     ) -> tuple[float, str]:
-        """Return how a claim differs from the closest sentence, and the factor for the score."""
+        """Return a factor for the score, and the difference from the closest sentence, if any."""
         sentence = self._sentences[place]
         if len(sentence.text) > _LONG_SENTENCE or self._covered(
             matched, [place]
         ) < _COMPARABLE * len(matched):
             return 1.0, ""
         fault = contradiction(claim.text, sentence.text)
-        if self._has_context and fault == NEGATION:
+        if self._is_conversation and fault == NEGATION:
             fault = "" if is_negation_explained(claim.text, sentence.text) else fault
         if fault:
-            return _CONTRADICTION, fault
+            return _CONTRADICTION_FACTOR, fault
         if number := _other_number(claim, sentence):
-            return ABSENT_NUMBER, f"number differs: {number}"
+            return ABSENT_NUMBER_FACTOR, f"number differs: {number}"
         if name := self._other_name(claim, sentence, place):
-            return _OTHER_NAME, f"name differs: {name}"
-        if self._has_context and (
+            return _OTHER_WORD_FACTOR, f"name differs: {name}"
+        if self._is_conversation and (
             word := replaced_word(claim.text, sentence.text, self._known_terms)
         ):
-            return _OTHER_NAME, f"says {word}"
+            return _OTHER_WORD_FACTOR, f"says {word}"
         return 1.0, ""
 
     def _other_name(self, claim: _Text, sentence: _Text, place: int) -> str:
-        """Return the names of the claim if the closest sentence has other names instead."""
-        wanted, known = _names(claim.text), _names(sentence.text)
+        """Return the names of a claim if the closest sentence has other names in their place."""
+        wanted, known = _find_names(claim.text), _find_names(sentence.text)
         if not wanted or not known - wanted or _PRONOUN.search(sentence.text):
             return ""
         plain = self._normalized_texts[place]
@@ -460,7 +465,7 @@ class SupportDocument:
 
 
 def _other_number(claim: _Text, sentence: _Text) -> str:
-    """Return a number of the claim if the sentence has another number for the same noun."""
+    """Return a number of a claim if the sentence has another number before the same noun."""
     known = {term for term in sentence.terms if term[0].isdigit()}
     counted = {
         after
@@ -478,7 +483,7 @@ def _other_number(claim: _Text, sentence: _Text) -> str:
 
 
 def _missing_words(credits: Sequence[float]) -> float:
-    """Return 1; less for each missing word and for the longest row of missing words."""
+    """Return 1, less with more missing words and with more of them next to each other."""
     longest = run = missing = 0
     for credit in credits:
         run = 0 if credit else run + 1
@@ -506,7 +511,7 @@ def _has_name(name: str, words: frozenset[str], text: str) -> bool:
 
 
 def _has_part(part: str, words: frozenset[str]) -> bool:
-    """Return True if a part of a name occurs, or as a weekday in another form: "Thurs"."""
+    """Return True if a part of a name occurs; a weekday may be abbreviated ("Thurs")."""
     if part in words or f"{part}s" in words:
         return True
     day = part.removesuffix("s")

@@ -134,17 +134,17 @@ def test_synonym_and_light_word_support_a_claim_nearly_like_the_word() -> None:
 def test_word_in_the_place_of_another_is_a_fault_in_a_conversation_only() -> None:
     texts, claim = ["Students pay half."], "Pensioners pay half."
     assert SupportDocument(texts).score(claim).faults == ()
-    assert SupportDocument(texts, has_context=True).score(claim).faults == (
+    assert SupportDocument(texts, is_conversation=True).score(claim).faults == (
         "says pensioner, not student",
     )
 
 
 def test_negation_in_other_words_is_no_fault_in_a_conversation() -> None:
     texts, claim = ["Two screws are missing."], "Two screws are not there."
-    document = SupportDocument(["生花の持ち込みは禁止です。"], has_context=True)
+    document = SupportDocument(["生花の持ち込みは禁止です。"], is_conversation=True)
     assert document.score("生花の持ち込みはできません。").faults == ()
     assert document.score("生花の持ち込みはできます。").faults == ()
-    assert SupportDocument(texts, has_context=True).score(claim).faults == ()
+    assert SupportDocument(texts, is_conversation=True).score(claim).faults == ()
 
 
 @pytest.mark.parametrize("place", [0, 4_000, 8_000])

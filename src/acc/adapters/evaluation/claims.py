@@ -13,7 +13,7 @@ from acc.domain.claim_features import ClaimModel, claim_features
 from acc.domain.language import identifiers, numbers, one_line, sentences, terms, values, word_list
 from acc.domain.roles import NEGATION
 from acc.domain.statement_frames import frame
-from acc.domain.support import ABSENT_NUMBER, MAX_CLAIM_LENGTH, SupportDocument
+from acc.domain.support import ABSENT_NUMBER_FACTOR, MAX_CLAIM_LENGTH, SupportDocument
 from acc.domain.value_objects.evaluation import (
     NOT_CLOSE,
     NOT_IN_FULL,
@@ -66,7 +66,7 @@ class _Sentences:
     """Sentences in the two forms that a claim is compared with."""
 
     def __init__(self, texts: Sequence[str]) -> None:
-        self._document = SupportDocument(texts, has_context=True)
+        self._document = SupportDocument(texts, is_conversation=True)
         self._index = EvidenceIndex(texts)
 
     def compare(self, claim: str) -> "_Comparison":
@@ -140,7 +140,7 @@ class EvidencePool:
         comparison, newer = self._compare(claim)
         probability = self._model.probability(comparison.features)
         if comparison.features.get("number_absent"):
-            probability *= ABSENT_NUMBER
+            probability *= ABSENT_NUMBER_FACTOR
         faulty = self._closest_faulty(claim, max(probability, self._threshold.value))
         if faulty is not None:
             return ClaimVerdict(

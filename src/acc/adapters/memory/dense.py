@@ -28,7 +28,7 @@ class DenseRecallIndex:
         self._index = index
         self._embedder = embedder
         self._vectors: OrderedDict[str, Sequence[float]] = OrderedDict()
-        self._notes: list[str] = []
+        self._warnings: list[str] = []
 
     async def add(self, passages: Sequence[Passage]) -> None:
         """Store passages."""
@@ -44,7 +44,7 @@ class DenseRecallIndex:
         # The embedder may be user code or a remote service: recall must not fail with it.
         except Exception as error:  # noqa: BLE001
             log.warning("the embeddings failed, so recall uses only words: %s", error)
-            self._notes.append(f"embeddings failed: {type(error).__name__}")
+            self._warnings.append(f"embeddings failed: {type(error).__name__}")
             return matches[:limit]
         best = max(match.score for match in matches) or 1.0
         ranked = [
@@ -68,10 +68,10 @@ class DenseRecallIndex:
         """Hide passages from search."""
         await self._index.retire(ids, replaced_by=replaced_by)
 
-    def drain_notes(self) -> tuple[str, ...]:
-        """Return and clear the notes about failures since the last call."""
-        notes, self._notes = tuple(self._notes), []
-        return notes
+    def drain_warnings(self) -> tuple[str, ...]:
+        """Return and clear the warnings about failures since the last call."""
+        warnings, self._warnings = tuple(self._warnings), []
+        return warnings
 
     async def _similarities(self, query: str, matches: Sequence[Match]) -> list[float]:
         missing = [m.passage for m in matches if m.passage.id not in self._vectors]

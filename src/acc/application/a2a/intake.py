@@ -60,7 +60,7 @@ _SIGN_IN_UNDECIDED = (
 
 
 class MessageIntake:
-    """Store messages and start the runs that they request.
+    """Store messages and start or continue their tasks.
 
     A stored message is processed even if its sender disconnects. With `deduplicate`, a message that
     is sent a second time returns the task of the first time.
@@ -92,9 +92,9 @@ class MessageIntake:
         self._limiter = limiter
         self.admission = admission
         self._modes = modes
-        # An agent without memory reports no footprint. 0 would mean that a memory was empty.
+        # An agent without memory does not report a memory footprint. 0 means an empty memory.
         self._has_memory = has_memory(runner.agent)
-        #: Number of tasks of a caller that are being stored.
+        #: Number of tasks that are being stored, by account.
         self._creating: dict[Owner, int] = {}
 
     async def submit(
@@ -108,17 +108,20 @@ class MessageIntake:
         """Store a message and start its run; `streaming` requests the answer in chunks.
 
         If an earlier request had the same request id, its task is returned. `is_repeatable` is True
-        if the client chose the message id, and so uses the same id when it repeats the message.
+        if the client chose the message id, so that a repeated message has the same id.
         """
         self._executor.check_open()
-        is_active = INTENTS_EXTENSION in (*request.extensions, *request.message.extensions)
-        admitted = await self.admission.admit(sender, request.message, is_active=is_active)
+        extensions = (*request.extensions, *request.message.extensions)
+        admitted = await self.admission.admit(
+            sender, request.message, has_extension=INTENTS_EXTENSION in extensions
+        )
         contract, intents = admitted.contract, admitted.intents
         message = _with_trace(admitted.message, request.trace_parent)
-        modes = self._modes.inputs if contract is None else (*self._modes.inputs, JSON)
-        validate_message(message, self._limits, modes)
-        modes = self._modes.outputs if contract is None else (JSON, *self._modes.outputs)
-        as_data = wants_json_answer(request.accepted_output_modes, modes)
+        input_modes, output_modes = self._modes.inputs, self._modes.outputs
+        if contract is not None:
+            input_modes, output_modes = (*input_modes, JSON), (JSON, *output_modes)
+        validate_message(message, self._limits, input_modes)
+        as_data = wants_json_answer(request.accepted_output_modes, output_modes)
         push = None if request.push is None else await self._push_configs.validate(request.push)
         if admitted.claims is not None and not message.task_id:
             await self._replays.check(
@@ -162,9 +165,9 @@ class MessageIntake:
         if self._executor.may_have_interrupted(owner):
             await self._check_waiting_limit(owner)
         account = sender.account
-        is_counted_here = account != owner
-        if is_counted_here:
-            self._reserve(account)
+        is_counted_in_process = account != owner
+        if is_counted_in_process:
+            self._reserve_task(account)
         try:
             result = await self._store(task, sender, message, push, options, key)
         except InvalidInput:
@@ -178,7 +181,7 @@ class MessageIntake:
             self._executor.start_detached(task.id, sender, message, options=options)
             raise
         finally:
-            if is_counted_here:
+            if is_counted_in_process:
                 self._creating[account] -= 1
         if result.is_new:
             await self._start(result.task, sender, message, options)
@@ -193,7 +196,7 @@ class MessageIntake:
         options: ProjectionOptions,
         key: RequestKey | None,
     ) -> SubmitResult:
-        """Store a new task; with an engine, start its run before, and cancel it after a refusal."""
+        """Store a new task. With an engine, start its run first; cancel it on rejection."""
         dispatcher = self._executor.dispatcher
         if dispatcher is not None:
             await dispatcher.start(task.id, sender, options, at=task.status.at)
@@ -208,10 +211,10 @@ class MessageIntake:
                 max_active=self._max_active(sender),
                 content=self._content_limit(sender),
             )
-            # If the message was stored before, the result is the task of that time.
+            # If the message was stored before, the result is its earlier task.
             is_refused = result.task.id != task.id
         except LimitExceeded:
-            # With a key, another server may store the same request at this moment.
+            # With a key, the run may belong to another server that stores the same request now.
             is_refused = key is None
             raise
         finally:
@@ -220,7 +223,10 @@ class MessageIntake:
         return result
 
     async def _find_request(self, owner: Owner, key: RequestKey) -> SubmitResult | None:
-        """Return the task of a request with this key; RequestIdReused if its content differs."""
+        """Return the task of a request with this key, or None.
+
+        Raises RequestIdReused if the content of that request differs.
+        """
         task = await self._tasks.read(key.id, owner=owner)
         if task is None:
             return None
@@ -252,11 +258,12 @@ class MessageIntake:
                 "answer or cancel one of them first"
             )
 
-    def _reserve(self, account: Owner) -> None:
-        """Reserve a slot for a caller that can use any tenant, or for an address.
+    def _reserve_task(self, account: Owner) -> None:
+        """Count a new task of an account, or raise LimitExceeded.
 
-        The store counts the tasks of each tenant, and of all anonymous callers together, so it
-        cannot check this limit.
+        The account is a caller in all tenants, or the address of an anonymous caller. The store
+        cannot check its limit, because it counts the tasks of each tenant separately, and the tasks
+        of all anonymous callers together.
         """
         count = self._executor.count_of(account) + self._creating.get(account, 0)
         if count >= self._limits.tasks:
@@ -269,7 +276,7 @@ class MessageIntake:
         self._creating[account] = self._creating.get(account, 0) + 1
 
     def _max_active(self, sender: Principal) -> int | None:
-        """Return how many tasks of an owner the store accepts, None if they are counted here."""
+        """Return how many tasks of an owner the store accepts; None if this process counts them."""
         has_address = sender.is_anonymous and bool(sender.address)
         return None if has_address and self._executor.dispatcher is None else self._limits.tasks
 
@@ -296,7 +303,7 @@ class MessageIntake:
             except InvalidTransition as error:
                 # The task changed after it was read. If it requires input, try again.
                 if error.state not in INTERRUPTED:
-                    raise UnsupportedOperation(_not_accepting(task.id, error.state)) from None
+                    raise UnsupportedOperation(_describe_rejection(task.id, error.state)) from None
 
     async def _continue_from(
         self,
@@ -306,7 +313,7 @@ class MessageIntake:
         push: PushConfig | None,
         options: ProjectionOptions,
     ) -> SubmitResult:
-        """Continue a task, or raise InvalidTransition if its state has changed since `task`."""
+        """Continue a task; raise InvalidTransition if its state is no longer that of `task`."""
         if message.context_id and message.context_id != task.context_id:
             raise InvalidInput(
                 f"message.contextId: task {task.id!r} belongs to another context; omit the field"
@@ -351,7 +358,7 @@ class MessageIntake:
     async def _find_repeated(
         self, task: Task, sender: Principal, message: Message
     ) -> SubmitResult | None:
-        """Return the result of a message that was stored before."""
+        """Return the result of a message that was stored before, or None for a new message."""
         try:
             return await self._tasks.continue_task(
                 task.id, owner=sender.owner, message=message, updates=(), expected=None
@@ -360,7 +367,7 @@ class MessageIntake:
             return None
 
     def _ask_again(self, task: Task, pending: Sequence[InputRequest]) -> StatusUpdate:
-        """Return the status of a task after a message without a decision."""
+        """Return the status that asks again, after a message that answers no request clearly."""
         services = self._runner.services
         is_sign_in = all(request.kind is RequestKind.AUTHORIZATION for request in pending)
         return input_required(
@@ -377,21 +384,21 @@ class MessageIntake:
         return StatusUpdate(status=TaskStatus(state=TaskState.WORKING, at=now))
 
 
-def _not_accepting(task_id: str, state: str) -> str:
+def _describe_rejection(task_id: str, state: str) -> str:
     if state in ACTIVE:
         return f"task {task_id!r} is {state}; it accepts messages only while it requires input"
     return f"task {task_id!r} is {state} and accepts no more messages; omit message.taskId"
 
 
 def _with_trace(message: Message, trace_parent: str) -> Message:
-    """Return a message with the trace of its request, unless the message names another trace."""
+    """Return a message with the trace of its request, unless it already has another trace."""
     metadata = message.metadata
     if not trace_parent:
         return message
     if any(name in metadata for name in TRACE_FIELDS):
         parent = metadata.get(TRACE_PARENT)
-        own = trace_of_parent(parent) if isinstance(parent, str) else metadata.get("traceId")
-        if own != trace_of_parent(trace_parent):
+        trace_id = trace_of_parent(parent) if isinstance(parent, str) else metadata.get("traceId")
+        if trace_id != trace_of_parent(trace_parent):
             return message
     return with_fields(message, metadata={**message.metadata, TRACE_PARENT: trace_parent})
 
@@ -426,7 +433,7 @@ def validate_message(message: Message, limits: ServerLimits, modes: Sequence[str
 
 
 def wants_json_answer(accepted: Sequence[str], modes: Sequence[str]) -> bool:
-    """Return True if the answer must be data; the modes of client and agent decide."""
+    """Return True if the modes of client and agent require JSON data as the answer."""
     if not accepted:
         return modes[:1] == (JSON,)
     if len(accepted) > _MAX_OUTPUT_MODES or any(len(mode) > _MAX_ID_LENGTH for mode in accepted):

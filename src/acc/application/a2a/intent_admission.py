@@ -70,20 +70,20 @@ class IntentAdmission:
                 )
 
     async def admit(
-        self, sender: Principal, message: Message, *, is_active: bool
+        self, sender: Principal, message: Message, *, has_extension: bool
     ) -> AdmittedMessage:
         """Return the message to store, or raise an error that explains the rejection.
 
-        `is_active` is True if the client activated the extension; otherwise what the message says
-        about intents is ignored. Data for a root agent with a contract need no extension. The
-        caller is authorized before the inputs are validated, so that errors do not disclose a
-        contract to others.
+        `has_extension` is True if the client activated the intents extension. Otherwise the entry
+        of the message about intents is ignored. Data for a root agent with a contract need no
+        extension. The caller is authorized before the inputs are validated, so that errors do not
+        disclose a contract to others.
         """
         has_entry = INTENTS_EXTENSION in message.metadata
         parts = without_entries(message.parts)
         entry = (
             read_entry(message.metadata[INTENTS_EXTENSION])
-            if has_entry and is_active
+            if has_entry and has_extension
             else IntentEntry()
         )
         if entry.context:

@@ -23,7 +23,7 @@ from acc.application.runtime.result import RunResult
 from acc.application.runtime.runner import SessionRunner
 from acc.application.runtime.segments import (
     ENDED,
-    REPEATED_ERRORS,
+    RETRIED_ERRORS,
     RunSegments,
     Segment,
     waiting,
@@ -53,8 +53,8 @@ _SEGMENT_WAIT_SECONDS = 2.0
 TASK_WAIT_SECONDS = 600.0
 _POLL_SECONDS = 0.05
 _MAX_DELAY_SECONDS = 2.0
-#: Errors after which the segment is repeated. Others fail the task.
-_REPEATED = (*REPEATED_ERRORS, SessionBusy)
+#: Errors after which the engine executes the segment again. Other errors fail the task.
+_RETRIED = (*RETRIED_ERRORS, SessionBusy)
 
 
 class TaskSegments:
@@ -97,7 +97,7 @@ class TaskSegments:
         for key in _session_keys(self._runner, task, work.user_id):
             session = await self._runner.services.sessions.read(key)
             if session is not None and session.run_id == task.id:
-                await self._runner.end_run(key, task.id)
+                await self._runner.cancel_engine_run(key, task.id)
         with suppress(InvalidTransition, TaskNotFound):
             await self._tasks.append(task.id, [_canceled(self._runner)])
 
@@ -197,7 +197,7 @@ class _TaskSegment:
             if not self._run.superseded and not self._segment.attempt.is_handed_over:
                 await self._recorder.store([_canceled(self._runner)])
             raise
-        except _REPEATED as error:
+        except _RETRIED as error:
             self._error = error
         except Exception as error:
             if isinstance(error, AccError):
@@ -257,7 +257,7 @@ class _TaskSegment:
         if session is not None and session.status is RunStatus.WORKING:
             task = await self._tasks.read(session.run_id)
             if task is not None and task.is_terminal:
-                await self._runner.end_run(key, session.run_id)
+                await self._runner.cancel_engine_run(key, session.run_id)
 
     async def _answer(self, session: Session, events: Sequence[Event]) -> RunResult | None:
         """Continue a run that waits for input with the answers of the last message, if any."""

@@ -17,7 +17,8 @@ from acc.ports.outbound.storage_ports import Delivery, TaskStorePort
 from acc.ports.outbound.tracing_ports import TracerPort
 
 log = logging.getLogger("acc.push")
-#: Attempts until a notification is dropped. With `retry_delay` the last one is after 127 s.
+#: Attempts until a notification is dropped. With `retry_delay`, the last one is 127 s after the
+#: first one, not counting the time of the attempts.
 MAX_ATTEMPTS = 8
 _POLL_INTERVAL_SECONDS = 0.5
 _MAX_CONCURRENT = 64
@@ -37,7 +38,7 @@ class NotificationSender(Protocol):
 
 
 def retry_delay(attempt: int) -> float:
-    """Return the seconds to wait after an attempt, the first being 0; doubled each time."""
+    """Return the seconds to wait after an attempt: 1, 2, 4, ...; the first attempt is 0."""
     return float(2**attempt)
 
 

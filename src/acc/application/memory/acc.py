@@ -1,4 +1,4 @@
-"""The ACC loop: recall, read, qualify, commit and record one bounded state."""
+"""The ACC loop: recall passages, read sentences, qualify passages, commit the state, record."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace as replace_state
@@ -74,33 +74,38 @@ from acc.ports.outbound.memory_ports import (
 from acc.ports.outbound.model_ports import TokenCounterPort
 
 DEFAULT_BUDGET_TOKENS = 1_024
+#: Maximum number of passages that are recalled for a turn.
 _RECALL_LIMIT = 48
-#: Shares of the budget: rules and facts before evidence, uncertain rules at most, certain rules at
-#: most, the last exchange, evidence at least.
+#: Share of the budget that is reserved for rules and facts before evidence is selected.
 _STATE_SHARE = 0.2
+#: The same in tokens: with a large budget, no more is reserved.
+_MAX_STATE_TOKENS = 100
+#: Largest share of the budget for rules, and the share that certain rules may use.
 _RULES_SHARE = 0.25
 _CERTAIN_RULES_SHARE = 0.6
+#: Share of the budget that the last exchange may use, even if evidence then gets less.
 _EXCHANGE_SHARE = 0.2
+#: Share of the budget for evidence; a longer exchange is shortened to leave it.
 _MIN_EVIDENCE_SHARE = 0.6
-#: With large budgets, rules and facts before evidence get not more than these tokens.
-_MAX_STATE_TOKENS = 100
-#: Passages with a smaller share of the best score get only the tokens that facts do not need.
+#: A passage is weak if its score is below this share of the best score. Facts come before it.
 _WEAK_MATCH = 0.3
-#: The largest share of the tokens for evidence that one message may use.
+#: Largest share of the tokens for evidence that one message may use.
 _PASSAGE_SHARE = 0.5
+#: Maximum number of sentences of a message that are read.
 _MAX_SENTENCES = 400
 _MAX_QUOTED_SENTENCES = 20
-#: What the reader gets at most: earlier sentences, and the notes and messages they are from.
+#: Maximum number of earlier sentences that the reader gets.
 _MAX_EARLIER = 40
+#: Maximum number of notes and of recalled messages that these sentences come from.
 _MAX_EARLIER_NOTES = 12
 _MAX_EARLIER_PASSAGES = 4
 _MAX_SUPERSEDED = 128
-_NOTES = msgspec.json.Decoder(Note)
+_NOTE_DECODER = msgspec.json.Decoder(Note)
 
 
 def _parse_note(data: object) -> Note:
-    """Return a note of a snapshot; earlier versions did not store it as text."""
-    return _NOTES.decode(data) if isinstance(data, str) else msgspec.convert(data, Note)
+    """Return a note of a snapshot: JSON as a text, or an object of an earlier version."""
+    return _NOTE_DECODER.decode(data) if isinstance(data, str) else msgspec.convert(data, Note)
 
 
 @explains_call(
@@ -108,11 +113,12 @@ def _parse_note(data: object) -> Note:
     advice="acc_memory(budget=...) creates one with the shipped parts",
 )
 class AccMemory:
-    """Memory of one bounded state that is replaced once a turn.
+    """Memory with one bounded state that every turn replaces.
 
-    The state has no other write path. It depends on the turn, the previous state and the recalled
-    passages only, so the cost of a turn does not grow with the conversation. The state has
-    references to passages; a view shows their text for one turn.
+    Only `view` replaces the state: once for each message, and again if tool results of a long turn
+    are shortened. The new state depends only on the turn, the previous state and the recalled
+    passages, so the cost of a turn does not grow with the conversation. The state refers to
+    passages; a view shows their text for one turn.
     """
 
     def __init__(
@@ -128,27 +134,29 @@ class AccMemory:
         fit_to_budget(CompressedCognitiveState(), budget, tokens.count)
         self._reader = reader
         self._index = index
-        # Checks of protocols are slow, so they are not part of a turn.
+        # These checks are slow, so they are made once and not in every turn.
         self._metered = reader if isinstance(reader, MeteredReaderPort) else None
         self._reporting = index if isinstance(index, ReportingIndexPort) else None
         self._count = tokens.count
         self._budget = budget
         self.owned_resources = tuple(owned_resources)
         self._state = CompressedCognitiveState()
-        #: `Reading.words` of the rules by text, empty if unknown.
+        #: `Reading.words` of each rule, by the text of the rule; empty if unknown.
         self._rule_words: dict[str, tuple[int, ...]] = {}
         self._notes: tuple[Note, ...] = ()
-        #: Texts of the notes and of the sentences that they replaced, by id.
+        #: Texts by id: of the notes, and of the sentences that the notes replaced.
         self._texts: dict[str, str] = {}
-        #: Notes in JSON and as items of the state, by id.
+        #: The JSON of each note, by id.
         self._stored_notes: dict[str, str] = {}
+        #: The item of the state for each note, by id.
         self._facts: dict[str, str] = {}
         #: Ids of superseded sentences, which are never shown again.
         self._superseded: tuple[str, ...] = ()
-        #: Ids of superseded sentences by passage, and the passages without these sentences.
+        #: The same ids by the id of their passage.
         self._hidden: dict[str, list[str]] = {}
+        #: Passages without their superseded sentences, by id.
         self._reduced: dict[str, Passage] = {}
-        #: Superseded sentences whose replacement is not in the index yet.
+        #: Ids of superseded sentences whose replacement is not in the index yet.
         self._retired: tuple[str, ...] = ()
         self._last_turn: ConversationTurn | None = None
         #: The last message that was read, and its sentences.
@@ -178,9 +186,9 @@ class AccMemory:
         }
 
     def _note_data(self) -> list[str]:
-        """Return the notes as texts in JSON; each note is encoded once.
+        """Return the notes as JSON texts; each note is encoded once.
 
-        A text is stored again much faster than the numbers of a note.
+        A snapshot is encoded much faster if its notes are texts.
         """
         known = self._stored_notes
         self._stored_notes = {
@@ -214,8 +222,8 @@ class AccMemory:
         questions = [s.text for s in direct if s.text.rstrip().endswith(("?", "？", "か。"))]
         self._cue = (" ".join(questions) or signal.text)[:MAX_CUE_LENGTH]
         recalled = await self._recall()
-        await self._read_notes()
-        earlier = self._earlier(recalled)
+        await self._load_note_texts()
+        earlier = self._earlier_sentences(recalled)
         readings = await self._reader.read([s.text for s in direct], earlier)
         known = {**self._texts, **{sentence.id: sentence.text for sentence in earlier}}
         update = StateUpdate(
@@ -244,24 +252,24 @@ class AccMemory:
         self._retired = tuple(update.retired)
         if update.retired:
             self._supersede(update.retired)
-        base = self._describe(signal, direct, readings, update)
+        base = self._base_state(signal, direct, readings, update)
         return self._commit(signal, base, recalled, tuple(readings), update)
 
     async def _view_of_results(self, signal: TurnSignal) -> MemoryView:
-        """Commit within a long turn, when tool results are no longer shown in full."""
+        """Commit the state again in a long turn, after tool results were shortened."""
         recalled = await self._recall()
-        await self._read_notes()
-        note = f"turn {signal.turn_id}: tool results are shown shortened"
-        base = replace_state(self._state, episodic_trace=(note,), relational_map=())
+        await self._load_note_texts()
+        entry = f"turn {signal.turn_id}: tool results are shown shortened"
+        base = replace_state(self._state, episodic_trace=(entry,), relational_map=())
         return self._commit(signal, base, recalled, (), None)
 
     async def record(self, turn: ConversationTurn) -> None:
-        """Store the turn for later recall; the state does not change."""
+        """Store the turn in the index, so that later turns can recall it; keep the state."""
         passages = turn_passages(turn, self._count)
         if passages and passages[0].text == self._read_text and turn.messages[0].role == "user":
             passages[0] = replace(passages[0], sentences=self._read_sentences)
         elif self._notes and self._notes[-1].turn_id == turn.turn_id:
-            self._check_notes(turn.turn_id, passages[0].text if passages else "")
+            self._drop_unrecorded_notes(turn.turn_id, passages[0].text if passages else "")
         await self._index.add(passages)
         await self._retire(passage_id(turn.turn_id, 0))
         self._last_turn = turn
@@ -279,8 +287,8 @@ class AccMemory:
         matches = await self._index.search(self._cue, limit=_RECALL_LIMIT)
         return tuple(prefer_named_speakers(matches, self._cue))
 
-    async def _read_notes(self) -> None:
-        """Read the missing sentences of the notes from the index."""
+    async def _load_note_texts(self) -> None:
+        """Load the texts of notes that are missing after `restore` from the index."""
         known = self._texts
         missing = [note.id for note in self._notes if note.id not in known]
         missing += [n.replaced for n in self._notes if n.replaced and n.replaced not in known]
@@ -288,10 +296,10 @@ class AccMemory:
             return
         wanted = list(dict.fromkeys(map(passage_of_sentence, missing)))
         found = {p.id: normalize_text(p.text) for p in await self._index.get(wanted)}
-        for i in missing:
-            passage, start, end = parse_sentence_id(i)
+        for sentence in missing:
+            passage, start, end = parse_sentence_id(sentence)
             if passage in found:
-                known[i] = " ".join(found[passage][start:end].split())
+                known[sentence] = " ".join(found[passage][start:end].split())
 
     def _set_notes(self, notes: Sequence[Note], texts: Mapping[str, str]) -> None:
         """Replace the notes; the tokens of each note are counted once."""
@@ -300,7 +308,7 @@ class AccMemory:
         self._texts = {i: texts[i] for i in ids if i in texts}
 
     def _fact(self, note: Note) -> str:
-        """Return a note as an item of the state; the item of a note does not change."""
+        """Return the item of the state for a note; it does not change, so it is cached."""
         fact = self._facts.get(note.id)
         if fact is None:
             fact = fact_item(note, self._texts)
@@ -313,10 +321,10 @@ class AccMemory:
             return note
         return replace(note, tokens=self._count(fact_item(note, texts)) + 2)
 
-    def _check_notes(self, turn_id: int, text: str) -> None:
-        """Drop the notes of a turn that are not sentences of its recorded message.
+    def _drop_unrecorded_notes(self, turn_id: int, text: str) -> None:
+        """Drop notes of a turn whose sentences are not part of its recorded message.
 
-        The recorded message may differ from the signal.
+        The notes were read from the signal, and the recorded message may differ from it.
         """
         passage = passage_id(turn_id, 0)
         recorded = {sentence_id(passage, s.start, s.end): s.text for s in split_message(text)}
@@ -324,19 +332,19 @@ class AccMemory:
         self._set_notes(checked, {**self._texts, **recorded})
 
     def _supersede(self, ids: Iterable[str]) -> None:
-        """Add superseded sentences; drop the oldest if there are too many."""
+        """Add ids of superseded sentences; drop the oldest ids if there are too many."""
         merged = tuple(dict.fromkeys((*self._superseded, *ids)))[-_MAX_SUPERSEDED:]
         earlier, self._superseded, self._hidden = self._hidden, merged, {}
-        for i in merged:
-            self._hidden.setdefault(passage_of_sentence(i), []).append(i)
+        for sentence in merged:
+            self._hidden.setdefault(passage_of_sentence(sentence), []).append(sentence)
         self._reduced = {
             passage: reduced
             for passage, reduced in self._reduced.items()
             if self._hidden.get(passage) == earlier.get(passage)
         }
 
-    def _earlier(self, recalled: Sequence[Match]) -> list[EarlierSentence]:
-        """Return the sentences that a new one may refer to: rules, notes and recalled ones."""
+    def _earlier_sentences(self, recalled: Sequence[Match]) -> list[EarlierSentence]:
+        """Return the rules, notes and recalled sentences that a new sentence may refer to."""
         texts = self._texts
         noted = [(texts[note.id], note) for note in self._notes if note.id in texts]
         found: dict[str, EarlierSentence] = {}
@@ -375,7 +383,7 @@ class AccMemory:
     async def _add_quoted_rules_as_questions(
         self, quoted: Sequence[str], update: StateUpdate
     ) -> None:
-        """Record rules in quoted text as open questions: nobody has confirmed them."""
+        """Add the rules in quoted text to the open questions, because nobody confirmed them."""
         if not quoted:
             return
         update.changes.append("shown text was not adopted")
@@ -384,7 +392,7 @@ class AccMemory:
                 update.uncertain.append(f"quoted text, not confirmed: {reading.text}")
 
     async def _retire(self, replacement: str) -> None:
-        """Hide a passage from recall if a superseded sentence is most of its text."""
+        """Hide a passage from recall if a superseded sentence is at least 80 % of its text."""
         for old, start, end in map(parse_sentence_id, self._retired):
             found = await self._index.get([old, replacement])
             if old == replacement or len(found) < 2:
@@ -393,16 +401,16 @@ class AccMemory:
                 await self._index.retire([old], replaced_by=replacement)
         self._retired = ()
 
-    # Commitment
+    # Commit
 
-    def _describe(
+    def _base_state(
         self,
         signal: TurnSignal,
         direct: Sequence[Sentence],
         readings: Sequence[Reading],
         update: StateUpdate,
     ) -> CompressedCognitiveState:
-        """Return the state of the turn without facts and references."""
+        """Return the new state without facts and without references to passages."""
         facts = [r.text for r in readings if r.act in (Act.STATE, Act.CORRECT)]
         trace = [f"turn {signal.turn_id}: {change}" for change in update.changes]
         if facts:
@@ -475,12 +483,12 @@ class AccMemory:
         if any(message.is_shortened for message in exchange):
             # Give the exchange the tokens that the evidence does not need.
             exchange, exchange_tokens = self._fit_exchange(available - evidence.tokens)
-        # Notes get all remaining tokens, and other matches what the notes leave.
+        # Facts get all remaining tokens. Weak matches get the tokens that the facts do not need.
         left = self._budget - exchange_tokens - evidence.tokens
         chosen, _ = choose_notes(ranked, rules_tokens, left)
         facts = tuple(dict.fromkeys(map(self._fact, chosen)))
         text = render_prompt(replace_state(rules, relational_map=facts))
-        while (tokens := self._count(text)) > left and facts:  # escaping adds tokens
+        while (tokens := self._count(text)) > left and facts:  # escaped text is longer
             facts = facts[1:]
             text = render_prompt(replace_state(rules, relational_map=facts))
         left = self._budget - exchange_tokens - evidence.tokens - tokens
@@ -507,7 +515,7 @@ class AccMemory:
             dropped=(*(update.dropped if update else ()), *dropped),
             notes=(
                 *(update.messages if update else ()),
-                *(self._reporting.drain_notes() if self._reporting is not None else ()),
+                *(self._reporting.drain_warnings() if self._reporting is not None else ()),
             ),
             tokens=tokens + exchange_tokens + evidence.tokens,
             usage=usage,
@@ -523,7 +531,7 @@ class AccMemory:
         )
 
     def _last_exchange(self, available: int) -> tuple[tuple[ChatMessage, ...], int]:
-        """Return the last exchange and its size; leave a minimum share for evidence."""
+        """Return the last exchange and its size; it is shortened to leave room for evidence."""
         if self._last_turn is None:
             return (), 0
         if any(map(has_files, self._last_turn.messages)):
@@ -537,7 +545,7 @@ class AccMemory:
         return fit_messages(messages, available, self._count)
 
     def _without_superseded(self, passage: Passage) -> Passage:
-        """Return a passage without its superseded sentences, with its size."""
+        """Return a passage without its superseded sentences, and with its new size."""
         reduced = self._reduced.get(passage.id)
         if reduced is None:
             places = map(parse_sentence_id, self._hidden[passage.id])

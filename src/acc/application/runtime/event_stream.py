@@ -140,7 +140,7 @@ class RunStreams(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
         options = TurnOptions(
             user_id=user_id, session_id=session_id, config=config, context=context, deps=deps
         )
-        start = self._start(message, answers, options)
+        start = self._turn_method(message, answers, options)
         async with aclosing(stream_run(start)) as stream:
             async for item in stream:
                 if isinstance(item, Event):
@@ -166,7 +166,7 @@ class RunStreams(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
         options = TurnOptions(
             user_id=user_id, session_id=session_id, config=config, context=context, deps=deps
         )
-        start = self._start(message, answers, options)
+        start = self._turn_method(message, answers, options)
         assembler = OutputAssembler[AnyOutputT](self.agent)
         async with aclosing(stream_run(start)) as stream:
             async for item in stream:
@@ -189,14 +189,14 @@ class RunStreams(SessionReader, GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
         options = TurnOptions(
             user_id=user_id, session_id=session_id, config=config, context=context, deps=deps
         )
-        start = self._start(None, answers, options)
+        start = self._turn_method(None, answers, options)
         return run_in_background(start(), instead="await runner.resume(...)")
 
     @abstractmethod
-    def _start(
+    def _turn_method(
         self,
         message: Message | None,
         answers: InputAnswer | Iterable[InputAnswer],
         options: TurnOptions,
     ) -> Callable[..., Coroutine[Any, Any, RunResult[AnyOutputT]]]:
-        """Return the method that starts a turn, or that resumes a run without a message."""
+        """Return `run` if there is a message, else `resume`, with their arguments."""

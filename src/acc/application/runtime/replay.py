@@ -220,8 +220,8 @@ async def resumed_request(
     return request, state
 
 
-def first_detail(request: RunRequest, *, is_durable: bool) -> dict[str, Any]:
-    """Return what the first event of a run records, in case its process dies."""
+def first_event_detail(request: RunRequest, *, is_durable: bool) -> dict[str, Any]:
+    """Return what the first event of a run records, so that another process can resume it."""
     permissions = request.call.permissions
     detail: dict[str, Any] = {OPTIONS: run_options(request)} if is_durable else {}
     if permissions is not None:
@@ -276,12 +276,13 @@ async def state_before_interruption(
     return State(before)
 
 
-async def with_unknown_outcomes(
+async def add_interruption_notices(
     request: RunRequest, services: Services, opening: Sequence[Event]
 ) -> Sequence[Event]:
-    """Add events that tell the user which calls of an interrupted run were started.
+    """Add events that name the tool calls of an interrupted run whose outcome is unknown.
 
-    If the process of the run before died, `opening` begins with the event that closes that run.
+    `opening` are the first events of the new run. If the run before was interrupted, they begin
+    with the event that closed it.
     """
     if len(opening) == 1:
         return opening

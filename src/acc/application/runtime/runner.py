@@ -29,16 +29,16 @@ from acc.application.runtime.inputs import (
 from acc.application.runtime.interrupts import REJECTIONS, RunPaused, rejection_reason
 from acc.application.runtime.leases import SessionLease, SessionLeases
 from acc.application.runtime.replay import (
+    add_interruption_notices,
     check_answers_used,
     check_started_by,
     check_waiting,
-    first_detail,
+    first_event_detail,
     is_durable_run,
     pause_detail,
     pending_requests,
     reset_to_recorded,
     resumed_request,
-    with_unknown_outcomes,
 )
 from acc.application.runtime.result import RunResult
 from acc.application.runtime.run import (
@@ -52,7 +52,7 @@ from acc.application.runtime.run import (
     check_run_options,
     user_call_context,
 )
-from acc.application.runtime.segments import REPEATED_ERRORS, Segment, holder_prefix
+from acc.application.runtime.segments import RETRIED_ERRORS, Segment, holder_prefix
 from acc.application.runtime.sessions import Sessions
 from acc.application.runtime.state import State
 from acc.application.runtime.type_variables import AnyDepsT, AnyOutputT
@@ -91,7 +91,7 @@ from acc.ports.outbound.storage_ports import BeginTurn, TurnStart
 from acc.ports.outbound.tracing_ports import SpanPort
 
 log = logging.getLogger("acc.run")
-#: State key of the agent that keeps the conversation after a transfer.
+#: State key for the name of the agent that answers the next messages after a transfer.
 ACTIVE_AGENT = "_active_agent"
 
 
@@ -117,11 +117,11 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
             )
         check_run_options(agent, config, None)
         super().__init__(app_name=app_name, services=services)
-        self.session_key(DEFAULT_USER_ID, DEFAULT_SESSION_ID)  # checks the name of the app
+        self.session_key(DEFAULT_USER_ID, DEFAULT_SESSION_ID)  # validates app_name
         self.agent = agent
         self.config = config or RunConfig()
         self._deps = deps
-        # With an engine, the workers have the dependencies, and not this process.
+        # With an engine, only the workers need the dependencies.
         self._required_deps = () if engine is not None else required_deps(agent)
         self._plugins = plugin_callbacks(plugins)
         self.leases = SessionLeases(
@@ -148,9 +148,9 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         """Run one turn and return its result; a failure is raised after it is recorded.
 
         Without ids, the turn continues the default session of the default user. If the run waits
-        for input, the result has the status input_required and the requests. `deps` are available
-        to tools, callbacks and instructions, and are never stored. The `observer` receives events,
-        and the `recorder` stores them. A worker of an engine passes the `segment` to execute.
+        for input, the result has the status `input_required` and contains the requests. Tools,
+        callbacks and instructions can use `deps`, which are never stored. The `observer` gets the
+        events, and the `recorder` stores them. A worker of an engine passes the `segment`.
         """
         if config is not None or context is not None:
             check_run_options(self.agent, config, context)
@@ -181,7 +181,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
                     request, turn_id=start.session.turns + 1, first_seq=start.events[-1].seq
                 )
                 run = self._new_run(request, recorder, deps, None, span, segment)
-                first_events = await with_unknown_outcomes(request, self.services, start.events)
+                first_events = await add_interruption_notices(request, self.services, start.events)
                 return await self._execute(run, State(start.session.state), first_events, segment)
 
     @explains_options
@@ -220,12 +220,12 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         recorder: EventRecorder | None = None,
         segment: Segment | None = None,
     ) -> RunResult[AnyOutputT]:
-        """Continue a run that waits for input, or whose process died; any process can do this.
+        """Continue a run that waits for input, or whose process died, in any process.
 
-        Resume is replay: recorded model responses and tool results are reused, not repeated. A tool
-        call that was started and has no recorded result is repeated only if the tool is idempotent;
-        otherwise the model is informed that its outcome is unknown. Pass the `deps` again: they are
-        not stored. A worker of an engine passes the `segment`.
+        Resume is replay: recorded model responses and tool results are used again, and nothing is
+        called for them. A tool call that was started and has no recorded result is repeated only if
+        the tool is idempotent. Otherwise the model is informed that the outcome is unknown. Pass
+        `deps` again, because they are not stored. A worker of an engine passes the `segment`.
         """
         if config is not None or context is not None:
             check_run_options(self.agent, config, context)
@@ -277,13 +277,13 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
                     raise
                 return await self._execute(run, state, segment=segment)
 
-    def _start(
+    def _turn_method(
         self,
         message: Message | None,
         answers: InputAnswer | Iterable[InputAnswer],
         options: TurnOptions,
     ) -> "Callable[..., Coroutine[Any, Any, RunResult[AnyOutputT]]]":
-        """Return the method that starts a turn, or that resumes a run without a message."""
+        """Return `run` if there is a message, else `resume`, with their arguments."""
         if message is None:
             return partial(self.resume, answers=as_answers(answers), **options)
         if as_answers(answers):
@@ -310,8 +310,8 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         if self._dispatcher is not None:
             await self._dispatcher.cancel(request.key, session.run_id)
 
-    async def end_run(self, key: SessionKey, run_id: str) -> None:
-        """Cancel a run of an engine that no worker executes, unless the run has ended."""
+    async def cancel_engine_run(self, key: SessionKey, run_id: str) -> None:
+        """Cancel a run whose engine no longer executes it, unless the run has ended."""
         request = self._request(key.user_id, key.session_id)
         recorder = EventRecorder(self.services.sessions)
         prefix = holder_prefix(run_id)
@@ -338,7 +338,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         user_id: str = DEFAULT_USER_ID,
         session_id: str = DEFAULT_SESSION_ID,
     ) -> None:
-        """Write to a session's state outside a run, for example before its first message."""
+        """Write to the state of a session between runs, such as before its first message."""
         if not isinstance(values, Mapping):
             raise InvalidInput(f"values must be a mapping from keys to values, got {values!r}")
         request = self._request(user_id, session_id)
@@ -363,7 +363,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         return Intents(self.agent)
 
     def _request(self, user_id: str, session_id: str) -> RunRequest:
-        """Return a request without a message, for changes to a session outside of a turn."""
+        """Return a request without a message, to change a session between turns."""
         run_id = self.services.ids.new()
         return RunRequest(
             run_id=run_id,
@@ -385,12 +385,12 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
     ) -> TurnStart:
         """Open the session and store the message.
 
-        If an earlier run was interrupted, the store closes it, or this turn waits for its engine.
+        The store closes an interrupted earlier run. If it has an engine, this turn waits for it.
         """
         waits_for_runs = is_durable or segment is not None
-        detail = first_detail(request, is_durable=waits_for_runs)
-        if span is not None and (own := span.traceparent):
-            detail[TRACE_PARENT] = own
+        detail = first_event_detail(request, is_durable=waits_for_runs)
+        if span is not None and (parent := span.traceparent):
+            detail[TRACE_PARENT] = parent
         while True:
             message = request.event(
                 EventKind.MESSAGE,
@@ -423,7 +423,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         return start
 
     async def _cancel_stored_turn(self, request: RunRequest, recorder: EventRecorder) -> None:
-        """Cancel a turn if the store has started it in spite of a cancelled call."""
+        """Cancel a turn that the store started although the call was cancelled."""
         session = await self.services.sessions.read(request.key)
         if session is not None and session.run_id == request.run_id:
             await self._end_open_run(request, session, recorder, "canceled")
@@ -461,7 +461,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         first_events: Sequence[Event] = (),
         segment: Segment | None = None,
     ) -> RunResult[AnyOutputT]:
-        """Run the tree and record its end; a segment that is handed over records no end."""
+        """Run the tree and record the end of the run, unless the segment is handed over."""
         output: object = UNSET
         status, text = RunStatus.FAILED, "the process was interrupted"
         requests: tuple[InputRequest, ...] = ()
@@ -475,7 +475,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
                 status = RunStatus.COMPLETED
             except RunPaused as pause:
                 if is_handed_over := not pause.requests:
-                    raise  # the engine continues the run later, without an answer of a person
+                    raise  # nobody is asked: the engine continues the run later
                 status, text, requests = RunStatus.INPUT_REQUIRED, "", pause.requests
                 reset_to_recorded(run, state)
                 detail = pause_detail(run, state, requests)
@@ -488,7 +488,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
                 run.recorder.detach_observer()  # it may not accept events after a cancellation
                 raise
             except AccError as error:
-                is_handed_over = segment is not None and isinstance(error, REPEATED_ERRORS)
+                is_handed_over = segment is not None and isinstance(error, RETRIED_ERRORS)
                 text, detail = str(error), error_detail(error) if segment else {"code": error.code}
                 raise
         finally:
@@ -518,14 +518,14 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         state: State,
         segment: Segment | None,
     ) -> None:
-        """Record the end of a run; if the store rejects the answer, record that the run failed."""
+        """Record the end of a run; if the store rejects an answer, record a failed run instead."""
         try:
             await self._end(run, status, text, detail, state)
         except AccError as error:
-            is_repeated = segment is not None and isinstance(error, REPEATED_ERRORS)
+            is_retried = segment is not None and isinstance(error, RETRIED_ERRORS)
             if status is RunStatus.COMPLETED and not run.recorder.is_released:
                 self.services.memory_cache.evict(run.request.key, *run.memories)
-                if not is_repeated:
+                if not is_retried:
                     await self._end(run, RunStatus.FAILED, str(error), {"code": error.code})
             raise
 
@@ -548,8 +548,8 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
                 if not timeout.expired():
                     raise AgentFailed(first.name, "TimeoutError") from error
                 raise RunTimedOut("timeout", seconds, first.name) from None
-            # The agent blocked the loop or suppressed the cancellation. The pragma is there because
-            # coverage on Python 3.11 does not see this line.
+            # The agent blocked the event loop or suppressed the cancellation.
+            # Coverage on Python 3.11 does not see this line, hence the pragma.
             if asyncio.get_running_loop().time() >= deadline:  # pragma: no cover
                 raise RunTimedOut("timeout", seconds, first.name)
         if run.journal.steps:
@@ -563,7 +563,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         return last.text, output_of(self.agent, last)
 
     def first_agent(self, state: State, message: Sequence[Part]) -> BaseAgent:
-        """Return the agent of the intent, or else that of the last transfer, or else the root."""
+        """Return the agent of the intent, else the target of the last transfer, else the root."""
         name = state.get(ACTIVE_AGENT)
         agent = self.agent.find(name) if isinstance(name, str) else None
         if agent is None or not can_keep_conversation(agent):

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from acc.application.runtime.runner import SessionRunner
 
 ENDED = SegmentOutcome(has_ended=True)
-#: Errors after which another attempt continues the run, so that its failure is not recorded.
-REPEATED_ERRORS = (SessionConflict, StorageFailed)
+#: Errors after which the engine makes another attempt, so they are not recorded as a failure.
+RETRIED_ERRORS = (SessionConflict, StorageFailed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,12 +31,12 @@ class Segment:
 
     @property
     def replaces(self) -> str:
-        """Return how the holders of earlier attempts begin."""
+        """Return the prefix of the holders of earlier attempts, whose leases this one replaces."""
         return holder_prefix(self.run_id)
 
 
 def holder_prefix(run_id: str) -> str:
-    """Return how the names of all holders of a run begin."""
+    """Return the prefix of the names of all holders of a run."""
     return f"{run_id}/"
 
 
@@ -78,7 +78,7 @@ class RunSegments:
 
     async def cancel(self, work: EngineWork) -> None:
         """Record that a run is canceled, unless it has ended."""
-        await self._runner.end_run(
+        await self._runner.cancel_engine_run(
             self._runner.session_key(work.user_id, work.session_id), work.run_id
         )
 

@@ -89,8 +89,8 @@ class CanonicalReaderPort(Protocol):
 class ReportingIndexPort(Protocol):
     """An index that reports degraded operation."""
 
-    def drain_notes(self) -> tuple[str, ...]:
-        """Return and clear the notes about failures since the last call."""
+    def drain_warnings(self) -> tuple[str, ...]:
+        """Return and clear the warnings about failures since the last call."""
         ...
 
 

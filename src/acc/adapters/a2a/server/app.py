@@ -151,9 +151,9 @@ class A2AServer:
                 return
         except Exception as error:  # noqa: BLE001 - process boundary
             if self._is_run(request):
-                await self._dispatcher.refuse_run(request, send, error)
+                await self._dispatcher.send_run_error(request, send, error)
                 return
-            self._dispatcher.note_refusal(request, error)
+            self._dispatcher.record_error(request, error)
             await send_early_error(request, send, error, is_rpc=is_rpc)
             return
         try:

@@ -1,4 +1,4 @@
-"""Dispatch JSON-RPC and HTTP+JSON requests: authenticate, negotiate, perform, respond."""
+"""Dispatch requests of all bindings: authenticate, negotiate, perform, respond."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -77,7 +77,7 @@ from acc.ports.outbound.tracing_ports import SpanPort
 
 RPC_WIRES: Mapping[str, Wire] = {"1.0": WIRE_V1, "0.3": WIRE_V03}
 REST_WIRES: Mapping[str, Wire] = {"1.0": WIRE_V1, "0.3": WIRE_V03_REST}
-#: The name of each operation in 1.0, for the access log.
+#: The method of each operation in version 1.0, for the access log.
 _METHOD_NAMES = {operation: method for method, operation in WIRE_V1.methods.items()}
 _MAX_VERSION_LENGTH = 20
 _MAX_METHOD_LENGTH = 100
@@ -90,7 +90,7 @@ _SENDING = frozenset({Operation.SEND, Operation.STREAM})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaticDocuments:
-    """The documents of a server: cards, OpenAPI document, contracts, keys, extensions."""
+    """What a server publishes: cards, OpenAPI document, contracts, JWK set, extensions."""
 
     card: bytes
     extended_cards: ExtendedCards | None
@@ -102,7 +102,7 @@ class StaticDocuments:
     required_extensions: Collection[str] = ()
 
 
-#: The result of a call as JSON, or its stream, and the extensions of the response.
+#: The result of a gRPC call, as JSON or as a stream, and the extensions of its response.
 CallResult = tuple[bytes | TaskStream, NegotiatedExtensions]
 
 
@@ -117,7 +117,7 @@ class StreamEndpoint(Protocol):
 
 
 class RequestDispatcher:
-    """Dispatch the requests of both bindings and protocol versions to the use case."""
+    """Dispatch the requests of all bindings and protocol versions to the use case."""
 
     def __init__(
         self,
@@ -154,11 +154,12 @@ class RequestDispatcher:
             body = await request.body()
             await self._count_bytes(principal, body)
             if version not in self._protocol_versions:
-                # Only now, because the response needs the request id from the body.
+                # Checked after the body is read: the response needs its request id.
                 self._check_intent_or_version(body, version)
             call = decode_rpc_request(body)
             request_id = call.id
             request.operation = call.method[:_MAX_METHOD_LENGTH]
+            # Only intents have notifications: A2A methods without an id are errors.
             if call.method not in wire.methods and call.method in self._serve.intents:
                 is_notification = call.is_notification
                 await self._answer_intent(request, send, principal, call)
@@ -168,7 +169,7 @@ class RequestDispatcher:
             params = wire.read_request(operation, call.params)
             result = await self._perform(wire, operation, principal, params, request, extensions)
         except Exception as error:  # noqa: BLE001 - process boundary
-            self.note_refusal(request, error)
+            self.record_error(request, error)
             if is_notification:
                 await _send_notification_error(send, error)
                 return
@@ -187,7 +188,7 @@ class RequestDispatcher:
     async def _answer_intent(
         self, request: HttpRequest, send: Send, principal: Principal, call: RpcRequest
     ) -> None:
-        """Execute the intent that a request names as its method, and respond.
+        """Execute the intent that is the method of a request, and respond.
 
         A notification (a request without an id) gets a response without a body.
         """
@@ -216,14 +217,14 @@ class RequestDispatcher:
             )
             request.note_task(answer.task_id, answer.trace_id)
         except Exception as error:  # noqa: BLE001 - process boundary
-            await self.refuse_run(request, send, error)
+            await self.send_run_error(request, send, error)
             return
         await send_response(send, 200, answer.body, JSON, answer.headers)
 
     async def handle_endpoint(
         self, request: HttpRequest, send: Send, endpoint: StreamEndpoint
     ) -> None:
-        """Respond with a stream to a request of a protocol other than A2A."""
+        """Respond with a stream to a request of another protocol, such as AG-UI."""
         try:
             request.check_method("POST")
             principal = await self.authenticate(request)
@@ -234,13 +235,13 @@ class RequestDispatcher:
             self._start_span(request, request.path.strip("/"), request.trace_parent)
             chunks = await endpoint.open(principal, body, trace_parent=request.trace_parent)
         except Exception as error:  # noqa: BLE001 - process boundary
-            await self.refuse_run(request, send, error)
+            await self.send_run_error(request, send, error)
             return
         await send_chunks(request, send, chunks, heartbeat=self._serve.limits.heartbeat)
 
-    async def refuse_run(self, request: HttpRequest, send: Send, error: Exception) -> None:
-        """Respond to a request of `/run`, or of another endpoint, with an error."""
-        self.note_refusal(request, error)
+    async def send_run_error(self, request: HttpRequest, send: Send, error: Exception) -> None:
+        """Respond with an error to a request at `/run`, or at an endpoint of another protocol."""
+        self.record_error(request, error)
         status, body = encode_run_error(error)
         headers = error.headers if isinstance(error, HttpError) else error_headers(status, error)
         await send_response(send, status, body, JSON, headers)
@@ -269,7 +270,7 @@ class RequestDispatcher:
                 wire, route.operation, principal, params, request, extensions
             )
         except Exception as error:  # noqa: BLE001 - process boundary
-            self.note_refusal(request, error)
+            self.record_error(request, error)
             await _send_http_error(send, error, wire, kind)
             return
         if isinstance(result, TaskStream):
@@ -277,7 +278,7 @@ class RequestDispatcher:
         else:
             await send_response(send, 200, result, kind, extensions.headers)
 
-    async def handle_call(
+    async def handle_grpc(
         self,
         request: HttpRequest,
         wire: Wire,
@@ -286,9 +287,9 @@ class RequestDispatcher:
         receive: Callable[[], Awaitable[bytes]],
         decode: Callable[[bytes], Awaitable[Request]],
     ) -> CallResult:
-        """Return the result of a call of which version and operation are known, such as over gRPC.
+        """Return the result of a gRPC call; its method determines version and operation.
 
-        `receive` reads the body; it is called after the caller is authenticated.
+        `receive` reads the body. It is called after the caller is authenticated.
         """
         request.operation = _METHOD_NAMES[operation]
         version = requested_version(request)
@@ -305,15 +306,15 @@ class RequestDispatcher:
         result = await self._perform(wire, operation, principal, params, request, extensions)
         return result, extensions
 
-    def note_refusal(self, request: HttpRequest, error: Exception) -> None:
-        """Count the error of a request and record it in its span; log internal errors."""
+    def record_error(self, request: HttpRequest, error: Exception) -> None:
+        """Count an error, record it in the span of its request, and log an internal error."""
         log_internal_error(error)
         request.span_error = count_refusal(self._tracer, error)
 
     async def authenticate(self, request: HttpRequest, *, is_counted: bool = True) -> Principal:
-        """Return the caller, or raise Unauthenticated, with the same text for all reasons.
+        """Return the caller, or raise Unauthenticated; its text does not disclose the reason.
 
-        If the request is counted and exceeds the rate limit, RateLimited is raised.
+        A request that is counted and exceeds the rate limit raises RateLimited.
         """
         principal = await self._verify(request)
         if principal.is_anonymous:
@@ -348,7 +349,7 @@ class RequestDispatcher:
 
     @property
     def _accepted_credentials(self) -> str:
-        """Return which credentials are accepted."""
+        """Return the accepted kinds of credentials, as a text for errors."""
         kinds = [] if self._verifier is None else ["Authorization: Bearer TOKEN"]
         return " or ".join(kinds if self._certificates is None else [*kinds, "a TLS certificate"])
 
@@ -361,7 +362,7 @@ class RequestDispatcher:
         return cards.card_for(principal.within(tenant))
 
     def _check_intent_or_version(self, body: bytes, version: str) -> None:
-        """Raise VersionNotSupported, unless the method is an intent; intents have no version."""
+        """Raise VersionNotSupported, unless the method is an intent, which has no version."""
         with suppress(AccError):
             if decode_rpc_request(body).method in self._serve.intents:
                 return
@@ -375,7 +376,7 @@ class RequestDispatcher:
             )
 
     def _negotiate_extensions(self, request: HttpRequest) -> NegotiatedExtensions:
-        """Return the extensions that the client activated, and those to hide from it."""
+        """Return the extensions that the client activated, and the offered ones it did not."""
         required = self.documents.required_extensions
         headers = request.headers
         if b"a2a-extensions" not in headers and b"x-a2a-extensions" not in headers and not required:
@@ -394,7 +395,7 @@ class RequestDispatcher:
     def _prepare_params(
         self, wire: Wire, operation: Operation, params: Any, request: HttpRequest
     ) -> Any:
-        """Start the span of a request; return its parameters with the values of HTTP headers."""
+        """Start the span of a request; add the values of HTTP headers to its parameters."""
         message = params.message if operation in _SENDING else None
         if self._tracer is not None:
             header = request.trace_parent
@@ -473,7 +474,7 @@ def _with_headers(params: SendRequest, request: HttpRequest) -> SendRequest:
 
 
 def _task_of(params: Any) -> str:
-    """Return the task id that a request contains, for the access log."""
+    """Return the task id of a request for the access log, or an empty string."""
     if isinstance(params, GetRequest | TaskRequest):
         return params.id[:_MAX_LOGGED_ID_LENGTH]
     if isinstance(params, PushRequest):
@@ -491,7 +492,7 @@ def _requested_extensions(request: HttpRequest) -> tuple[str, ...]:
 
 
 def requested_version(request: HttpRequest) -> str:
-    """Return major and minor of the requested protocol version; the default is 0.3."""
+    """Return the requested protocol version as MAJOR.MINOR; the default is 0.3."""
     version = request.header(b"a2a-version")
     if version in RPC_WIRES:
         return version
@@ -503,7 +504,7 @@ def requested_version(request: HttpRequest) -> str:
 async def send_early_error(
     request: HttpRequest, send: Send, error: Exception, *, is_rpc: bool
 ) -> None:
-    """Respond to a request that failed before its version was negotiated."""
+    """Respond with an error to a request that failed before its version was checked."""
     try:
         wire = REST_WIRES.get(requested_version(request), WIRE_V1)
     except AccError:
@@ -537,9 +538,9 @@ async def _send_rpc_error(
 
 
 async def _send_notification_error(send: Send, error: BaseException) -> None:
-    """Send a response without a body, which JSON-RPC does not allow for a notification.
+    """Respond to a notification with a status only; JSON-RPC forbids a body.
 
-    The HTTP status still shows a client that it must authenticate or slow down.
+    From the status, a client learns that it must authenticate or send fewer requests.
     """
     status = wire_error_for(error).http_status
     status = status if status in _RPC_HTTP_STATUSES else 204
@@ -560,7 +561,7 @@ def _limit_key(principal: Principal) -> str:
 
 
 def error_headers(status: int, error: BaseException) -> Headers:
-    """Return the response headers for authentication, or for the time of the next attempt."""
+    """Return the headers that ask a client to authenticate, or to retry later."""
     if status == 401:
         return [(b"www-authenticate", b"Bearer")]
     if isinstance(error, InsufficientScope):
@@ -581,13 +582,13 @@ def _find_operation(method: str, wire: Wire, intents: Sequence[str]) -> Operatio
     if wire is WIRE_V03 and method in WIRE_V1.methods:
         hint = "; it exists in version 1.0: send the header A2A-Version: 1.0"
     elif wire is WIRE_V1 and method in WIRE_V03.methods:
-        hint = "; it exists in version 0.3: send no A2A-Version header, or 0.3"
+        hint = "; it exists in version 0.3: send A2A-Version: 0.3, or omit the header"
     elif intents:
         hint = f"; the intents of this agent are: {', '.join(intents)}"
     raise UnknownMethod(f"method {method[:_MAX_METHOD_LENGTH]!r} does not exist{hint}")
 
 
 def _response_type(request: HttpRequest) -> bytes:
-    """Return application/a2a+json to clients that use it, application/json to others."""
+    """Return the media type application/a2a+json if the client uses it, else JSON."""
     types = request.headers.get(b"accept", b"") + request.headers.get(b"content-type", b"")
     return A2A_JSON if A2A_JSON in types else JSON

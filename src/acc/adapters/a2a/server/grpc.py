@@ -220,7 +220,7 @@ class GrpcExchange:
             response = await self._respond()
             status = 200
         except Exception as error:  # noqa: BLE001 - process boundary
-            self._dispatcher.note_refusal(request, error)
+            self._dispatcher.record_error(request, error)
             status = wire_error_for(error).http_status
             failure = error
         else:
@@ -263,7 +263,7 @@ class GrpcExchange:
 
     async def _perform(self) -> CallResult:
         """Perform the call to its end, even if the client cancels it or its deadline expires."""
-        performed = self._dispatcher.handle_call(
+        performed = self._dispatcher.handle_grpc(
             self._request,
             self._wire.wire,
             self._operation,
