@@ -10,12 +10,20 @@ from acc.testing import ScriptedModel, call
 FRAUD, AUDIT, CHECKOUT = (
     f"agent://{name}_agent" for name in ("fraud_detection", "audit", "checkout")
 )
-SECRETS = ("4111-session", "4222-user", "4333-app", "4444-nested", "4555-written")
+SECRETS = (
+    "4111-session",
+    "4222-user",
+    "4333-app",
+    "4444-nested",
+    "4666-placeholder",
+    "4555-written",
+)
 STATE = {
     "payment.card_number": "4111-session",
     "user:payment.card_number": "4222-user",
     "app:payment.card_number": "4333-app",
     "payment.card_holder.account.iban": "4444-nested",
+    "card_pin": "4666-placeholder",
     "payment.total": "total-9",
     "summary.day": "summary-ok",
 }
@@ -47,8 +55,7 @@ inspector = Agent(
     name="inspect",
     description="Inspects payments.",
     model=ScriptedModel(respond, repeat=True),
-    instruction="{payment.card_number?} {user:payment.card_number?} {app:payment.card_number?} "
-    "{payment.card_holder.account.iban?} {payment.total?} {summary.day?}",
+    instruction="The PIN is {card_pin?}.",
     tools=[look],
     input_schema=Question,
     memory="acc",
@@ -57,7 +64,7 @@ payment = IntentAgent(
     name="payment",
     intents=[inspector, dump],
     callers={
-        FRAUD: Grant(read=("*", "!payment.card_*")),
+        FRAUD: Grant(read=("*", "!payment.card_*", "!card_pin")),
         AUDIT: Grant(read=("summary.*", "metrics.*"), write=("metrics.*", "payment.card_new")),
         CHECKOUT: Grant(),
     },

@@ -26,7 +26,7 @@ VISIBLE = {
 
 
 async def prepare(store: Path) -> None:
-    runner = Runner(payment, store=store)
+    runner = Runner(payment, app_name="payment", store=store)
     for caller in (*VISIBLE, OTHER):
         for session in ("s1", "s2", "s3"):
             await runner.update_state(STATE, user_id=f"/{caller}", session_id=session)

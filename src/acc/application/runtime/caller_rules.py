@@ -29,7 +29,7 @@ class CallerRules:
         """
         return True
 
-    def filter_memory(self, memory: Mapping[str, JsonData], caller: str) -> Mapping[str, JsonData]:
+    def filter_memory(self, memory: dict[str, JsonData], caller: str) -> Mapping[str, JsonData]:
         """Return the state that a run of a caller may read; override in a root agent.
 
         It is called with one entry of the state at a time, whenever the run reads that entry.
@@ -128,9 +128,7 @@ def _declared_name(caller: str) -> str:
     return caller
 
 
-def _select(
-    agent: CallerRules, caller: str, entry: Mapping[str, JsonData]
-) -> Mapping[str, JsonData]:
+def _select(agent: CallerRules, caller: str, entry: dict[str, JsonData]) -> Mapping[str, JsonData]:
     shown = agent.filter_memory(entry, caller)
     if not isinstance(shown, Mapping):
         raise InvalidInput(

@@ -352,7 +352,7 @@ class StateView(_LockedMapping):
         read: Sequence[str] = ("*",),
         write: Sequence[str] = ("*",),
         *,
-        select: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None,
+        select: Callable[[dict[str, Any]], Mapping[str, Any]] | None = None,
     ) -> None:
         self.lock = getattr(state, "lock", nullcontext())
         self._state = state
