@@ -297,10 +297,12 @@ def test_only_the_root_restricts_callers() -> None:
             Agent(name="s", model=ScriptedModel("x"), tools=[child])
 
 
-async def post(agent: BaseAgent, path: str, body: Any, caller: str) -> tuple[int, str, str]:
+async def post(
+    agent: BaseAgent, path: str, body: Any, caller: str, store: str | Path = "memory"
+) -> tuple[int, str, str]:
     """Send a request as a caller; return the status, the response and the tasks of the caller."""
     tokens = [TokenEntry(sha256=token_hash(f"acc_{name}"), caller=name) for name in (FRAUD, AUDIT)]
-    app = create_app(agent, verifier=StaticTokens(tokens), ag_ui=True, hosts=None)
+    app = create_app(agent, verifier=StaticTokens(tokens), ag_ui=True, store=store)
     headers = {"Authorization": f"Bearer acc_{caller}", "A2A-Version": "1.0"}
     transport = httpx2.ASGITransport(app=app)
     async with (
@@ -328,14 +330,60 @@ async def test_memory_that_a_caller_must_not_set_is_rejected_before_a_task_exist
     assert (status, json.loads(text)) == (200, {"keys": []})
 
 
-async def test_ag_ui_shows_only_what_the_caller_may_read() -> None:
+async def test_state_that_a_caller_may_not_read_is_no_input_of_its_message() -> None:
+    @intent
+    def pay(memo: str, card: str) -> dict[str, str]:
+        """Pay."""
+        return {"card": card}
+
+    agent = pay.as_agent()
+    agent.callers = {FRAUD: Grant(read=("*", "!card")), AUDIT: Grant()}
+    runner = Runner(agent)
+    await runner.update_state({"card": "4111-private-card"})
+    with pytest.raises(InvalidInput, match="'card'"):
+        await runner.run("hello", context=by(FRAUD))
+    assert {event.kind for event in await runner.events()} == {EventKind.STATE}
+    allowed = await runner.run("hello", context=by(AUDIT))
+    assert json.loads(allowed.text) == {"card": "4111-private-card"}
+
+
+async def test_ag_ui_shows_only_what_the_caller_may_read(tmp_path: Path) -> None:
     agent = Writes(name="payment", values=MEMORY, callers=CALLERS)
     body = {
         "threadId": "t",
         "runId": "r",
         "messages": [{"id": "u", "role": "user", "content": "hi"}],
     }
-    status, text, _ = await post(agent, "/ag-ui", body, FRAUD)
-    assert status == 200
-    assert "/payment.total" in text
-    assert "card_" not in text
+    for shown in ('"path":"/payment.total"', '"payment.total":9'):
+        status, text, _ = await post(agent, "/ag-ui", body, FRAUD, tmp_path / "acc.db")
+        assert status == 200
+        assert shown in text.replace(" ", "")
+        assert "card_" not in text
+
+
+async def test_filter_memory_applies_in_parallel_branches() -> None:
+    class Filtered(ParallelAgent):
+        def filter_memory(self, memory: Mapping[str, Any], caller: str) -> Mapping[str, Any]:
+            return {k: v for k, v in memory.items() if k.startswith("summary.")}
+
+    seen: list[set[str]] = []
+    branches = [
+        Does(name=name, do=lambda ctx: seen.append(set(ctx.state))) for name in ("left", "right")
+    ]
+    runner = await started(Filtered(name="both", sub_agents=branches))
+    await runner.run("hello", context=by(AUDIT))
+    assert seen == [{"summary.day"}] * 2
+
+
+async def test_filtered_run_is_resumed_only_by_its_caller() -> None:
+    class Filtered(Asks):
+        def filter_memory(self, memory: Mapping[str, Any], caller: str) -> Mapping[str, Any]:
+            return memory if caller == CHECKOUT else {}
+
+    runner = await started(Filtered(name="payment"))
+    paused = await runner.run("hello", context=by(f"a2a:///{CHECKOUT}"))
+    answer = approve(paused.requests[0].id)
+    with pytest.raises(PermissionDenied, match="resume it as"):
+        await runner.resume(answer, context=by(FRAUD))
+    resumed = await runner.resume(answer, context=by(f"ag-ui:///{CHECKOUT}"))
+    assert set(json.loads(resumed.text)) == set(MEMORY)

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Mapping, MutableMapping
 from functools import partial
 
-from acc.application.runtime.state import StateView, matches_patterns, matching_rule, to_json_data
+from acc.application.runtime.state import State, StateView, matches_patterns, matching_rule
 from acc.domain.call_options import accepts
 from acc.domain.contract_errors import FieldViolation, InvalidInputs
 from acc.domain.errors import InvalidInput, InvalidTree, PermissionDenied
@@ -87,8 +87,8 @@ def readable_state(
     agent: CallerRules, state: Mapping[str, JsonData], caller: str
 ) -> dict[str, JsonData]:
     """Return a copy of the part of a state that a caller may read."""
-    view = StateView(filtered_state(agent, dict(state), caller), caller_grant(agent, caller).read)
-    return {key: to_json_data(value, key) for key, value in view.items()}
+    values = state.copy() if isinstance(state, State) else dict(state)
+    return dict(StateView(filtered_state(agent, values, caller), caller_grant(agent, caller).read))
 
 
 def check_granted_memory(
