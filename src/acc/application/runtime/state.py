@@ -411,7 +411,10 @@ class StateView(_LockedMapping):
             raise StateNotGranted(key, "the call that it was granted to has ended")
         if not self._matches(self._write, key):
             allowed = ", ".join(self._write)
-            raise StateNotGranted(key, f"the grant has write access to {allowed or 'nothing'}")
+            raise StateNotGranted(
+                key,
+                f"the grant has write access to {allowed or 'nothing'}; add the key to its write",
+            )
 
     @staticmethod
     def _matches(patterns: tuple[str, ...], key: str) -> bool:
