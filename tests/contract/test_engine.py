@@ -13,6 +13,7 @@ from acc import (
     BudgetExceeded,
     CallContext,
     EventKind,
+    Grant,
     LoopAgent,
     ParallelAgent,
     RunConfig,
@@ -65,6 +66,20 @@ async def test_run_returns_answer_state_usage_and_events(engine: EngineUnderTest
         assert kinds[0] is EventKind.MESSAGE
         assert kinds[-1] is EventKind.ENDED
         assert [event.seq for event in result.events] == list(range(1, len(kinds) + 1))
+
+
+async def test_run_has_the_grant_of_its_caller(engine: EngineUnderTest) -> None:
+    agent = Does(
+        name="root",
+        do=lambda ctx: " ".join(sorted(ctx.state)),
+        callers={"agent://audit_agent": Grant(read=("summary.*",))},
+    )
+    context = CallContext(request_id="r", trace_id="t", caller="a2a:///agent://audit_agent")
+    async with engine.runner(agent) as runner:
+        await runner.update_state({"summary.day": "ok", "payment.card_number": "4111"})
+        result = await runner.run("hello", context=context)
+        assert result.text == "summary.day"
+        assert result.state == {"summary.day": "ok"}
 
 
 async def test_run_with_model_and_tool_counts_usage(engine: EngineUnderTest) -> None:

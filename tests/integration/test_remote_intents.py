@@ -16,7 +16,7 @@ import pytest
 from seed_nodes import SummarizeTextNode, SummaryRouterNode
 from server_process import Server
 
-from acc import BaseAgent, Part, RemoteAgent, RunContext, Runner
+from acc import BaseAgent, Grant, Part, RemoteAgent, RunContext, Runner
 from acc.a2a import (
     CardConfig,
     ServerLimits,
@@ -362,7 +362,7 @@ def test_invalid_contract_files_are_explained(
 
 
 async def test_context_of_the_caller_is_forwarded_with_remote_calls() -> None:
-    """A custom agent passes `ctx`, so that ids and permissions reach the next hop."""
+    """A custom agent passes `ctx`, so that ids and granted permissions reach the next hop."""
     seen: list[dict[str, Any]] = []
 
     @intent
@@ -379,7 +379,8 @@ async def test_context_of_the_caller_is_forwarded_with_remote_calls() -> None:
         async def run(self, ctx: RunContext) -> str:
             return json.dumps(await remote.call("look", {}, ctx=ctx))
 
-    front = Front(name="front", input_schema={"type": "object"})
+    callers = {"agent://desk": Grant(permissions=("read:docs", "pay"))}
+    front = Front(name="front", input_schema={"type": "object"}, callers=callers)
     app = create_app(look, public_url=url)
     async with serving(app, listener):
         context = {
@@ -387,7 +388,7 @@ async def test_context_of_the_caller_is_forwarded_with_remote_calls() -> None:
             "request_id": "r-1",
             "trace_id": "t-1",
             "user_id": "u-1",
-            "permissions": ["read:docs"],
+            "permissions": ["read:docs", "write:docs"],
         }
         await run_agent_async(front, {"inputs": {}, "context": context})
     assert seen[0].pop("timestamp")

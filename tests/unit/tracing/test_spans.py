@@ -12,10 +12,12 @@ from telemetry import Telemetry
 from acc import (
     Agent,
     CallContext,
+    Grant,
     PlanFirst,
     RunConfig,
     Runner,
     SequentialAgent,
+    ToolContext,
     approve,
     disable_tracing,
     enable_tracing,
@@ -116,6 +118,31 @@ async def test_message_content_is_captured_without_secrets_if_allowed(
     arguments = dict(spans["execute_tool weather"].attributes or {})["gen_ai.tool.call.arguments"]
     assert arguments == '{"city":"京都"}'
     assert SECRET not in " ".join(span.to_json() for span in spans.values())
+
+
+async def test_captured_content_has_nothing_that_the_caller_may_not_read(
+    telemetry: Telemetry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @tool
+    def look(ctx: ToolContext) -> str:
+        """Return the state."""
+        return repr(dict(ctx.state))
+
+    monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "span_only")
+    enable_tracing(tracer_provider=telemetry.provider, meter_provider=telemetry.meters)
+    desk = agent(
+        call("look"),
+        "done",
+        tools=[look],
+        instruction="{summary?} {card_number?}",
+        callers={"user://*": Grant(read=("*", "!card_*"))},
+    )
+    runner = Runner(desk)
+    await runner.update_state({"summary": "all is well", "card_number": "4111-private"})
+    await runner.run("hello")
+    exported = " ".join(span.to_json() for span in telemetry.finished())
+    assert "all is well" in exported
+    assert "4111-private" not in exported
 
 
 async def test_failed_tool_has_an_error_and_is_counted(telemetry: Telemetry) -> None:

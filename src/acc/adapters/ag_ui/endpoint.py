@@ -4,6 +4,7 @@ import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
+from functools import partial
 
 from ag_ui.core import BaseEvent
 from ag_ui.encoder import EventEncoder
@@ -11,12 +12,13 @@ from ag_ui.encoder import EventEncoder
 from acc.adapters.ag_ui.projection import AgUiProjection
 from acc.adapters.ag_ui.requests import AgUiRequest, read_answers, read_request
 from acc.application.a2a.intent_admission import IntentAdmission
+from acc.application.runtime.caller_rules import readable_state
 from acc.application.runtime.runner import SessionRunner
 from acc.application.tracing.spans import TRACE_PARENT
 from acc.domain.errors import AccError, InvalidInput, LimitExceeded
 from acc.domain.value_objects.approval import InputAnswer, InputRequest
 from acc.domain.value_objects.event import Event, EventKind
-from acc.domain.value_objects.principal import INVOKE_SCOPE, Owner, Principal
+from acc.domain.value_objects.principal import AG_UI_CALLER, INVOKE_SCOPE, Owner, Principal
 from acc.domain.value_objects.run import CallContext, trace_of_parent
 from acc.ports.outbound.limit_ports import RateLimiterPort
 
@@ -95,14 +97,16 @@ class AgUiEndpoint:
         except BaseException:
             self._release(account)
             raise
-        projection = AgUiProjection(request, state)
+        caller = f"{AG_UI_CALLER}{user}"
+        readable = partial(readable_state, runner.agent, caller=caller)
+        projection = AgUiProjection(request, state, readable)
         try:
             yield self._encode(projection.begin(history, pending))
             if request.message or answers:
                 call = CallContext(
                     request_id=request.run_id,
                     trace_id=trace_of_parent(trace_parent) or request.run_id,
-                    caller=f"ag-ui://{user}",
+                    caller=caller,
                     permissions=principal.permissions,
                     account=account.user_id,
                     message_id=request.message_id,

@@ -1,6 +1,6 @@
 """Translate the events of a run to events of AG-UI."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -47,11 +47,20 @@ _REASONS = {RequestKind.CONFIRMATION: "confirmation", RequestKind.INPUT: "input_
 
 
 class AgUiProjection:
-    """Translates the events of one run and tracks which messages are open."""
+    """Translates the events of one run and tracks which messages are open.
 
-    def __init__(self, request: AgUiRequest, state: Mapping[str, Any]) -> None:
+    `readable` returns what of a state the caller may read.
+    """
+
+    def __init__(
+        self,
+        request: AgUiRequest,
+        state: Mapping[str, Any],
+        readable: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+    ) -> None:
         self._request = request
-        self._state = _visible(state)
+        self._readable = readable
+        self._state = _visible(readable(state))
         self._messages = 0
         #: Ids of streamed messages that have not ended, by agent and branch.
         self._open: dict[tuple[str, str], str] = {}
@@ -192,7 +201,7 @@ class AgUiProjection:
     # State and interrupts
 
     def _state_delta(self, event: Event) -> Iterator[BaseEvent]:
-        changed = _visible(event.actions.state_delta)
+        changed = _visible(self._readable(event.actions.state_delta))
         removed = [name for name in event.actions.state_removed if name in self._state]
         patch: list[Any] = [
             {"op": "add", "path": _pointer(name), "value": value} for name, value in changed.items()

@@ -26,7 +26,7 @@ from acc.domain.value_objects.approval import InputAnswer, InputRequest
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import text_part
 from acc.domain.value_objects.event import Event, EventKind
-from acc.domain.value_objects.principal import Owner, Principal
+from acc.domain.value_objects.principal import A2A_CALLER, Owner, Principal
 from acc.domain.value_objects.run import CallContext, trace_of_parent
 from acc.domain.value_objects.task import (
     ACTIVE,
@@ -54,8 +54,6 @@ from acc.ports.outbound.storage_ports import (
 )
 
 log = logging.getLogger("acc.serve")
-#: Prefix of the caller of runs that this server starts.
-CALLER_PREFIX = "a2a://"
 _RETRY_AFTER_SECONDS = 5.0
 _STOPPING = "the server is stopping; try again later"
 _NOT_STARTED = "the server is not started; run its lifespan, even if it is mounted"
@@ -562,7 +560,7 @@ def call_context(task: Task, principal: Principal, message: Message) -> CallCont
     call = CallContext(
         request_id=task.id,
         trace_id=trace_id_of(message, task.id),
-        caller=f"{CALLER_PREFIX}{principal.owner.user_id}",
+        caller=f"{A2A_CALLER}{principal.owner.user_id}",
         permissions=principal.permissions,
         message_id=message.message_id,
         metadata=message.metadata,

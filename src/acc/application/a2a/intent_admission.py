@@ -16,6 +16,7 @@ from acc.application.contracts.intents import (
     without_entries,
 )
 from acc.application.contracts.payloads import IntentPayload
+from acc.application.runtime.caller_rules import check_granted_memory
 from acc.application.runtime.runner import SessionRunner
 from acc.domain.contract_errors import FieldViolation, InvalidInputs
 from acc.domain.errors import InvalidTree, PermissionDenied
@@ -23,7 +24,7 @@ from acc.domain.value_objects.agent_card import Skill
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import Part, text_of
 from acc.domain.value_objects.contract import INTENTS_EXTENSION, IntentContract
-from acc.domain.value_objects.principal import Principal
+from acc.domain.value_objects.principal import A2A_CALLER, Principal
 from acc.domain.value_objects.task import Message, Role, Task
 
 _ENTRY = f"metadata.{INTENTS_EXTENSION}"
@@ -96,14 +97,15 @@ class IntentAdmission:
             if name in self.intents:
                 _check_permissions(self.intents.contract(name), entry.context, sender)
         self.authorize(sender, names)
+        caller = f"{A2A_CALLER}{sender.owner.user_id}"
         if skill:
-            parts = self.intents.admit(
-                parts, dataclasses.replace(entry, skill=skill), self._services.schemas
-            )
+            call = dataclasses.replace(entry, skill=skill)
+            check_granted_memory(self._root, skill, entry.memory, caller)
+            parts = self.intents.admit(parts, call, self._services.schemas)
         elif self.intents.names and not message.task_id:
             context_id = message.context_id or self._services.ids.new()
             session = self._session_key(sender.owner.user_id, context_id)
-            await check_text_message(self.intents, parts, session, self._services.sessions)
+            await check_text_message(self.intents, parts, session, self._services.sessions, caller)
         key = None
         if entry.skill:
             key = request_key(entry, parts, self._app_name, sender.owner.user_id)

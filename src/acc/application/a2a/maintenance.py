@@ -6,13 +6,13 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from typing import Any
 
 from acc.application.a2a.executor import (
-    CALLER_PREFIX,
     INTERRUPTED_TASK,
     TaskExecutor,
     own_session,
 )
 from acc.application.runtime.runner import SessionRunner
 from acc.domain.errors import AccError, InvalidInput
+from acc.domain.value_objects.principal import A2A_CALLER
 from acc.domain.value_objects.session import SessionKey
 from acc.ports.outbound.storage_ports import RENEWAL_SHARE, ExpiredTask, TaskStorePort
 
@@ -141,4 +141,4 @@ class TaskMaintenance:
     async def _was_served(self, key: SessionKey) -> bool:
         """Return True if a session was started by this server."""
         first = await self._runner.services.sessions.events(key, limit=1)
-        return not first or first[0].caller.startswith(CALLER_PREFIX)
+        return not first or first[0].caller.startswith(A2A_CALLER)

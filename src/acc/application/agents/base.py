@@ -25,6 +25,7 @@ from acc.application.agents.option_hints import (
     check_agent_call,
 )
 from acc.application.runtime.call_guards import explains_options
+from acc.application.runtime.caller_rules import CallerRules, check_caller_rules
 from acc.application.runtime.context import RunContext
 from acc.application.runtime.inputs import Message
 from acc.application.runtime.interrupts import (
@@ -68,17 +69,19 @@ ConfirmAgent: TypeAlias = (
 
 @explain_attributes(ATTRIBUTE_HINTS)
 @dataclass(kw_only=True, eq=False)
-class BaseAgent(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
+class BaseAgent(CallerRules, GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
     """Base class of agents. A subclass defines `async def run(self, ctx)` and returns its answer.
 
     `BaseAgent[Deps, Output]` has the types of `ctx.deps` and of the answer. An answer that is not a
     str is stored as JSON. `confirm` requests approval before the agent runs. `grants` restricts, by
-    name, what a sub-agent can access. `input_schema`, a type with fields such as a dataclass, makes
-    the agent an intent: data that it is sent are validated before it runs. As a tool, the agent has
-    these fields as arguments. `global_instruction` of the root precedes the instruction of every
-    agent with a model, in the tree and in its tools. `flow` is the information-flow policy for tool
-    calls: "ask" requests approval of a violation, "strict" refuses it, "off" allows it. The default
-    is that of the parent, or of the root for agents that are used as tools, and "off" for the root.
+    name, what a sub-agent can access. `callers` of the root restricts, by name or pattern of the
+    caller, what a run can access; a caller that no pattern matches gets nothing. `input_schema`, a
+    type with fields such as a dataclass, makes the agent an intent: data that it is sent are
+    validated before it runs. As a tool, the agent has these fields as arguments.
+    `global_instruction` of the root precedes the instruction of every agent with a model, in the
+    tree and in its tools. `flow` is the information-flow policy for tool calls: "ask" requests
+    approval of a violation, "strict" refuses it, "off" allows it. The default is that of the
+    parent, or of the root for agents that are used as tools, and "off" for the root.
 
     A callback option is one function or a list. If `before_agent_callback(ctx)` returns a string,
     it becomes the answer and the agent does not run. If `after_agent_callback(ctx, text)` returns a
@@ -93,6 +96,7 @@ class BaseAgent(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
     description: str = ""
     sub_agents: "Sequence[BaseAgent]" = ()
     grants: Mapping[str, Grant] = field(default_factory=dict)
+    callers: Mapping[str, Grant] | None = None
     confirm: ConfirmAgent[AnyDepsT] = False
     input_schema: object = None
     global_instruction: Instruction[AnyDepsT] = ""
@@ -157,13 +161,6 @@ class BaseAgent(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         accept_messages(cls)
-
-    def authorize_call(self, intent: str, caller: str) -> bool:
-        """Return True if a caller of a served agent may use an intent; override to restrict it.
-
-        `caller` is the authenticated caller. A rejected call gets 403, and nothing is stored.
-        """
-        return True
 
     async def run(self, ctx: RunContext[AnyDepsT]) -> AnyOutputT | None:
         """Do the work of the agent and return its answer, if it has one.
@@ -308,6 +305,7 @@ class BaseAgent(GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
             check_parameters(self, "confirm", self.confirm, ("ctx",))
         is_valid = self.flow is None or self.flow in FLOW_MODES
         require(is_valid, self, "flow", '"strict", "ask" or "off"')
+        check_caller_rules(self)
         check_callbacks(self, AGENT_CALLBACKS)
         check_instruction(self, "global_instruction")
         if self.input_schema is not None and not isinstance(self.input_schema, Mapping):
@@ -406,6 +404,11 @@ def check_below_root(agent: BaseAgent, user: BaseAgent) -> None:
         raise InvalidTree(
             f"agent {agent.name!r} has a global_instruction and is used by {user.name!r}: only the "
             "root has one; set it there, or use instruction"
+        )
+    if agent.callers is not None or agent.has_memory_filter:
+        raise InvalidTree(
+            f"agent {agent.name!r} has callers or filter_memory and is used by {user.name!r}: only "
+            "the root has them; set them there, or restrict the agent with grants"
         )
 
 

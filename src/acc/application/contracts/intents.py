@@ -35,9 +35,10 @@ from acc.application.contracts.schemas import (
     type_of_inputs,
     with_defaults,
 )
+from acc.application.runtime.caller_rules import check_granted_memory, readable_state
 from acc.application.runtime.context import RunContext
 from acc.application.runtime.interrupts import RUN_LEVEL_ERRORS
-from acc.application.runtime.run import Services
+from acc.application.runtime.run import RunRequest, Services
 from acc.application.runtime.state import State, StateView
 from acc.domain.contract_errors import FieldViolation, InvalidInputs, InvalidOutputs, UnknownIntent
 from acc.domain.errors import (
@@ -524,27 +525,32 @@ def _intent_call(intents: Intents, name: str, entry: IntentEntry) -> IntentCall:
     return IntentCall(name=target.name, target=target, contract=intents.contract(name), entry=entry)
 
 
-async def admit_message(
-    intents: Intents, parts: tuple[Part, ...], key: SessionKey, services: Services
-) -> tuple[Part, ...]:
-    """Return the message of a run; the inputs of an intent are validated before it is stored."""
+async def admit_message(intents: Intents, request: RunRequest, services: Services) -> RunRequest:
+    """Return the request of a run; the inputs of an intent are validated before it is stored."""
+    parts, caller = request.message, request.call.caller
     entry = entry_in(parts)
     if entry is None:
         if not any(isinstance(part.data, Mapping) for part in parts):
-            await check_text_message(intents, parts, key, services.sessions)
-            return parts
-        skill = intents.default(parts)
-        return intents.admit(parts, IntentEntry(skill=skill), services.schemas) if skill else parts
-    return intents.admit(parts, entry, services.schemas) if entry.skill else parts
+            await check_text_message(intents, parts, request.key, services.sessions, caller)
+            return request
+        entry = IntentEntry(skill=intents.default(parts))
+    if not entry.skill:
+        return request
+    check_granted_memory(intents.root, entry.skill, entry.memory, caller)
+    return replace(request, message=intents.admit(parts, entry, services.schemas))
 
 
 async def check_text_message(
-    intents: Intents, parts: Sequence[Part], key: SessionKey, sessions: SessionStorePort
+    intents: Intents,
+    parts: Sequence[Part],
+    key: SessionKey,
+    sessions: SessionStorePort,
+    caller: str,
 ) -> None:
     """Raise InvalidInputs if a message without data lacks required inputs of the root's intent.
 
-    The session state may have them. A callback may add them later, so an agent that has one is not
-    checked here but when its node is executed.
+    The session state may have them, as far as the caller may read it. A callback may add them
+    later, so an agent that has one is not checked here but when its node is executed.
     """
     root = intents.root
     if not intents.own:
@@ -566,7 +572,7 @@ async def check_text_message(
         state = await sessions.shared_state(key.app_name, key.user_id)
     else:
         state = session.state
-    missing = missing_inputs(agent.contract, state, text)
+    missing = missing_inputs(agent.contract, readable_state(root, state, caller), text)
     if missing:
         violations = [FieldViolation(name, "required", "is required") for name in missing]
         raise InvalidInputs(agent.contract.name, violations, hint=_TEXT_HINT)

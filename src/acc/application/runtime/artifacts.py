@@ -102,7 +102,7 @@ class Artifacts:
                 "characters"
             )
         if not self._is_granted(str(name)):
-            raise StateNotGranted(f"artifact.{name}", "the parent does not grant this file")
+            raise StateNotGranted(f"artifact.{name}", "no grant covers this file")
 
     def _is_granted(self, name: str) -> bool:
         return all(matches_patterns(patterns, name) for patterns in self._context.artifact_grants)

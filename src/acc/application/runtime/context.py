@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from acc.application.events.cloud_events import new_event
 from acc.application.runtime.artifacts import Artifacts, download
+from acc.application.runtime.caller_rules import caller_grant, filtered_state
 from acc.application.runtime.inputs import check_storable
 from acc.application.runtime.interrupts import RunPaused, RunRejected
 from acc.application.runtime.json_types import encode_json
@@ -117,6 +118,9 @@ class RunContext(Generic[ContextDepsT]):
             self.call = parent.call
             self.history = parent.history
             self.identity = parent.identity
+        else:
+            self.state = filtered_state(run.request.root, branch.state, self.call.caller)
+            self._apply_grant(caller_grant(run.request.root, self.call.caller), self.call.caller)
         #: The span that spans of this context belong to.
         self.span: SpanPort | None = run.span if parent is None else parent.span
         #: Files and data that the agent published with its answer.
@@ -364,13 +368,12 @@ class RunContext(Generic[ContextDepsT]):
 
     def skip_recorded_children(self) -> None:
         """Replay the recorded events of agents below this one without running them."""
-        run = self.run
-        for event in run.journal.steps.values():
+        for event in self.run.journal.steps.values():
             if event.step.startswith(f"{self.path}/"):
-                run.journal.replayed.add(event.seq)
+                self.run.journal.replayed.add(event.seq)
                 if event.branch == self.current_branch.name:
                     self._replay(event, event.kind)
-                run.budget.count_recorded(event)
+                self.run.budget.count_recorded(event)
 
     def _replay(self, recorded: Event, kind: EventKind) -> Event:
         if recorded.kind is not kind:
@@ -537,7 +540,7 @@ class RunContext(Generic[ContextDepsT]):
                 grants.append((parent.name, parent.grants[agent.name]))
             agent = parent
         for name, grant in reversed(grants):
-            context._apply_grant(grant, name)
+            context._apply_grant(grant, f"agent://{name}")
         return context
 
     def fork(self, name: str, *, history: bool = True) -> "RunContext":
@@ -563,17 +566,14 @@ class RunContext(Generic[ContextDepsT]):
         self._child_counts[name] = count + 1
         return f"{self.path}/{name}:{count}" if count else f"{self.path}/{name}"
 
-    def _apply_grant(self, grant: Grant, parent: str) -> None:
+    def _apply_grant(self, grant: Grant, caller: str) -> None:
         if grant.read != ("*",) or grant.write != ("*",):
             self.state = StateView(self.state, grant.read, grant.write)
         own, granted = self.call.permissions, grant.permissions
         if granted is not None and own is not None:
             granted = frozenset(granted) & frozenset(own)
-        self.call = replace(
-            self.call,
-            caller=f"agent://{parent}",
-            permissions=own if granted is None else granted,
-        )
+        permissions = own if granted is None else granted
+        self.call = replace(self.call, caller=caller, permissions=permissions)
         if self.history and not grant.history:
             self.history = False
             self.current_branch = self.current_branch.without_thread()

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from acc.application.agents.output import INVALID_OUTPUT
+from acc.application.runtime.caller_rules import readable_state
 from acc.application.runtime.inputs import collect_answers
 from acc.application.runtime.replay import (
     OPTIONS,
@@ -252,7 +253,7 @@ def stored_result(
         status=ended.status,
         text=ended.text,
         events=tuple(shown),
-        state={} if session is None else session.state,
+        state=readable_state(agent, {} if session is None else session.state, ended.caller),
         usage=ended.usage or NO_USAGE,
         requests=pending_requests(events) if is_paused else (),
         output_or_error=output,

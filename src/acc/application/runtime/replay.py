@@ -5,6 +5,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from acc.application.memory.messages import unknown_outcome
+from acc.application.runtime.caller_rules import check_same_rules
 from acc.application.runtime.conversation import (
     TURN_EVENTS,
     interrupted_calls,
@@ -199,6 +200,8 @@ async def resumed_request(
     functions that could not be stored.
     """
     pause, first = last_pause(events), events[0]
+    if context is not None:
+        check_same_rules(root, first.caller, context.caller)
     if pause is None:  # the process died during the run
         state = await state_before_interruption(sessions, session, events)
         detail = dict(first.detail.get(OPTIONS) or interrupted_detail(first, default))

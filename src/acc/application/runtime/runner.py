@@ -17,6 +17,7 @@ from acc.application.contracts.intents import Intents, admit_message, find_call
 from acc.application.runtime.agent_memory import commit_memories
 from acc.application.runtime.background_loop import run_in_background
 from acc.application.runtime.call_guards import explains_missing_await, explains_options
+from acc.application.runtime.caller_rules import readable_state
 from acc.application.runtime.context import UNSET, RunContext
 from acc.application.runtime.dispatch import RunDispatcher, error_detail
 from acc.application.runtime.event_stream import RunStreams, TurnOptions
@@ -165,13 +166,13 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
             root=self.agent,
             config=config or self.config,
             call=context or user_call_context(run_id, user_id),
-            message=await admit_message(self._intents, message_parts(message), key, self.services),
+            message=message_parts(message),
         )
+        request = await admit_message(self._intents, request, self.services)
         recorder = recorder or EventRecorder(self.services.sessions, observer)
         if self._dispatcher is not None:
             return await self._dispatcher.run(request, recorder)
-        tracer = self.services.tracer
-        with RunSpan(tracer, self.agent, parent=parent_of(context)) as span:
+        with RunSpan(self.services.tracer, self.agent, parent=parent_of(context)) as span:
             if span is not None:
                 request = describe_run(span, request, has_context=context is not None)
             holder = run_id if segment is None else segment.holder
@@ -503,7 +504,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
             status=status,
             text=text,
             events=tuple(run.recorder.events),
-            state=state.copy(),
+            state=readable_state(self.agent, state, run.request.call.caller),
             usage=run.budget.usage,
             requests=requests,
             output_or_error=output,
@@ -522,10 +523,9 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         try:
             await self._end(run, status, text, detail, state)
         except AccError as error:
-            is_retried = segment is not None and isinstance(error, RETRIED_ERRORS)
             if status is RunStatus.COMPLETED and not run.recorder.is_released:
                 self.services.memory_cache.evict(run.request.key, *run.memories)
-                if not is_retried:
+                if segment is None or not isinstance(error, RETRIED_ERRORS):
                     await self._end(run, RunStatus.FAILED, str(error), {"code": error.code})
             raise
 

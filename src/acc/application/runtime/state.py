@@ -19,6 +19,8 @@ _NUMBERS: tuple[tuple[type, Callable[[Any], Any]], ...] = (
     (int, int),
     (float, float),
 )
+#: Prefixes of keys that belong to a user, to an app or to one run.
+_SCOPE_PREFIXES = ("user:", "app:", "temp:")
 #: Stands for the value of a missing key.
 MISSING: Any = object()
 _NO_EXTERNAL_WRITES: Mapping[str, int] = {}
@@ -337,20 +339,26 @@ _NO_WRITES: Written = ({}, ())
 
 
 class StateView(_LockedMapping):
-    """A state limited by a grant: other keys are missing, and writing them raises an error."""
+    """A state limited by a grant: other keys are missing, and writing them raises an error.
 
-    __slots__ = ("_open", "_read", "_state", "_write")
+    `select` returns what of an entry, a mapping with one key, may be read.
+    """
+
+    __slots__ = ("_open", "_read", "_select", "_state", "_write")
 
     def __init__(
         self,
         state: MutableMapping[str, Any],
         read: Sequence[str] = ("*",),
         write: Sequence[str] = ("*",),
+        *,
+        select: Callable[[dict[str, Any]], Mapping[str, Any]] | None = None,
     ) -> None:
         self.lock = getattr(state, "lock", nullcontext())
         self._state = state
         self._read = tuple(read)
         self._write = tuple(write)
+        self._select = select
         self._open = True
 
     def close(self) -> None:
@@ -365,12 +373,14 @@ class StateView(_LockedMapping):
     def over(self, state: MutableMapping[str, Any]) -> "StateView":
         """Return the same grant over another state."""
         inner = self._state.over(state) if isinstance(self._state, StateView) else state
-        return StateView(inner, self._read, self._write)
+        return StateView(inner, self._read, self._write, select=self._select)
 
     def __getitem__(self, key: str) -> Any:
         if not self._matches(self._read, key):
             raise KeyError(key)
         value = self._state[key]
+        if self._select is not None:
+            value = self._select({key: value})[key]
         # Without write access it is a copy, because a change in place would count as a write.
         return value if self._open and self._matches(self._write, key) else to_json_data(value, key)
 
@@ -383,7 +393,12 @@ class StateView(_LockedMapping):
         del self._state[key]
 
     def __iter__(self) -> Iterator[str]:
-        return (key for key in self._state if self._matches(self._read, key))
+        return (
+            key
+            for key in self._state
+            if self._matches(self._read, key)
+            and (self._select is None or key in self._select({key: self._state[key]}))
+        )
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -396,7 +411,10 @@ class StateView(_LockedMapping):
             raise StateNotGranted(key, "the call that it was granted to has ended")
         if not self._matches(self._write, key):
             allowed = ", ".join(self._write)
-            raise StateNotGranted(key, f"the parent grants write access to {allowed or 'nothing'}")
+            raise StateNotGranted(
+                key,
+                f"the grant has write access to {allowed or 'nothing'}; add the key to its write",
+            )
 
     @staticmethod
     def _matches(patterns: tuple[str, ...], key: str) -> bool:
@@ -404,17 +422,26 @@ class StateView(_LockedMapping):
 
 
 def matches_patterns(patterns: Sequence[str], key: str) -> bool:
-    """Return True if a key matches a pattern, and none of the exclusions such as `!card_*`."""
+    """Return True if a key matches a pattern, and none of the exclusions such as `!card_*`.
+
+    An exclusion also applies to the key without `user:`, `app:` or `temp:`.
+    """
     if patterns == ("*",):
         return True
     is_included = False
+    unscoped = key.partition(":")[2] if key.startswith(_SCOPE_PREFIXES) else key
     for pattern in patterns:
         if pattern.startswith("!"):
-            if fnmatchcase(key, pattern[1:]):
+            if fnmatchcase(key, pattern[1:]) or fnmatchcase(unscoped, pattern[1:]):
                 return False
         elif not is_included:
             is_included = fnmatchcase(key, pattern)
     return is_included
+
+
+def matching_rule(rules: Iterable[str], caller: str) -> str | None:
+    """Return the first of the names and patterns of callers that matches a caller."""
+    return next((name for name in rules if name == caller or fnmatchcase(caller, name)), None)
 
 
 @explains_call()
@@ -430,9 +457,10 @@ def filter_memory(
     for name, patterns in rules.items():
         if isinstance(patterns, str):
             raise InvalidInput(f'the rule of {name!r} must be a list, such as ("{patterns}",)')
-        if name == caller or fnmatchcase(caller, name):
-            return {key: memory[key] for key in memory if matches_patterns(patterns, key)}
-    return {}
+    rule = matching_rule(rules, caller)
+    if rule is None:
+        return {}
+    return {key: memory[key] for key in memory if matches_patterns(rules[rule], key)}
 
 
 def check_merge_rule(rule: MergeRule) -> None:

@@ -13,6 +13,8 @@ from acc.domain.value_objects.base import Value, replace
 INVOKE_SCOPE = "agent.invoke"
 #: Permission to read tasks, streams and push configurations.
 READ_SCOPE = "agent.read"
+#: Prefixes of the callers of runs that a server starts, before the `user_id` of the owner.
+A2A_CALLER, AG_UI_CALLER = SERVER_PREFIXES = ("a2a://", "ag-ui://")
 #: Networks of IPv6 that one subscriber usually has.
 _SUBSCRIBER_PREFIX = 64
 _CACHED_ADDRESSES = 1024
