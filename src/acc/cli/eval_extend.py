@@ -9,7 +9,8 @@ from cyclopts import Parameter
 from acc.application.evaluation.plan import remaining_episodes
 from acc.bootstrap import evaluation, reports
 from acc.bootstrap.memory import version
-from acc.cli.eval import RunOptions, evaluate
+from acc.cli.eval import evaluate
+from acc.cli.eval_options import RunOptions
 from acc.domain.errors import InvalidInput
 
 _RUN = RunOptions()

@@ -21,11 +21,13 @@ from acc.application.evaluation.cost import (
     unmetered_participants,
     used_models,
 )
-from acc.application.evaluation.plan import EvaluationPlanner, PromptSizes, RecordedRun
+from acc.application.evaluation.plan import EvaluationPlanner, RecordedRun
+from acc.application.evaluation.token_estimate import PromptSizes
 from acc.application.runtime.agent_memory import MemoryName
 from acc.bootstrap.evaluation import evaluation_sources, scenario_library
 from acc.bootstrap.models import ProviderModel
-from acc.cli.eval import EvaluationOptions, configure
+from acc.cli.eval import configure
+from acc.cli.eval_options import EvaluationOptions
 from acc.domain.cost import Accounts, CostCategory, ModelCall, Price
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.evaluation_run import AgentChoice, EvaluationConfig, JudgeConfig

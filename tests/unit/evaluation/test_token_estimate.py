@@ -2,7 +2,7 @@
 
 import pytest
 
-from acc.application.evaluation.plan import (
+from acc.application.evaluation.token_estimate import (
     ANSWER_TOKENS,
     CountRange,
     JudgeWorkload,
