@@ -220,7 +220,7 @@ def _plan_table(plan: Plan) -> Table:
             cells = (*_estimate_cells(part.estimate), _format_range(part.cost))
         table.add_row(part.name, _models_text(plan, part), *cells)
     for category in CostCategory:
-        if len(parts := plan.of(category)) > 1:
+        if 1 < len(parts := plan.of(category)) < len(plan.parts):
             cells = (*_estimate_cells(estimate_of(parts)), _format_range(cost_of(parts)))
             table.add_row(f"all {category.value}s", "", *cells, style="bold")
     if len(plan.parts) > 1:

@@ -484,7 +484,8 @@ def _assumptions(
         f"Rough range, which actual use can exceed: {', '.join(rough)}. For a measured estimate "
         "run one episode, and name its run directory with --like.",
         f"An agent's answer has {ANSWER_TOKENS.low} to {ANSWER_TOKENS.high} tokens of the "
-        f"vocabulary {configuration.vocabulary}; other models count differently.",
+        f"vocabulary {configuration.vocabulary}; other models count differently."
+        + ("" if earlier is None else " Answers of a measured model are as long as there."),
         "At the high end memories are full, and each call of compressor and judge is repeated "
         "once.",
         "Reasoning tokens are not included in a rough range.",
