@@ -332,10 +332,14 @@ def test_models_of_custom_agents_are_counted(
     assert rows["compressor desk"]["calls"] >= 4
     assert "agent other" not in rows
     assert "Not included: costs that other may cause" in (tmp_path / "run/report.html").read_text()
+    arguments[arguments.index("run")] = "again"
     assert acc([*arguments, "--dry-run"]) == 0
     plan = json.loads(capsys.readouterr().out)
     assert plan["unmetered"] == ["other"]
     assert plan["cost"] is None
+    assert acc([*arguments, "--dry-run", "--like", "run"]) == 0
+    parts = {part["category"]: part for part in json.loads(capsys.readouterr().out)["parts"]}
+    assert parts["agent"]["output_tokens"] == {"low": 8 * 7, "high": 8 * 7}
 
 
 def test_custom_judge_model_is_counted(
