@@ -82,6 +82,17 @@ def test_added_agents_are_judged_together_with_recorded_answers(
     assert len((tmp_path / "calls.txt").read_text()) == turns, "recorded turns are not repeated"
 
 
+def test_dry_run_of_an_extension_writes_nothing(run: Path) -> None:
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    configuration = json.loads((run / "run.json").read_text())
+    episodes_wanted = str(configuration["episodes"] + 3)
+    planned = run_command("eval", "extend", run, "--episodes", episodes_wanted, "--dry-run")
+    assert planned.returncode == 0, planned.stderr
+    assert f"({episodes_wanted} of each scenario)" in planned.stdout
+    assert "of them recorded" in planned.stdout
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
 @pytest.mark.parametrize(
     ("options", "error"),
     [

@@ -20,7 +20,13 @@ from acc.application.evaluation.configuration import (
     judge_reference,
     run_name,
 )
-from acc.application.evaluation.plan import EarlierRun, Plan, RemainingEpisodes, remaining_episodes
+from acc.application.evaluation.plan import (
+    EarlierRun,
+    Plan,
+    RecordedRun,
+    RemainingEpisodes,
+    remaining_episodes,
+)
 from acc.application.evaluation.readiness import check_agents_ready
 from acc.application.evaluation.results import (
     EvaluationResults,
@@ -91,10 +97,12 @@ def evaluate(
     how: RunOptions,
     *,
     answers: Path | None = None,
+    recorded: RecordedRun | None = None,
 ) -> int:
     """Run what is not recorded yet, and report.
 
     Agents of the run directory `answers` are not called: their recorded answers are judged.
+    `recorded` is what the run directory has, by default that of the same configuration.
     """
     sources = evaluation.evaluation_sources()
     called = _called_agents(configuration, answers)
@@ -103,7 +111,7 @@ def evaluate(
     gates = _parse_gates(how, configuration)
     path = how.out or default_directory(configuration)
     cost.check_cost_limit(how.max_cost)
-    recorded = reports.recorded_run(path, configuration)
+    recorded = recorded or reports.recorded_run(path, configuration)
     if how.dry_run:
         plan = evaluation.make_planner(configuration).plan(
             configuration,

@@ -74,5 +74,5 @@ def extend(
         episodes=recorded.episodes if episodes is None else episodes,
         scenarios=(*recorded.scenarios, *added),
     )
-    reports.extend_run(directory, configuration)
-    return evaluate(configuration, replace(how, out=directory))
+    known_turns = reports.extend_run(directory, configuration, dry_run=how.dry_run)
+    return evaluate(configuration, replace(how, out=directory), recorded=known_turns)

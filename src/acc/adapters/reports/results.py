@@ -350,8 +350,11 @@ def recorded_run(path: Path, configuration: EvaluationConfig) -> RecordedRun:
     Raises RunMismatch if the directory contains another configuration.
     """
     run = EvaluationDirectory.find(path, configuration)
-    if run is None:
-        return RecordedRun(turns={})
+    return RecordedRun(turns={}) if run is None else recorded(run)
+
+
+def recorded(run: EvaluationDirectory) -> RecordedRun:
+    """Return what is recorded of a run."""
     turns = {job.name: len(run.lines(job)) for job in run.jobs()}
     return RecordedRun(
         turns=turns,
