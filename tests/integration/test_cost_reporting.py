@@ -370,6 +370,12 @@ def test_dry_run_makes_no_call_writes_no_file_and_needs_no_key(
     assert "Nothing was called and nothing was written." in output
     assert acc(["eval", *SMALL, "--dry-run"]) == 0
     assert "No model is called that costs money." in capsys.readouterr().out
+    voting = "model:openai:gpt-5.2,model:anthropic:claude-sonnet-4-5"
+    assert acc(["eval", *SMALL, "--judge", voting, "--dry-run"]) == 0
+    output = capsys.readouterr().out
+    assert re.search(r"judge +openai:gpt-5.2, anthropic:claude-sonnet-4-5 +\d", output)
+    assert acc(["eval", *SMALL, "--model", "openai:a|openai:b", "--dry-run"]) == 0
+    assert re.search(r"acc +openai:a \| openai:b +4 ", capsys.readouterr().out)
     assert server.count == 0
     assert list(tmp_path.iterdir()) == []
 
