@@ -5,6 +5,7 @@ The server reports 11 input tokens and 7 output tokens for every call.
 
 import json
 import os
+import random
 import re
 import signal
 import subprocess
@@ -331,10 +332,14 @@ def test_models_of_custom_agents_are_counted(
     assert rows["compressor desk"]["calls"] >= 4
     assert "agent other" not in rows
     assert "Not included: costs that other may cause" in (tmp_path / "run/report.html").read_text()
+    arguments[arguments.index("run")] = "again"
     assert acc([*arguments, "--dry-run"]) == 0
     plan = json.loads(capsys.readouterr().out)
     assert plan["unmetered"] == ["other"]
     assert plan["cost"] is None
+    assert acc([*arguments, "--dry-run", "--like", "run"]) == 0
+    parts = {part["category"]: part for part in json.loads(capsys.readouterr().out)["parts"]}
+    assert parts["agent"]["output_tokens"] == {"low": 8 * 7, "high": 8 * 7}
 
 
 def test_custom_judge_model_is_counted(
@@ -365,6 +370,12 @@ def test_dry_run_makes_no_call_writes_no_file_and_needs_no_key(
     assert "Nothing was called and nothing was written." in output
     assert acc(["eval", *SMALL, "--dry-run"]) == 0
     assert "No model is called that costs money." in capsys.readouterr().out
+    voting = "model:openai:gpt-5.2,model:anthropic:claude-sonnet-4-5"
+    assert acc(["eval", *SMALL, "--judge", voting, "--dry-run"]) == 0
+    output = capsys.readouterr().out
+    assert re.search(r"judge +openai:gpt-5.2, anthropic:claude-sonnet-4-5 +\d", output)
+    assert acc(["eval", *SMALL, "--model", "openai:a|openai:b", "--dry-run"]) == 0
+    assert re.search(r"acc +openai:a \| openai:b +4 ", capsys.readouterr().out)
     assert server.count == 0
     assert list(tmp_path.iterdir()) == []
 
@@ -407,6 +418,90 @@ def _texts(body: Any) -> Iterator[str]:
         yield from [content] if isinstance(content, str) else [part["text"] for part in content]
     if "response_format" in body:
         yield json.dumps(body["response_format"]["json_schema"]["schema"])
+
+
+class MeteredModels:
+    """Answers of a given length that report their own tokens, judged at matching length."""
+
+    def __init__(self, words: Callable[[int], int], turns: int) -> None:
+        self._words = words
+        self._turns = turns
+        self._calls = 0
+        self._count = token_counter().count
+        self._draw = random.Random(4)  # noqa: S311 - a test
+
+    def __call__(self, request: ProviderRequest) -> Reply:
+        text = "\n".join(_texts(request.body))
+        answer = respond(request).text
+        if "response_format" not in request.body:
+            # Two agents answer in each turn.
+            turn = self._calls // 2 % self._turns + 1
+            self._calls += 1
+            words = self._words(turn) * self._draw.uniform(0.6, 1.4)
+            answer = "The rollback window is thirty minutes. " * max(1, round(words / 6))
+        elif "constraints" in answer:
+            # A judge writes more about longer answers.
+            value = json.loads(answer)
+            for verdict in value.get("constraints", ()):
+                verdict["reason"] = "as asked " * text.count("rollback window is thirty")
+            answer = json.dumps(value)
+        return Reply(text=answer, tokens=(self._count(text), self._count(answer), 0))
+
+
+ANSWER_WORDS: dict[str, Callable[[int], int]] = {
+    "short": lambda _: 8,
+    "long": lambda _: 500,
+    "growing": lambda turn: 15 * turn,
+}
+
+
+@pytest.mark.parametrize(
+    ("length", "pilot_turns"), [("short", 8), ("long", 8), ("growing", 8), ("growing", 16)]
+)
+def test_estimate_like_an_earlier_run_is_within_a_factor_of_two(
+    length: str, pilot_turns: int, server: ProviderServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["eval", *ALONE, *role_arguments(server), "--json", "--scenario"]
+    server.script = [MeteredModels(ANSWER_WORDS[length], pilot_turns)] * 10_000
+    acc([*arguments, "it-operations", "--turns", str(pilot_turns), "--out", "pilot"])
+    full = [*arguments, "it-operations,service-migration,conference-agency", "--turns", "16"]
+    full += ["--out", "full"]
+    capsys.readouterr()
+    assert acc([*full, "--dry-run", "--like", "pilot"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    server.script = [MeteredModels(ANSWER_WORDS[length], 16)] * 10_000
+    acc(full)
+    spent = cost_rows(json.loads(capsys.readouterr().out))
+    parts = {f"{part['category']} {part['agent']}".strip(): part for part in plan["parts"]}
+    assert list(parts) == ["agent baseline", "agent acc", "compressor acc", "judge"]
+    for name, part in parts.items():
+        assert part["measured"]
+        for unit in ("calls", "input_tokens", "output_tokens", "cost"):
+            low, high, actual = part[unit]["low"], part[unit]["high"], spent[name][unit]
+            assert actual / 2 <= low <= high <= 2 * actual, f"{name} {unit}: {low} {actual} {high}"
+    agents = [spent[f"agent {name}"]["cost"] for name in ("baseline", "acc")]
+    of_agents = plan["by_category"]["agent"]["cost"]
+    assert sum(agents) / 2 <= of_agents["low"] <= of_agents["high"] <= 2 * sum(agents)
+
+
+def test_like_names_a_run_with_the_same_models(
+    server: ProviderServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = f"openai-compatible:q@{server.url}"
+    arguments = ["eval", *SMALL, *ALONE, "--agents", "baseline", "--model"]
+    assert acc([*arguments, model, "--out", "pilot"]) == 0
+    more = ["eval", *SMALL, "--agents", "baseline,retrieval", "--out", "full", "--model"]
+    capsys.readouterr()
+    assert acc([*more, model, "--dry-run", "--like", "pilot"]) == 0
+    output = capsys.readouterr().out
+    assert re.search(r"baseline +openai-compatible:q\S+ +4 +44 +28 ", output)
+    assert "Measured in 4 turns of pilot: baseline." in output
+    assert "Rough range, which actual use can exceed: retrieval." in output
+    other = f"openai-compatible:other@{server.url}"
+    assert acc([*more, other, "--dry-run", "--like", "pilot"]) == 2
+    assert "no recorded calls" in capsys.readouterr().err
+    assert acc([*more, model, "--like", "pilot"]) == 2
+    assert "add --dry-run" in capsys.readouterr().err
 
 
 def test_dry_run_of_started_run_covers_remaining_turns(

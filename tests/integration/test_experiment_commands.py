@@ -9,12 +9,18 @@ from forked_command import run_command
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("experiment") / "run"
     options = ["--scenario", "it-operations,finance-operations", "--episodes", "1", "--turns", "4"]
     completed = run_command("eval", *options, "--agents", "baseline,acc", "--out", out, "--quiet")
     assert completed.returncode == 0, completed.stderr
     return out
+
+
+@pytest.fixture
+def run(finished_run: Path, tmp_path: Path) -> Path:
+    """Return a copy, because some tests change the run."""
+    return shutil.copytree(finished_run, tmp_path / "run")
 
 
 def episodes(run: Path) -> dict[str, bytes]:
@@ -82,6 +88,17 @@ def test_added_agents_are_judged_together_with_recorded_answers(
     assert len((tmp_path / "calls.txt").read_text()) == turns, "recorded turns are not repeated"
 
 
+def test_dry_run_of_an_extension_writes_nothing(run: Path) -> None:
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    configuration = json.loads((run / "run.json").read_text())
+    episodes_wanted = str(configuration["episodes"] + 3)
+    planned = run_command("eval", "extend", run, "--episodes", episodes_wanted, "--dry-run")
+    assert planned.returncode == 0, planned.stderr
+    assert f"({episodes_wanted} of each scenario)" in planned.stdout
+    assert "of them recorded" in planned.stdout
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
 @pytest.mark.parametrize(
     ("options", "error"),
     [
@@ -129,7 +146,7 @@ def test_comparison_names_settings_that_differ(run: Path, tmp_path: Path) -> Non
     options = ["--scenario", "it-operations", "--episodes", "1", "--turns", "3", "--window", "128"]
     run_command("eval", *options, "--agents", "baseline,acc", "--out", other, "--quiet")
     data = json.loads(run_command("compare", run, other, "--json").stdout)
-    other_turns = {"turns", "episodes", "scenarios that the other run does not have"}
+    other_turns = {"turns", "scenarios that the other run does not have"}
     assert {row["what"] for row in data["settings"]} == {"window", *other_turns}
     assert "window: 4096, then 128" in run_command("compare", run, other).stdout
 

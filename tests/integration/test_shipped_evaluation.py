@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from acc.bootstrap import evaluation, reports
-from acc.cli.eval import EvaluationOptions, configure
+from acc.cli.eval import configure
+from acc.cli.eval_options import EvaluationOptions
 
 #: Scored turns of each agent.
 SCORED = 1200

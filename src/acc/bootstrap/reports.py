@@ -171,8 +171,12 @@ def scenario_differences(
     return results.scenario_differences(directory, agent, versus)
 
 
-def extend_run(path: Path, configuration: EvaluationConfig) -> "EvaluationDirectory":
-    """Add episodes or scenarios to a run."""
+def extend_run(path: Path, configuration: EvaluationConfig, *, dry_run: bool) -> RecordedRun:
+    """Add episodes or scenarios to a run, and return what is recorded.
+
+    With `dry_run` they are only checked, and nothing is written.
+    """
+    from acc.adapters.reports import results
     from acc.adapters.reports.run_directory import EvaluationDirectory
 
-    return EvaluationDirectory.extend(path, configuration)
+    return results.recorded(EvaluationDirectory.extend(path, configuration, dry_run=dry_run))

@@ -9,7 +9,8 @@ from cyclopts import Parameter
 from acc.application.evaluation.plan import remaining_episodes
 from acc.bootstrap import evaluation, reports
 from acc.bootstrap.memory import version
-from acc.cli.eval import RunOptions, evaluate
+from acc.cli.eval import evaluate
+from acc.cli.eval_options import RunOptions
 from acc.domain.errors import InvalidInput
 
 _RUN = RunOptions()
@@ -73,5 +74,5 @@ def extend(
         episodes=recorded.episodes if episodes is None else episodes,
         scenarios=(*recorded.scenarios, *added),
     )
-    reports.extend_run(directory, configuration)
-    return evaluate(configuration, replace(how, out=directory))
+    known_turns = reports.extend_run(directory, configuration, dry_run=how.dry_run)
+    return evaluate(configuration, replace(how, out=directory), recorded=known_turns)

@@ -20,12 +20,12 @@ from rich.table import Table
 
 from acc.application.evaluation.configuration import budget_text
 from acc.application.evaluation.cost import CostTracker
-from acc.application.evaluation.plan import Estimate, Plan, PlannedCost
+from acc.application.evaluation.plan import Plan, PlannedCost, cost_of, estimate_of
 from acc.application.evaluation.results import RATES, account_from_fields, metric_text
+from acc.application.evaluation.token_estimate import Estimate
 from acc.cli.output import console, count_noun, error_console, print_json
 from acc.domain.cost import Account, Accounts, CostCategory, dollars, spender
-from acc.domain.metrics import metric, spread
-from acc.domain.statistics import detectable_difference, power
+from acc.domain.metrics import metric
 from acc.domain.value_objects.evaluation_run import TurnCompleted
 from acc.ports.outbound.live_evaluation_ports import EpisodeEvent
 
@@ -209,7 +209,7 @@ def _plan_facts(plan: Plan) -> list[str]:
 
 
 def _plan_table(plan: Plan) -> Table:
-    table = _table()
+    table = plain_table()
     table.add_column("used by", style="bold", no_wrap=True)
     table.add_column("model")
     for title in ("calls", "tokens in", "tokens out", "cost"):
@@ -218,11 +218,22 @@ def _plan_table(plan: Plan) -> Table:
         cells = ("depends on your code", "", "", "")
         if part.estimate is not None:
             cells = (*_estimate_cells(part.estimate), _format_range(part.cost))
-        table.add_row(part.name, " | ".join(part.models), *cells)
+        table.add_row(part.name, _models_text(plan, part), *cells)
+    for category in CostCategory:
+        if 1 < len(parts := plan.of(category)) < len(plan.parts):
+            cells = (*_estimate_cells(estimate_of(parts)), _format_range(cost_of(parts)))
+            table.add_row(f"all {category.value}s", "", *cells, style="bold")
     if len(plan.parts) > 1:
         cells = (*_estimate_cells(plan.total), _format_range(plan.cost))
         table.add_row("total", "", *cells, style="bold")
     return table
+
+
+def _models_text(plan: Plan, part: PlannedCost) -> str:
+    """Return the models of a part: alternatives with "|", judges that all vote with a comma."""
+    judging = plan.configuration.judging
+    vote = part.category is CostCategory.JUDGE and judging is not None and judging.others
+    return (", " if vote else " | ").join(part.models)
 
 
 def _estimate_cells(estimate: Estimate) -> tuple[str, str, str]:
@@ -245,7 +256,7 @@ def _plan_notes(plan: Plan, limit: float | None) -> list[str]:
             f"Not included: the cost of {', '.join(plan.unmetered)}, which is not metered."
         )
     lines += [
-        f"The price of {' | '.join(part.models)} is not known: --price {part.models[0]}=IN/OUT"
+        f"The price of {_models_text(plan, part)} is not known: --price {part.models[0]}=IN/OUT"
         for part in plan.parts
         if part.estimate is not None and part.cost is None
     ]
@@ -270,26 +281,37 @@ def plan_fields(plan: Plan) -> dict[str, Any]:
         "spent": round(plan.spent, 6),
         "parts": [_part_fields(part) for part in plan.parts],
         "cost": _cost_fields(plan.cost),
+        "by_category": {
+            category.value: {
+                **_estimate_fields(estimate_of(parts)),
+                "cost": _cost_fields(cost_of(parts)),
+            }
+            for category in CostCategory
+            if (parts := plan.of(category))
+        },
         "unmetered": list(plan.unmetered),
         "assumptions": list(plan.assumptions),
     }
 
 
 def _part_fields(part: PlannedCost) -> dict[str, Any]:
-    spans = {}
-    if part.estimate is not None:
-        spans = {
-            "calls": part.estimate.calls,
-            "input_tokens": part.estimate.input,
-            "output_tokens": part.estimate.output,
-        }
     return {
         "category": part.category.value,
         "agent": part.agent,
         "models": list(part.models),
-        **{name: {"low": span.low, "high": span.high} for name, span in spans.items()},
+        "measured": part.is_measured,
+        **({} if part.estimate is None else _estimate_fields(part.estimate)),
         "cost": _cost_fields(part.cost),
     }
+
+
+def _estimate_fields(estimate: Estimate) -> dict[str, dict[str, int]]:
+    spans = {
+        "calls": estimate.calls,
+        "input_tokens": estimate.input,
+        "output_tokens": estimate.output,
+    }
+    return {name: {"low": span.low, "high": span.high} for name, span in spans.items()}
 
 
 def _cost_fields(cost: tuple[float, float] | None) -> dict[str, float] | None:
@@ -300,7 +322,7 @@ def cost_table(
     rows: Sequence[tuple[str, Account]], total: Account, limit: float | None = None
 ) -> Table:
     """Return the cost by agent, compressor and judge; columns without values are left out."""
-    table = _table()
+    table = plain_table()
     table.add_column("cost of", style="bold", no_wrap=True)
     optional = {"from cache": total.from_cache, "failed": total.failed}
     titles = [title for title in _COST_COLUMNS if optional.get(title, True)]
@@ -363,7 +385,7 @@ def result_table(summary: Mapping[str, Any], agents: Sequence[str] | None = None
     """
     rows = list(_result_rows(list(summary["agents"].values())))
     names = list(summary["agents"])
-    table = _table()
+    table = plain_table()
     table.add_column("", style="bold", no_wrap=True)
     shown = [index for index, name in enumerate(names) if agents is None or name in agents]
     for index in shown:
@@ -469,7 +491,7 @@ def agreement_lines(summary: Mapping[str, Any]) -> list[str]:
 
 def paired_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """Return the paired differences with their intervals."""
-    table = _table()
+    table = plain_table()
     for title in ("same turns", "metric", "difference", "95 % interval over scenarios"):
         table.add_column(title, justify="left" if title[0] in "sm" else "right")
     for row in rows:
@@ -511,7 +533,7 @@ def format_difference(name: str, value: float) -> str:
 
 def comparison_table(rows: Sequence[Mapping[str, Any]], first: str, second: str) -> Table:
     """Return the metrics of two runs side by side."""
-    table = _table()
+    table = plain_table()
     for title in ("agent", "metric", first, second, "difference", "95 % interval over scenarios"):
         table.add_column(title, justify="left" if title in {"agent", "metric"} else "right")
     for row in rows:
@@ -530,56 +552,6 @@ def comparison_table(rows: Sequence[Mapping[str, Any]], first: str, second: str)
     return table
 
 
-def _table() -> Table:
+def plain_table() -> Table:
+    """Return an empty table without lines."""
     return Table(header_style="bold", box=None, padding=(0, _COLUMN_GAP, 0, 0), pad_edge=False)
-
-
-_PLANNED_SCENARIOS = (6, 8, 12, 16, 24, 36, 48)
-
-
-def power_rows(pilot: Mapping[str, Mapping[str, Sequence[float]]]) -> list[dict[str, Any]]:
-    """Return the power of each declared metric by number of scenarios."""
-    rows: list[dict[str, Any]] = []
-    for name, by_scenario in pilot.items():
-        means = [sum(values) / len(values) for values in by_scenario.values() if values]
-        measured = spread(means)
-        if measured is None or len(means) < 2:
-            continue
-        rows.append(
-            {
-                "metric": name,
-                "pilot_scenarios": len(means),
-                "difference": round(measured.mean, 6),
-                "deviation": round(measured.deviation, 6),
-                "power": {
-                    str(count): round(power(measured.mean, measured.deviation, count), 4)
-                    for count in _PLANNED_SCENARIOS
-                },
-                "detectable": {
-                    str(count): detectable_difference(measured.deviation, count)
-                    for count in _PLANNED_SCENARIOS
-                },
-            }
-        )
-    return rows
-
-
-def power_tables(rows: Sequence[Mapping[str, Any]], title: str) -> list[Table]:
-    """Return the power and the detectable difference by number of scenarios, for each metric."""
-    tables = []
-    for row in rows:
-        table = _table()
-        table.title = (
-            f"{row['metric']}, {title}: {row['difference']:+.3f}, deviation {row['deviation']:.3f}"
-        )
-        table.title_justify, table.title_style = "left", "bold"
-        table.add_column("scenarios")
-        for count in _PLANNED_SCENARIOS:
-            table.add_column(str(count), justify="right", min_width=5)
-        powers = (f"{100 * row['power'][str(count)]:.0f} %" for count in _PLANNED_SCENARIOS)
-        table.add_row("power", *powers)
-        found = [row["detectable"][str(count)] for count in _PLANNED_SCENARIOS]
-        cells = ["-" if value is None else f"{value:.3f}" for value in found]
-        table.add_row("detectable at 80 %", *cells)
-        tables.append(table)
-    return tables

@@ -15,7 +15,8 @@ from acc.adapters.reports.run_directory import EvaluationDirectory
 from acc.application.use_cases.live_multi_agent_evaluation import LiveMultiAgentEvaluationUseCase
 from acc.bootstrap.evaluation import make_agent, make_evaluation, scenario_library
 from acc.bootstrap.memory import token_counter
-from acc.cli.eval import EvaluationOptions, configure
+from acc.cli.eval import configure
+from acc.cli.eval_options import EvaluationOptions
 from acc.domain.errors import InvalidInput, InvalidTree
 from acc.domain.value_objects.live_evaluation import AgentTurnResponse, TurnResult
 from acc.ports.outbound.live_evaluation_ports import AgentRunnerPort

@@ -21,11 +21,13 @@ from acc.application.evaluation.cost import (
     unmetered_participants,
     used_models,
 )
-from acc.application.evaluation.plan import EvaluationPlanner, PromptSizes, RecordedRun
+from acc.application.evaluation.plan import EarlierRun, EvaluationPlanner, RecordedRun
+from acc.application.evaluation.token_estimate import PromptSizes
 from acc.application.runtime.agent_memory import MemoryName
 from acc.bootstrap.evaluation import evaluation_sources, scenario_library
 from acc.bootstrap.models import ProviderModel
-from acc.cli.eval import EvaluationOptions, configure
+from acc.cli.eval import configure
+from acc.cli.eval_options import EvaluationOptions
 from acc.domain.cost import Accounts, CostCategory, ModelCall, Price
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.evaluation_run import AgentChoice, EvaluationConfig, JudgeConfig
@@ -262,6 +264,56 @@ def test_plan_has_no_cost_for_unknown_prices_and_no_estimate_for_user_code() -> 
     assert plan.parts[0].cost is None
     assert plan.parts[1].estimate is None
     assert plan.cost is None
+
+
+def recorded_calls(agent: str, output: int) -> tuple[ModelCall, ...]:
+    """Return a call with 100 input tokens for each of three turns."""
+    return tuple(
+        ModelCall(category=AGENT, agent=agent, turn=turn, input_tokens=100, output_tokens=output)
+        for turn in (1, 2, 3)
+    )
+
+
+def test_plan_of_user_code_uses_calls_and_tokens_per_turn_of_an_earlier_run() -> None:
+    evaluation = config(("tree", "python:m:tree"), model="openai:m")
+    calls = recorded_calls("tree", 7) + recorded_calls("tree", 9)
+    before = RecordedRun(turns={"it-operations.000000": 3}, calls=calls)
+    earlier = EarlierRun(name="pilot", configuration=evaluation, recorded=before)
+    plan = planner().plan(evaluation, recorded=RecordedRun(turns={}), prices={}, earlier=earlier)
+    (part,) = (part for part in plan.parts if part.category is AGENT)
+    assert part.is_measured
+    assert part.estimate is not None
+    assert part.estimate.calls == (12, 12)
+    assert part.estimate.input == (1_200, 1_200)
+    assert part.estimate.output == (96, 96)
+
+
+def test_agent_with_another_memory_is_not_measured_but_answers_like_its_model() -> None:
+    first = config(("own", "transcript"), model="openai:m")
+    second = config(("own", "retrieval"), ("same", "transcript"), model="openai:m")
+    before = RecordedRun(turns={"it-operations.000000": 3}, calls=recorded_calls("own", 7))
+    earlier = EarlierRun(name="pilot", configuration=first, recorded=before)
+    plan = planner().plan(second, recorded=RecordedRun(turns={}), prices={}, earlier=earlier)
+    assert [part.is_measured for part in plan.parts] == [False, False]
+    outputs = [part.estimate.output for part in plan.parts if part.estimate]
+    assert outputs == [(42, 42), (42, 42)]
+    required = replace(earlier, is_required=True)
+    with pytest.raises(InvalidInput, match="no recorded calls"):
+        planner().plan(second, recorded=RecordedRun(turns={}), prices={}, earlier=required)
+
+
+def test_estimate_of_a_window_is_that_of_each_configuration() -> None:
+    narrow = config(("a", "transcript"), model="openai:m", window=20)
+    wide = config(("a", "transcript"), model="openai:m", window=2_000)
+    before = RecordedRun(turns={"it-operations.000000": 3}, calls=recorded_calls("a", 7))
+    earlier = EarlierRun(name="pilot", configuration=narrow, recorded=before)
+    nothing = RecordedRun(turns={})
+    same = planner().plan(narrow, recorded=nothing, prices={}, earlier=earlier).parts[0]
+    more = planner().plan(wide, recorded=nothing, prices={}, earlier=earlier).parts[0]
+    assert same.estimate is not None
+    assert same.estimate.input == (600, 600)
+    assert more.estimate is not None
+    assert more.estimate.input.low > 600
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from acc.adapters.evaluation.blinding import BlindedJudge
 from acc.adapters.evaluation.calibration import shipped_judgement
-from acc.adapters.evaluation.rubric_judge import RubricJudge
+from acc.adapters.evaluation.rubric_judge import RubricJudge, stated_expectations
 from acc.domain.errors import JudgeContractBroken
 from acc.domain.metrics import (
     claim_recall,
@@ -370,3 +370,25 @@ async def test_ordinary_answers_are_coherent() -> None:
 
 async def test_deeply_nested_answer_is_judged() -> None:
     assert (await judge(2, "[" * 100_000)).hallucination.claims == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "answer", "is_stated"),
+    [
+        ("7:15 pm", "The ferry leaves at 19:15.", True),
+        ("19:15", "The ferry leaves at 7:15 p.m.", True),
+        ("14時30分", "集合は午後2時30分です。", True),
+        ("1,200 units", "There are 1200 units.", True),
+        ("15 crates", "Fifteen crates are left.", True),
+        ("7:15 pm", "The ferry leaves at 7:15 am.", False),
+        ("7:15 pm", "The ferry leaves at 19:15:30 of 19.", False),
+        ("15", "The ferry leaves at 7:15 pm.", False),
+        ("30", "It opens at 5:30 pm.", False),
+        ("15 crates", "Fifty crates are left.", False),
+    ],
+)
+def test_expected_value_is_found_in_every_notation_of_a_number(
+    value: str, answer: str, is_stated: bool
+) -> None:
+    asked = turn(2, "When?", expects=(Expectation(any_of=(value,)),))
+    assert stated_expectations(asked, answer) == [is_stated]

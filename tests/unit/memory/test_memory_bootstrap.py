@@ -25,7 +25,8 @@ from acc.adapters.reports.run_directory import EvaluationDirectory
 from acc.application.evaluation.configuration import run_name
 from acc.bootstrap import evaluation, models, reports
 from acc.bootstrap.agents import make_services
-from acc.cli.eval import EvaluationOptions, configure
+from acc.cli.eval import configure
+from acc.cli.eval_options import EvaluationOptions
 from acc.domain.errors import BudgetExceeded, InvalidInput
 from acc.domain.value_objects.evaluation_run import jobs_of
 from acc.domain.value_objects.event import Event

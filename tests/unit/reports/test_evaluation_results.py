@@ -17,10 +17,9 @@ from acc.adapters.reports.turn_records import (
     evaluation_record,
 )
 from acc.application.evaluation.results import describe_policy
+from acc.cli.eval_plan import power_rows, power_tables
 from acc.cli.eval_view import (
     agreement_lines,
-    power_rows,
-    power_tables,
     result_table,
     result_tables,
     unclear_lines,

@@ -14,7 +14,8 @@ from acc.adapters.reports.results import summarize, tally_turns
 from acc.adapters.reports.run_directory import EvaluationDirectory
 from acc.application.evaluation.results import cost_fields
 from acc.bootstrap import evaluation as bootstrap
-from acc.cli.eval import EvaluationOptions, configure
+from acc.cli.eval import configure
+from acc.cli.eval_options import EvaluationOptions
 from acc.domain.cost import Accounts, CostCategory, ModelCall
 
 HOSTILE = '<b onclick="x">\u202e'

@@ -22,7 +22,8 @@ from acc.adapters.reports.turn_records import (
     result_from_record,
 )
 from acc.bootstrap import evaluation as bootstrap
-from acc.cli.eval import EvaluationOptions, configure
+from acc.cli.eval import configure
+from acc.cli.eval_options import EvaluationOptions
 from acc.domain.errors import InvalidInput, NotFound, RunDamaged, StorageFailed
 from acc.domain.value_objects.evaluation_run import EpisodeEnd
 from acc.domain.value_objects.live_evaluation import TurnResult

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from acc.application.evaluation.plan import PromptSizes
+from acc.application.evaluation.token_estimate import PromptSizes
 from acc.application.runtime.pausable_timeout import PausableTimeout
 from acc.domain.errors import AccError, ModelFailed, ModelOutputInvalid
 from acc.domain.value_objects.content import (

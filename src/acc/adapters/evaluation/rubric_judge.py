@@ -35,6 +35,7 @@ from acc.domain.language import (
     terms,
 )
 from acc.domain.metrics import drift_rate, hallucination_rate
+from acc.domain.quantities import quantities, with_digits
 from acc.domain.statement_frames import supersedes
 from acc.domain.value_objects.evaluation import (
     ClaimThreshold,
@@ -433,16 +434,31 @@ class TurnScorer:
         return [] if self._turn is None else stated_expectations(self._turn, answer)
 
 
+_HOUR_MARK = re.compile(r"(?<=\d)h(?=\d\d\b)")
+
+
 def stated_expectations(turn: ScenarioTurn, answer: str) -> list[bool]:
     """Return for each statement that a correct answer contains whether it is there."""
     stated = [
-        any(contains_text(answer, text) for text in expected.any_of) for expected in turn.expects
+        any(_contains_value(answer, text) for text in expected.any_of) for expected in turn.expects
     ]
     if turn.answer is AnswerKind.UNKNOWN:
         stated.append(is_unknown(answer))
     elif turn.answer is AnswerKind.REFUSAL:
         stated.append(is_refusal(answer))
     return stated
+
+
+def _contains_value(answer: str, value: str) -> bool:
+    """Return True if an answer contains a value, with numbers and times in any notation."""
+    if contains_text(answer, value):
+        return True
+    return bool(quantities(value)) and contains_text(_in_digits(answer), _in_digits(value))
+
+
+def _in_digits(text: str) -> str:
+    # With a colon the minutes of a time are no number of their own.
+    return _HOUR_MARK.sub(":", with_digits(text))
 
 
 def threshold_for(language: str, thresholds: Sequence[ClaimThreshold]) -> ClaimThreshold:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from acc.adapters.reports.costs import load_costs
+from acc.adapters.reports.costs import cost_file, load_costs
 from acc.adapters.reports.run_directory import EvaluationDirectory
 from acc.adapters.reports.turn_records import AgentRecord, TurnRecord
 from acc.application.evaluation.configuration import memory_budgets
@@ -350,11 +350,21 @@ def recorded_run(path: Path, configuration: EvaluationConfig) -> RecordedRun:
     Raises RunMismatch if the directory contains another configuration.
     """
     run = EvaluationDirectory.find(path, configuration)
-    if run is None:
-        return RecordedRun(turns={})
+    return RecordedRun(turns={}) if run is None else recorded(run)
+
+
+def recorded(run: EvaluationDirectory) -> RecordedRun:
+    """Return what is recorded of a run."""
+    turns = {job.name: len(run.lines(job)) for job in run.jobs()}
     return RecordedRun(
-        turns={job.name: len(run.lines(job)) for job in run.jobs()},
+        turns=turns,
         cost=load_costs(run).total.known_cost,
+        calls=tuple(
+            call
+            for job in run.jobs()
+            for call in cost_file(run, job).read()
+            if call.turn <= turns[job.name]
+        ),
     )
 
 

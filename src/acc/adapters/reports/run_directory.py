@@ -95,8 +95,13 @@ class EvaluationDirectory:
         return directory
 
     @classmethod
-    def extend(cls, path: Path, configuration: EvaluationConfig) -> "EvaluationDirectory":
-        """Add episodes or scenarios to an evaluation; recorded episodes stay valid."""
+    def extend(
+        cls, path: Path, configuration: EvaluationConfig, *, dry_run: bool = False
+    ) -> "EvaluationDirectory":
+        """Add episodes or scenarios to an evaluation; recorded episodes stay valid.
+
+        With `dry_run` they are only checked, and nothing is written.
+        """
         directory = cls.open(path)
         recorded = directory.configuration
         grown = replace(
@@ -112,6 +117,8 @@ class EvaluationDirectory:
                 f"episodes and scenarios of {path} cannot be removed: it has {recorded.episodes} "
                 f"episodes of {count} scenarios; request at least these"
             )
+        if dry_run:
+            return cls(path, configuration)
         data = msgspec.json.format(msgspec.json.encode(configuration), indent=2)
         write_atomically(path / _CONFIGURATION_FILE, data + b"\n")
         return cls.open(path)

@@ -1,7 +1,7 @@
 """The plan of an evaluation: calls, tokens and cost, estimated before anything is called.
 
-An estimate is a rough range. The low end assumes short answers and no repeated call. The high end
-assumes long answers, full memories, and one repeated call for each answer of compressor and judge.
+Without an earlier run an estimate is a rough range of the sizes of prompts and answers. With one,
+the range is corrected by the calls and tokens that the same models needed in it.
 """
 
 from collections import Counter
@@ -15,9 +15,24 @@ from acc.application.evaluation.cost import (
     unmetered_participants,
     used_models,
 )
+from acc.application.evaluation.token_estimate import (
+    ANSWER_TOKENS,
+    CountRange,
+    Estimate,
+    JudgeWorkload,
+    PromptSizes,
+    answer_lengths,
+    estimate_agent,
+    estimate_compressor,
+    estimate_judge,
+    estimate_summaries,
+    mean_length,
+    measured_usage,
+)
 from acc.application.memory.registry import SUMMARY, split_budget
 from acc.application.models.resolution import plain_name
-from acc.domain.cost import CostCategory, Price, spender
+from acc.domain.cost import CostCategory, ModelCall, Price, spender
+from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.evaluation_run import (
     AgentChoice,
     EpisodeJob,
@@ -27,107 +42,31 @@ from acc.domain.value_objects.evaluation_run import (
 from acc.domain.value_objects.scenario import Scenario
 from acc.ports.outbound.model_ports import TokenCounterPort
 
-
-class CountRange(NamedTuple):
-    """A range from the lowest to the highest expected number."""
-
-    low: int
-    high: int
-
-    def plus(self, *others: "CountRange") -> "CountRange":
-        """Return the sum of ranges."""
-        ranges = (self, *others)
-        return CountRange(sum(one.low for one in ranges), sum(one.high for one in ranges))
-
-    def times(self, count: int) -> "CountRange":
-        """Return the range multiplied by a count."""
-        return CountRange(self.low * count, self.high * count)
-
-    def __str__(self) -> str:
-        return f"{self.low:,}" if self.low == self.high else f"{self.low:,} to {self.high:,}"
-
-
-_ZERO = CountRange(0, 0)
-#: Tokens of an agent's answer.
-ANSWER_TOKENS = CountRange(30, 250)
-#: Tokens that a provider's API and the text around a memory add to a prompt.
-_OVERHEAD_TOKENS = CountRange(10, 70)
-#: Tokens of the delimiters around untrusted text in a judge's prompt.
-_DELIMITER_TOKENS = CountRange(60, 260)
-_EMPTY_STATE_TOKENS = CountRange(80, 220)
-_DRIVEN_QUERY_TOKENS = CountRange(30, 500)
-_RECALLED_TURNS = 5
-_MAX_CLAIMS_OF_ANSWER = 6
-_MAX_EVIDENCE_TOKENS = 16 * 80
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
-    """Expected calls and tokens."""
-
-    calls: CountRange = _ZERO
-    input: CountRange = _ZERO
-    output: CountRange = _ZERO
-
-    def plus(self, other: "Estimate") -> "Estimate":
-        """Return the sum of two estimates."""
-        return Estimate(
-            calls=self.calls.plus(other.calls),
-            input=self.input.plus(other.input),
-            output=self.output.plus(other.output),
-        )
-
-    def times(self, count: int) -> "Estimate":
-        """Return the estimate multiplied by a count."""
-        return Estimate(
-            calls=self.calls.times(count),
-            input=self.input.times(count),
-            output=self.output.times(count),
-        )
-
-    def with_repairs(self) -> "Estimate":
-        """Return the estimate with each call repeated once at the high end."""
-        return Estimate(
-            calls=CountRange(self.calls.low, 2 * self.calls.high),
-            input=CountRange(self.input.low, 2 * self.input.high + self.output.high),
-            output=CountRange(self.output.low, 2 * self.output.high),
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptSizes:
-    """Tokens of each prompt's fixed part, including its schema, and of the memories."""
-
-    instruction: int
-    compressor: int
-    read: int
-    audit: int
-    audit_again: int
-    score: int
-    drive: int
-    window: int
-    budget: int
-    support: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeWorkload:
-    """What a model judge does in a turn: answers, votes, orders, reading and writing the query."""
-
-    answers: int
-    votes: int
-    orders: int
-    drives: bool
-    reads: bool = True
-    support_models: int = 0
+_PRICE_ASSUMPTIONS = (
+    "Queries are those of each scenario's first episode.",
+    "Not included: retries after failures, discounts for prompts cached by a provider. Answers in "
+    "--cache are free, but are included.",
+    "Prices come from the price list of the library or from --price. The provider's bill decides.",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedRun:
-    """What is on disk of a run: turns by episode, and the known cost in US dollars."""
+    """What is on disk of a run: turns by episode, their calls, and the known cost in US dollars."""
 
     turns: Mapping[str, int]
     cost: float = 0.0
+    calls: tuple[ModelCall, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierRun:
+    """A run whose calls and tokens correct an estimate."""
+
+    name: str
+    configuration: EvaluationConfig
+    recorded: RecordedRun
+    is_required: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +74,7 @@ class PlannedCost:
     """The estimate for one agent, compressor or judge.
 
     `estimate` is None if the code of an agent decides. `cost` is a range in US dollars, None if the
-    estimate or a price is unknown.
+    estimate or a price is unknown. `is_measured` is true if an earlier run corrected the estimate.
     """
 
     category: CostCategory
@@ -143,6 +82,7 @@ class PlannedCost:
     models: tuple[str, ...]
     estimate: Estimate | None
     cost: tuple[float, float] | None
+    is_measured: bool = False
 
     @property
     def name(self) -> str:
@@ -170,18 +110,32 @@ class Plan:
     @property
     def cost(self) -> tuple[float, float] | None:
         """Return the total cost, or None if the cost of a part is unknown."""
-        known = [part.cost for part in self.parts if part.cost is not None]
-        if len(known) < len(self.parts):
-            return None
-        return sum(low for low, _ in known), sum(high for _, high in known)
+        return cost_of(self.parts)
 
     @property
     def total(self) -> Estimate:
         """Return the sum of all known estimates."""
-        total = Estimate()
-        for part in self.parts:
-            total = total.plus(part.estimate or Estimate())
-        return total
+        return estimate_of(self.parts)
+
+    def of(self, category: CostCategory) -> tuple[PlannedCost, ...]:
+        """Return the parts of a category."""
+        return tuple(part for part in self.parts if part.category is category)
+
+
+def cost_of(parts: Sequence[PlannedCost]) -> tuple[float, float] | None:
+    """Return the total cost of parts, or None if the cost of a part is unknown."""
+    known = [part.cost for part in parts if part.cost is not None]
+    if len(known) < len(parts):
+        return None
+    return sum(low for low, _ in known), sum(high for _, high in known)
+
+
+def estimate_of(parts: Sequence[PlannedCost]) -> Estimate:
+    """Return the sum of the known estimates of parts."""
+    total = Estimate()
+    for part in parts:
+        total = total.plus(part.estimate or Estimate())
+    return total
 
 
 class ScenarioSource(Protocol):
@@ -235,6 +189,24 @@ class _EpisodeGroup(NamedTuple):
     is_annotated: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Comparison:
+    """An earlier run: its episodes, and its calls that are comparable with those of a plan.
+
+    `answers` has the calls of each agent that show the length of its answers: its own ones, or
+    those of other agents with the same model.
+    """
+
+    configuration: EvaluationConfig
+    groups: tuple[_EpisodeGroup, ...]
+    calls: Mapping[tuple[CostCategory, str], tuple[ModelCall, ...]]
+    answers: Mapping[str, tuple[ModelCall, ...]]
+
+
+def _names(used: Sequence[UsedModel], key: tuple[CostCategory, str]) -> tuple[str, ...]:
+    return tuple(one.name for one in used if (one.category, one.agent) == key)
+
+
 class EvaluationPlanner:
     """Estimates the calls, tokens and cost of an evaluation."""
 
@@ -257,14 +229,32 @@ class EvaluationPlanner:
         *,
         recorded: RecordedRun,
         prices: Mapping[str, Price],
+        earlier: EarlierRun | None = None,
     ) -> Plan:
-        """Return the plan of a run, or of the rest of a run that has begun."""
+        """Return the plan of a run, or of the rest of a run that has begun.
+
+        The calls and tokens of `earlier` correct the estimates of the parts that it has with the
+        same models. Raises InvalidInput if it has none of them and `earlier.is_required`.
+        """
         groups = self._groups(configuration, recorded)
         used = used_models(configuration, self._catalog)
+        comparison = None if earlier is None else self._comparison(configuration, used, earlier)
         parts = [
-            self._planned_cost(category, agent, configuration, groups, used, prices)
+            self._planned_cost(category, agent, configuration, groups, used, prices, comparison)
             for category, agent in dict.fromkeys((one.category, one.agent) for one in used)
         ]
+        if (
+            earlier is not None
+            and earlier.is_required
+            and not any(part.is_measured for part in parts)
+        ):
+            names = (
+                ", ".join(dict.fromkeys(name for part in parts for name in part.models)) or "none"
+            )
+            raise InvalidInput(
+                f"{earlier.name} has no recorded calls of the agents and the judge of this "
+                f"evaluation with the same models ({names}); run a few turns with them first"
+            )
         return Plan(
             configuration=configuration,
             episodes=sum(group.episodes for group in groups),
@@ -273,7 +263,49 @@ class EvaluationPlanner:
             spent=recorded.cost,
             parts=tuple(parts),
             unmetered=unmetered_participants(configuration, self._catalog),
-            assumptions=_assumptions(configuration),
+            assumptions=_assumptions(configuration, parts, earlier),
+        )
+
+    def _comparison(
+        self,
+        configuration: EvaluationConfig,
+        used: Sequence[UsedModel],
+        earlier: EarlierRun,
+    ) -> "_Comparison":
+        before = used_models(earlier.configuration, self._catalog)
+        calls: dict[tuple[CostCategory, str], list[ModelCall]] = {}
+        for call in earlier.recorded.calls:
+            calls.setdefault((call.category, call.agent), []).append(call)
+        kinds = {agent.name: agent.kind for agent in earlier.configuration.agents}
+        new = {agent.name: agent.kind for agent in configuration.agents}
+        same = {
+            key
+            for key in calls
+            if _names(used, key) == _names(before, key) and kinds.get(key[1]) == new.get(key[1])
+        }
+        by_model: dict[tuple[str, ...], list[ModelCall]] = {}
+        for key, recorded in calls.items():
+            if key[0] is CostCategory.AGENT:
+                by_model.setdefault(_names(before, key), []).extend(recorded)
+        return _Comparison(
+            configuration=earlier.configuration,
+            groups=tuple(
+                _EpisodeGroup(
+                    group.query_tokens[: group.recorded], 0, group.episodes, group.is_annotated
+                )
+                for group in self._groups(earlier.configuration, earlier.recorded)
+                if group.recorded
+            ),
+            calls={key: tuple(calls[key]) for key in same},
+            answers={
+                name: tuple(
+                    calls.get(key, ())
+                    if key in same or name not in new
+                    else by_model.get(_names(used, key), ())
+                )
+                for name in {**kinds, **new}
+                for key in [(CostCategory.AGENT, name)]
+            },
         )
 
     def _groups(
@@ -305,22 +337,52 @@ class EvaluationPlanner:
         groups: Sequence[_EpisodeGroup],
         used: Sequence[UsedModel],
         prices: Mapping[str, Price],
+        comparison: _Comparison | None,
     ) -> PlannedCost:
-        names = tuple(one.name for one in used if (one.category, one.agent) == (category, agent))
-        choice = next((one for one in configuration.agents if one.name == agent), None)
-        estimate: Estimate | None = None
-        if choice is None or not choice.kind.startswith("python:"):
-            estimate = Estimate()
-            for group in groups:
-                episode = self._episode_estimate(category, choice, group, configuration)
-                estimate = estimate.plus(episode.times(group.episodes))
+        names = _names(used, (category, agent))
+        calls = comparison.calls.get((category, agent), ()) if comparison else ()
+        estimate = self._estimate(category, agent, configuration, groups, comparison)
+        measured = measured_usage(calls)
+        if comparison is not None and measured is not None:
+            modelled = self._estimate(
+                category, agent, comparison.configuration, comparison.groups, comparison
+            )
+            if estimate is None or modelled is None:
+                # The code of an agent decides; only the number of turns is known.
+                estimate, modelled = _turns(groups), _turns(comparison.groups)
+            estimate = estimate.scaled(modelled, measured)
         return PlannedCost(
             category=category,
             agent=agent,
             models=tuple(dict.fromkeys(map(plain_name, names))),
             estimate=estimate,
             cost=None if estimate is None else self._cost(names, estimate, prices),
+            is_measured=measured is not None,
         )
+
+    def _estimate(
+        self,
+        category: CostCategory,
+        agent: str,
+        configuration: EvaluationConfig,
+        groups: Sequence[_EpisodeGroup],
+        comparison: _Comparison | None,
+    ) -> Estimate | None:
+        """Return the estimate of all episodes, or None if the code of an agent decides."""
+        choice = next((one for one in configuration.agents if one.name == agent), None)
+        if choice is not None and choice.kind.startswith("python:"):
+            return None
+        calls = comparison.answers if comparison else {}
+        answering = [choice] if choice else configuration.agents
+        estimate = Estimate()
+        for group in groups:
+            turns = len(group.query_tokens)
+            answers = mean_length(
+                [answer_lengths(calls.get(one.name, ()), turns) for one in answering]
+            )
+            episode = self._episode_estimate(category, choice, group, configuration, answers)
+            estimate = estimate.plus(episode.times(group.episodes))
+        return estimate
 
     def _episode_estimate(
         self,
@@ -328,31 +390,33 @@ class EvaluationPlanner:
         agent: AgentChoice | None,
         group: _EpisodeGroup,
         configuration: EvaluationConfig,
+        answers: Sequence[CountRange],
     ) -> Estimate:
-        sizes = self._sizes
+        sizes = replace(self._sizes, window=configuration.window, budget=configuration.budget)
+        query_tokens, recorded = group.query_tokens, group.recorded
         if agent is not None:
             kind, tokens = split_budget(agent.kind)
             kind = kind.partition(":")[0]
             if tokens is not None:
                 sizes = replace(sizes, window=tokens, budget=tokens)
             if category is CostCategory.COMPRESSOR and kind == SUMMARY:
-                return estimate_summaries(group.query_tokens, group.recorded, sizes)
+                return estimate_summaries(query_tokens, recorded, sizes, answers=answers)
             if category is CostCategory.AGENT:
                 return estimate_agent(
-                    kind, group.query_tokens, group.recorded, sizes, budget=tokens
+                    kind, query_tokens, recorded, sizes, budget=tokens, answers=answers
                 )
         if category is CostCategory.COMPRESSOR:
-            return estimate_compressor(group.query_tokens, group.recorded, sizes)
-        judge, answers = configuration.judging, len(configuration.agents)
+            return estimate_compressor(query_tokens, recorded, sizes)
+        judge, count = configuration.judging, len(configuration.agents)
         workload = JudgeWorkload(
-            answers=answers,
+            answers=count,
             votes=judge.votes if judge else 1,
-            orders=2 if judge and judge.both_orders and answers > 1 else 1,
+            orders=2 if judge and judge.both_orders and count > 1 else 1,
             drives=(drives := bool(judge and judge.drives)),
             reads=drives or not group.is_annotated,
             support_models=len(judge.models) if judge and judge.probabilities else 0,
         )
-        return estimate_judge(group.query_tokens, group.recorded, self._sizes, workload)
+        return estimate_judge(query_tokens, recorded, sizes, workload, answers=answers)
 
     def _cost(
         self, names: Sequence[str], estimate: Estimate, prices: Mapping[str, Price]
@@ -394,136 +458,36 @@ class EvaluationPlanner:
         return None if cost is None else cost * calls
 
 
-def estimate_agent(
-    kind: str,
-    query_tokens: Sequence[int],
-    recorded: int,
-    sizes: PromptSizes,
-    *,
-    budget: int | None = None,
-) -> Estimate:
-    """Return the estimate of an agent with a memory for the turns after `recorded`."""
-    total = Estimate()
-    for turn in range(recorded, len(query_tokens)):
-        memory = _memory_tokens(kind, query_tokens, turn, sizes, budget=budget)
-        fixed = query_tokens[turn] + sizes.instruction
-        prompt = CountRange(fixed, fixed).plus(memory, _OVERHEAD_TOKENS)
-        total = total.plus(Estimate(calls=CountRange(1, 1), input=prompt, output=ANSWER_TOKENS))
-    return total
+def _turns(groups: Sequence[_EpisodeGroup]) -> Estimate:
+    """Return the number of turns that are not recorded, as an estimate to be scaled."""
+    left = sum((len(one.query_tokens) - one.recorded) * one.episodes for one in groups)
+    turns = CountRange(left, left)
+    return Estimate(calls=turns, input=turns, output=turns)
 
 
-def estimate_compressor(query_tokens: Sequence[int], recorded: int, sizes: PromptSizes) -> Estimate:
-    """Return the estimate of the model that writes an ACC state for the turns after `recorded`."""
-    total = Estimate()
-    for turn in range(recorded, len(query_tokens)):
-        state = _memory_tokens("acc", query_tokens, turn, sizes)
-        written = _EMPTY_STATE_TOKENS.plus(CountRange(state.low, 2 * state.high))
-        query = CountRange(query_tokens[turn], 2 * query_tokens[turn] + 60)
-        fixed = CountRange(sizes.compressor, sizes.compressor)
-        evidence = CountRange(0, min(2 * sum(query_tokens[:turn]), _MAX_EVIDENCE_TOKENS))
-        prompt = fixed.plus(written, query, evidence, _OVERHEAD_TOKENS)
-        total = total.plus(Estimate(calls=CountRange(1, 1), input=prompt, output=written))
-    return total.with_repairs()
-
-
-def estimate_summaries(query_tokens: Sequence[int], recorded: int, sizes: PromptSizes) -> Estimate:
-    """Return the estimate of the model that rewrites a summary after each turn but the last."""
-    total = Estimate()
-    fixed = CountRange(sizes.instruction, sizes.instruction)
-    for turn in range(max(recorded, 1), len(query_tokens)):
-        before = query_tokens[turn - 1]
-        summary = _memory_tokens(SUMMARY, query_tokens, turn, sizes)
-        prompt = fixed.plus(summary, CountRange(before, before), ANSWER_TOKENS, _OVERHEAD_TOKENS)
-        total = total.plus(Estimate(calls=CountRange(1, 1), input=prompt, output=summary))
-    return total
-
-
-def estimate_judge(
-    query_tokens: Sequence[int], recorded: int, sizes: PromptSizes, workload: JudgeWorkload
-) -> Estimate:
-    """Return the estimate of a model judge for the turns after `recorded`."""
-    total = Estimate()
-    answers = workload.answers
-    for turn in range(recorded, len(query_tokens)):
-        tokens = query_tokens[turn]
-        before = sum(query_tokens[: turn + 1])
-        canonical = CountRange(before // 4, 3 * before // 2 + 20)
-        context = canonical.plus(CountRange(tokens, tokens), _DELIMITER_TOKENS)
-        read = _call(sizes.read, context, CountRange(30, 80 + 3 * tokens))
-        audit = _call(
-            sizes.audit, context.plus(ANSWER_TOKENS), CountRange(40, 200 + 3 * ANSWER_TOKENS.high)
+def _assumptions(
+    configuration: EvaluationConfig, parts: Sequence[PlannedCost], earlier: EarlierRun | None
+) -> tuple[str, ...]:
+    measured = [part.name for part in parts if part.is_measured]
+    rough = [part.name for part in parts if not part.is_measured]
+    lines: list[str] = []
+    if earlier is not None and measured:
+        turns = sum(earlier.recorded.turns.values())
+        lines.append(
+            f"Measured in {turns:,} turns of {earlier.name}: {', '.join(measured)}. The estimate "
+            "assumes prompts and answers like those."
         )
-        again = _call(
-            sizes.audit_again,
-            context.plus(ANSWER_TOKENS, ANSWER_TOKENS),
-            CountRange(40, 200 + ANSWER_TOKENS.high),
-        )
-        score = _call(
-            sizes.score,
-            context.plus(ANSWER_TOKENS.times(answers)),
-            CountRange(30 * answers, 90 * answers),
-        )
-        if workload.reads:
-            total = total.plus(read)
-        total = total.plus(audit.times(answers))
-        total = total.plus(again.times(answers * (workload.votes - 1)))
-        total = total.plus(score.times(workload.votes * workload.orders))
-        if workload.support_models:
-            support = _call(sizes.support, context.plus(CountRange(5, 40)), CountRange(1, 16))
-            claims = Estimate(
-                calls=CountRange(1, _MAX_CLAIMS_OF_ANSWER),
-                input=CountRange(support.input.low, _MAX_CLAIMS_OF_ANSWER * support.input.high),
-                output=CountRange(support.output.low, _MAX_CLAIMS_OF_ANSWER * support.output.high),
-            )
-            total = total.plus(claims.times(answers * workload.support_models))
-        if workload.drives:
-            total = total.plus(_call(sizes.drive, context, _DRIVEN_QUERY_TOKENS))
-    return total.with_repairs()
-
-
-def _call(fixed: int, context: CountRange, output: CountRange) -> Estimate:
-    prompt = CountRange(fixed, fixed).plus(context, _OVERHEAD_TOKENS)
-    return Estimate(calls=CountRange(1, 1), input=prompt, output=output)
-
-
-def _memory_tokens(
-    kind: str,
-    query_tokens: Sequence[int],
-    turn: int,
-    sizes: PromptSizes,
-    *,
-    budget: int | None = None,
-) -> CountRange:
-    """Return the tokens that a memory shows in a turn; `turn` starts at 0."""
-    before = sum(query_tokens[:turn])
-    low, high = (before + turn * (answer + 4) for answer in ANSWER_TOKENS)
-    if kind == "full":
-        return CountRange(low, high)
-    if kind == "transcript":
-        room = max(0, sizes.window - query_tokens[turn])
-        return CountRange(min(room, low), min(room, high))
-    if kind in ("last-n", "bm25", SUMMARY) or (kind == "retrieval" and budget is not None):
-        return CountRange(min(sizes.budget, low) // 2, min(sizes.budget, high))
-    if kind == "retrieval":
-        largest = max((ANSWER_TOKENS.high, *query_tokens[:turn]))
-        return CountRange(
-            min(low, _RECALLED_TURNS * ANSWER_TOKENS.low), min(high, _RECALLED_TURNS * largest)
-        )
-    if kind == "oracle":
-        return CountRange(before // 4, 3 * before // 2)
-    total = before + query_tokens[turn]
-    return CountRange(min(sizes.budget, total) // 2, min(sizes.budget, total + 80))
-
-
-def _assumptions(configuration: EvaluationConfig) -> tuple[str, ...]:
+    if not rough:
+        return (*lines, *_PRICE_ASSUMPTIONS)
     return (
+        *lines,
+        f"Rough range, which actual use can exceed: {', '.join(rough)}. For a measured estimate "
+        "run one episode, and name its run directory with --like.",
         f"An agent's answer has {ANSWER_TOKENS.low} to {ANSWER_TOKENS.high} tokens of the "
-        f"vocabulary {configuration.vocabulary}; other models count differently.",
+        f"vocabulary {configuration.vocabulary}; other models count differently."
+        + ("" if earlier is None else " Answers of a measured model are as long as there."),
         "At the high end memories are full, and each call of compressor and judge is repeated "
         "once.",
-        "Queries are those of each scenario's first episode.",
-        "Not included: reasoning tokens, retries after failures, discounts for prompts cached by "
-        "a provider. Answers in --cache are free, but are included.",
-        "Prices come from the price list of the library or from --price. The provider's bill "
-        "decides.",
+        "Reasoning tokens are not included in a rough range.",
+        *_PRICE_ASSUMPTIONS,
     )

@@ -2,16 +2,22 @@
 
 import pytest
 
-from acc.application.evaluation.plan import (
+from acc.application.evaluation.token_estimate import (
     ANSWER_TOKENS,
     CountRange,
+    Estimate,
     JudgeWorkload,
+    Measured,
     PromptSizes,
+    answer_lengths,
     estimate_agent,
     estimate_compressor,
     estimate_judge,
     estimate_summaries,
+    mean_length,
+    measured_usage,
 )
+from acc.domain.cost import CostCategory, ModelCall
 
 SIZES = PromptSizes(
     instruction=50,
@@ -78,3 +84,61 @@ def test_judge_reads_audits_each_answer_and_scores_each_order() -> None:
     much = JudgeWorkload(answers=3, votes=3, orders=2, drives=True)
     assert estimate_judge(QUERIES, 19, SIZES, much).calls.low == 1 + 3 * 3 + 3 * 2 + 1
     assert estimate_judge(QUERIES, 20, SIZES, much).calls == CountRange(0, 0)
+
+
+def answer(turn: int, tokens: int, *, failed: bool = False, from_cache: bool = False) -> ModelCall:
+    return ModelCall(
+        category=CostCategory.AGENT,
+        input_tokens=100,
+        output_tokens=tokens,
+        turn=turn,
+        failed=failed,
+        from_cache=from_cache,
+    )
+
+
+def test_answer_length_is_the_mean_if_it_does_not_change_with_the_turn() -> None:
+    calls = [answer(turn, 20 + 10 * (turn % 2)) for turn in range(1, 9)]
+    assert answer_lengths(calls, 20) == [CountRange(25, 25)] * 20
+
+
+def test_growing_answers_grow_on_or_stop_growing_after_the_last_recorded_turn() -> None:
+    calls = [answer(turn, 10 * turn + turn % 2) for turn in range(1, 9)]
+    lengths = answer_lengths(calls, 16)
+    assert [length.low == length.high for length in lengths] == [True] * 8 + [False] * 8
+    assert lengths[3].low == pytest.approx(40, abs=2)
+    assert lengths[15].low == pytest.approx(80, abs=2)
+    assert lengths[15].high == pytest.approx(160, abs=4)
+
+
+def test_shrinking_answers_have_at_least_one_token() -> None:
+    calls = [answer(turn, 90 - 10 * turn) for turn in range(1, 9)]
+    assert answer_lengths(calls, 30)[-1] == CountRange(1, 10)
+
+
+def test_answer_length_without_token_counts_is_the_rough_range() -> None:
+    calls = [answer(1, 0, failed=True), answer(2, 5, from_cache=True)]
+    assert answer_lengths(calls, 3) == [ANSWER_TOKENS] * 3
+    assert measured_usage(calls) is None
+
+
+def test_cached_answers_count_as_average_calls_and_failed_ones_do_not_count() -> None:
+    calls = [answer(1, 20), answer(2, 40), answer(3, 0, from_cache=True), answer(4, 0, failed=True)]
+    assert measured_usage(calls) == Measured(3, 300.0, 90.0)
+
+
+def test_mean_length_is_that_of_all_agents_in_a_turn() -> None:
+    one, other = [CountRange(10, 20), CountRange(10, 10)], [CountRange(30, 40), CountRange(50, 90)]
+    assert mean_length([one, other]) == [(20, 30), (30, 50)]
+
+
+def test_scaled_estimate_of_the_same_run_is_what_was_measured() -> None:
+    modelled = Estimate(
+        calls=CountRange(4, 8), input=CountRange(100, 300), output=CountRange(10, 80)
+    )
+    measured = Measured(5, 150.0, 25.0)
+    assert modelled.scaled(modelled, measured) == Estimate(
+        calls=CountRange(5, 5), input=CountRange(150, 150), output=CountRange(25, 25)
+    )
+    twice = modelled.times(2).scaled(modelled, measured)
+    assert (twice.calls, twice.input, twice.output) == ((10, 10), (300, 300), (50, 50))
