@@ -53,7 +53,8 @@ DEFAULT_CONCURRENCY = 4
 #: An event whose run did not end after so many deliveries is a dead letter.
 MAX_ATTEMPTS = 10
 _WAIT_SECONDS = 1.0
-_BUSY_SECONDS = 2.0
+#: Long enough that waiting for the lease of a dead process uses few of the attempts.
+_BUSY_SECONDS = 5.0
 _MAX_BACKOFF_SECONDS = 30.0
 _MAX_REASON_LENGTH = 1_000
 #: How often the backlog is counted for the metrics.
@@ -240,6 +241,10 @@ class EventSubscriber:
             return await self._bury(delivery, None, str(error))
         key = self._runner.session_key(EVENTS_USER_ID, f"event-{event_key(event)}")
         try:
+            if delivery.attempts > self._max_attempts and not await self._has_ended(key):
+                # The process may have died each time, perhaps because of this event.
+                reason = f"the run did not end in {self._max_attempts} deliveries of the event"
+                return await self._bury(delivery, event, reason)
             run = await self._run_once(key, event)
         except (_InUse, SessionBusy):
             # Another process runs it, or has died and its lease will expire.
@@ -345,6 +350,13 @@ class EventSubscriber:
     def _message(self, event: CloudEvent) -> tuple[Part, ...]:
         has_intents = next(contracts_of(self._runner.agent), None) is not None
         return message_of(event, as_data=has_intents and isinstance(event.payload, Mapping))
+
+    async def _has_ended(self, key: SessionKey) -> bool:
+        """Return True if the run of an event has ended or waits for input."""
+        session = await self._runner.services.sessions.read(key)
+        if session is None or not session.turns:
+            return False
+        return session.status is not RunStatus.WORKING
 
     async def _failure(self, key: SessionKey, error: AccError) -> str:
         """Return why the run of an event has failed, empty if it may still succeed."""
