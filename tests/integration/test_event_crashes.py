@@ -13,11 +13,20 @@ from event_agents import packing, sales
 from postgres_server import new_store_url
 
 from acc import Runner
-from acc.events import DeadLetter, EventOutcome, EventSubscriber, open_subscriber
+from acc.events import (
+    DeadLetter,
+    EventOutcome,
+    EventSubscriber,
+    decode_cloud_event,
+    make_subscription,
+    open_subscriber,
+)
 
 PROGRAM = str(Path(__file__).parent / "event_agents.py")
 #: The delivery of the killed process has a lease of 0.5 seconds.
 AFTER_LEASE_SECONDS = 0.6
+KILLS = 4
+ORDERS_PER_KILL = 10
 
 
 class Shop:
@@ -30,6 +39,26 @@ class Shop:
     @property
     def packed(self) -> list[str]:
         return self.ledger.read_text().split() if self.ledger.exists() else []
+
+    async def order(self, words: str) -> None:
+        runner = Runner(sales, store=self.store, app_name="shop")
+        await runner.run(words)
+        await runner.services.aclose()
+
+    async def kill_after(self, count: int) -> None:
+        """Handle orders in a process that is killed when so many are packed."""
+        process = subprocess.Popen(  # noqa: ASYNC220, S603 - our arguments
+            [sys.executable, PROGRAM, self.store, self.store, "packing"], env={**os.environ}
+        )
+        try:
+            for _ in range(20_000):
+                if len(self.packed) >= count:
+                    return
+                await asyncio.sleep(0.003)
+            raise AssertionError(f"{count} orders were not packed")
+        finally:
+            process.kill()
+            process.wait()
 
     async def die(self, place: str) -> None:
         """Handle the order in a process that dies at a place."""
@@ -54,10 +83,9 @@ async def shop(
 ) -> Shop:
     store = str(tmp_path / "shop.db") if request.param == "sqlite" else new_store_url()
     monkeypatch.setenv("LEDGER", str(tmp_path / "ledger"))
-    runner = Runner(sales, store=store, app_name="shop")
-    await runner.run("tea")
-    await runner.services.aclose()
-    return Shop(store, tmp_path / "ledger")
+    shop = Shop(store, tmp_path / "ledger")
+    await shop.order("tea")
+    return shop
 
 
 async def only_letter(subscriber: EventSubscriber) -> DeadLetter:
@@ -134,3 +162,29 @@ async def test_replay_that_died_is_resumed_by_the_next_replay(shop: Shop) -> Non
         assert handled.outcome is EventOutcome.DEAD_LETTER  # packed, but that was not recorded
         assert await subscriber.discard(await only_letter(subscriber))
     assert shop.packed == ["tea"]
+
+
+async def test_every_event_has_one_effect_or_a_dead_letter_after_kills(shop: Shop) -> None:
+    orders = [f"order-{number}" for number in range((KILLS + 1) * ORDERS_PER_KILL)]
+    await shop.order(" ".join(orders))
+    for number in range(KILLS):
+        await shop.kill_after((number + 1) * ORDERS_PER_KILL)
+    subscription = make_subscription(shop.store, name="packing", events=["order.*"])
+    async with shop.subscriber() as subscriber, asyncio.timeout(60):
+        while await subscription.backlog():
+            await subscriber.run(until_idle=True)
+            await asyncio.sleep(0.1)
+        letters = {
+            decode_cloud_event(letter.body).payload["order"]: letter
+            for letter in await subscriber.dead_letters()
+        }
+        assert len(shop.packed) == len(set(shop.packed))
+        assert set(shop.packed) | set(letters) == {"tea", *orders}
+        for order, letter in letters.items():
+            if order in shop.packed:
+                await subscriber.discard(letter)
+            else:
+                assert (await subscriber.replay(letter)).outcome is EventOutcome.COMPLETED
+        assert await subscriber.dead_letters() == ()
+    await subscription.aclose()
+    assert sorted(shop.packed) == sorted(["tea", *orders])
