@@ -9,8 +9,16 @@ from agent_support import Does
 from event_carrier_factories import CarrierUnderTest, carrier
 
 from acc import RunContext, Runner
+from acc.application.events.subscriber import MAX_ATTEMPTS
 from acc.domain.errors import CarrierFailed
-from acc.events import EventOutcome, EventSubscriber, HandledEvent, event_of
+from acc.domain.value_objects.cloud_event import CloudEvent
+from acc.events import (
+    EventOutcome,
+    EventSubscriber,
+    HandledEvent,
+    encode_cloud_event,
+    event_of,
+)
 from acc.ports.outbound.event_ports import EventDelivery, EventSubscriptionPort
 
 __all__ = ["carrier"]
@@ -188,6 +196,21 @@ async def test_invalid_event_becomes_a_dead_letter(shipping: Shipping) -> None:
     (letter,) = await subscriber.dead_letters()
     assert letter[:2] == ("invalid-7", b"not an event")
     assert shipping.effects == []
+
+
+async def test_event_whose_run_never_ends_becomes_a_dead_letter_without_another_run(
+    shipping: Shipping,
+) -> None:
+    event = CloudEvent(id="1", source="/shop", type="order.created", data={"number": 1})
+    delivery = EventDelivery("7", encode_cloud_event(event), MAX_ATTEMPTS + 1)
+    subscriber = shipping.subscriber(_NoCarrier())
+    assert (await subscriber.handle(delivery)).outcome is EventOutcome.DEAD_LETTER
+    assert shipping.effects == []
+    (letter,) = await subscriber.dead_letters()
+    assert f"did not end in {MAX_ATTEMPTS} deliveries" in letter.reason
+    assert (await subscriber.replay(letter)).outcome is EventOutcome.COMPLETED
+    assert shipping.effects == [1]
+    assert (await subscriber.handle(delivery)).outcome is EventOutcome.REPEATED
 
 
 async def test_run_until_idle_reports_an_unreachable_carrier(shipping: Shipping) -> None:

@@ -40,13 +40,17 @@ def test_agent_handles_events_of_a_store_once_and_failures_are_replayed(tmp_path
     status, _, errors = subscribe(store, "--replay", "unknown", ledger=ledger)
     assert status == 2
     assert "--dead-letters" in errors
+    status, output, _ = subscribe(store, "--discard", key, ledger=ledger)
+    assert (status, output) == (0, "discarded 1 dead letter\n")
+    status, output, _ = subscribe(store, "--dead-letters", ledger=ledger)
+    assert (status, output) == (0, "0 dead letters\n")
 
 
 def test_subscriber_ends_with_status_0_when_it_is_terminated(tmp_path: Path) -> None:
-    process = start("subscribe", f"{AGENTS}:shipping", "--from", tmp_path / "shop.db")
+    command = ("subscribe", f"{AGENTS}:shipping", "--from", tmp_path / "shop.db", "--create")
+    process = start(*command)
     assert process.stdout is not None
     try:
-        assert "shop.db does not exist yet and is created" in process.stdout.readline()
         assert "shipping handles *" in process.stdout.readline()
     finally:
         process.terminate()
@@ -54,11 +58,21 @@ def test_subscriber_ends_with_status_0_when_it_is_terminated(tmp_path: Path) -> 
     assert (process.returncode, errors) == (0, "")
 
 
-def test_commands_that_read_events_do_not_create_a_mistyped_store(tmp_path: Path) -> None:
+def test_mistyped_stores_are_errors_and_are_not_created(tmp_path: Path) -> None:
     store, ledger = tmp_path / "shpo.db", tmp_path / "ledger"
-    for options in (("--until-idle",), ("--dead-letters",), ("--replay", "all")):
+    for options in ((), ("--until-idle",), ("--dead-letters",), ("--replay", "all")):
         status, _, errors = subscribe(store, *options, ledger=ledger)
         assert (status, f"{store}: the file does not exist" in errors) == (1, True), errors
+        assert "--create" in errors
     relayed = acc("relay", store, "--to", tmp_path / "other.db", "--until-idle")
     assert (relayed.returncode, f"{store}: the file" in relayed.stderr) == (1, True), relayed.stderr
     assert list(tmp_path.iterdir()) == []
+    right = tmp_path / "shop.db"
+    publish(right, "one")
+    status, _, errors = subscribe(right, "--store", store, "--until-idle", ledger=ledger)
+    assert (status, f"{store}: the file does not exist" in errors) == (1, True), errors
+    relayed = acc("relay", right, "--to", store, "--until-idle")
+    assert (relayed.returncode, f"{store}: the file" in relayed.stderr) == (1, True), relayed.stderr
+    assert not store.exists()
+    relayed = acc("relay", right, "--to", store, "--until-idle", "--create")
+    assert (relayed.returncode, relayed.stdout.splitlines()[-1]) == (0, "sent 1 event")

@@ -45,25 +45,24 @@ def is_broker(carrier: object) -> bool:
     return isinstance(carrier, str) and carrier_scheme(carrier) in NATS_SCHEMES | VALKEY_SCHEMES
 
 
-def has_events(carrier: str) -> bool:
-    """Return False if a carrier is a SQLite file that does not exist."""
+async def require_events(carrier: str) -> None:
+    """Raise StorageFailed if a store does not exist, so that a mistyped one is not created."""
     from acc.adapters.storage.location import parse_location
 
     if is_broker(carrier):
-        return True
-    _check_scheme(carrier)
-    location = parse_location(carrier)
-    return not isinstance(location, Path) or location.exists()
-
-
-async def require_events(carrier: str) -> None:
-    """Raise StorageFailed if a store does not exist, so that reading does not create it."""
-    if is_broker(carrier):
         return
     _check_scheme(carrier)
+    location = parse_location(carrier)
+    if isinstance(location, Path) and not location.exists():
+        raise StorageFailed(
+            f"{location}: the file does not exist; check the path, or pass --create to create it"
+        )
     status = await check_store_version(carrier)
     if status.version == 0:
-        raise StorageFailed(f"{status.location}: the database has no tables of acc; check the URL")
+        raise StorageFailed(
+            f"{status.location}: the database has no tables of acc; check the URL, or pass "
+            "--create to create them"
+        )
 
 
 def make_publisher(carrier: Carrier) -> EventPublisherPort:

@@ -11,14 +11,13 @@ from cyclopts import Parameter
 from acc.application.events.cloud_events import decode_cloud_event
 from acc.application.events.subscriber import (
     DEFAULT_CONCURRENCY,
-    EventOutcome,
+    FAILED_OUTCOMES,
     EventSubscriber,
     HandledEvent,
 )
 from acc.bootstrap.agents import check_models, load_agent
 from acc.bootstrap.events import (
     describe_carrier,
-    has_events,
     open_relay,
     open_subscriber,
     require_events,
@@ -35,6 +34,8 @@ from acc.ports.outbound.event_ports import DeadLetter
 _ALL = "all"
 _MAX_LETTERS = 10_000
 _MAX_TEXT_LENGTH = 200
+
+_Create = Annotated[bool, Parameter(help="Create stores that do not exist.", negative=())]
 
 
 def subscribe(
@@ -84,29 +85,32 @@ def subscribe(
     replay: Annotated[
         str, Parameter(help=f'Run the agent again for a dead letter, by its id, or for "{_ALL}".')
     ] = "",
+    discard: Annotated[
+        str, Parameter(help=f'Delete a dead letter without a run, by its id, or "{_ALL}".')
+    ] = "",
+    create: _Create = False,
     otel: OtelOption = False,
 ) -> int:
     """Run an agent once for every event that other agents publish.
 
-    An event that is delivered a second time starts no second run. Events whose runs fail become
-    dead letters. Ctrl-C or SIGTERM lets current runs end; events that were not handled are
-    delivered later. With --until-idle, exit status 1 if the run of an event failed or could not be
-    started.
+    An event that is delivered a second time starts no second run. Events whose runs fail, or whose
+    tool calls have an unknown outcome after a crash, become dead letters. Ctrl-C or SIGTERM lets
+    current runs end; events that were not handled are delivered later. With --until-idle, exit
+    status 1 if the run of an event failed or could not be started.
 
     Example: acc subscribe shop.py:shipping --events 'order.*' --from shop.db
     """
-    if dead_letters and replay:
-        raise InvalidInput("--dead-letters cannot be combined with --replay")
+    if sum(map(bool, (dead_letters, replay, discard))) > 1:
+        raise InvalidInput("--dead-letters, --replay and --discard cannot be combined")
     loaded = load_agent(agent)
-    if not dead_letters:
+    if not dead_letters and not discard:
         check_models(loaded)
     configure_logging()
 
     async def work() -> int:
-        if dead_letters or replay or until_idle:
-            await require_events(source)
-        elif not has_events(source):
-            _print(f"{describe_carrier(source)} does not exist yet and is created; check --from")
+        for place in filter(None, (source, store)):
+            if not create or dead_letters or replay or discard:
+                await require_events(place)
         async with open_subscriber(
             loaded,
             events=events,
@@ -120,6 +124,8 @@ def subscribe(
                 return await _list(subscriber)
             if replay:
                 return await _replay(subscriber, replay)
+            if discard:
+                return await _discard(subscriber, discard)
             types = ", ".join(events)
             _stop_on_signals(subscriber.stop)
             _print(f"{loaded.name} handles {types} from {describe_carrier(source)}")
@@ -153,6 +159,7 @@ def relay(
     until_idle: Annotated[
         bool, Parameter(help="Exit when there are no more events.", negative=())
     ] = False,
+    create: _Create = False,
 ) -> int:
     """Send the events that agents published from their store to a broker.
 
@@ -163,7 +170,9 @@ def relay(
     configure_logging()
 
     async def work() -> int:
-        await require_events(store)
+        for place in (store, to):
+            if not create:
+                await require_events(place)
         async with open_relay(store, to, events=events, name=name) as started:
             _stop_on_signals(started.stop)
             _print(f"relay from {describe_carrier(store)} to {describe_carrier(to)}")
@@ -204,17 +213,21 @@ def _event_of(letter: DeadLetter) -> CloudEvent | None:
         return None
 
 
-async def _replay(subscriber: EventSubscriber, which: str) -> int:
-    letters = await subscriber.dead_letters(limit=_MAX_LETTERS)
+async def _chosen(subscriber: EventSubscriber, which: str) -> list[DeadLetter]:
+    """Return the dead letters with an id, or all."""
     chosen = []
-    for letter in letters:
+    for letter in await subscriber.dead_letters(limit=_MAX_LETTERS):
         event = _event_of(letter)
         if which in (_ALL, letter.key if event is None else event.id):
             chosen.append(letter)
     if not chosen and which != _ALL:
         raise InvalidInput(f"there is no dead letter {which!r}; list them with --dead-letters")
+    return chosen
+
+
+async def _replay(subscriber: EventSubscriber, which: str) -> int:
     has_failed = False
-    for letter in chosen:
+    for letter in await _chosen(subscriber, which):
         try:
             handled = await subscriber.replay(letter)
         except InvalidInput as error:
@@ -222,8 +235,16 @@ async def _replay(subscriber: EventSubscriber, which: str) -> int:
             has_failed = True
             continue
         _print(_line(handled))
-        has_failed = has_failed or handled.outcome is EventOutcome.DEAD_LETTER
+        has_failed = has_failed or handled.outcome in FAILED_OUTCOMES
     return 1 if has_failed else 0
+
+
+async def _discard(subscriber: EventSubscriber, which: str) -> int:
+    letters = await _chosen(subscriber, which)
+    for letter in letters:
+        await subscriber.discard(letter)
+    _print(f"discarded {count_noun(len(letters), 'dead letter')}")
+    return 0
 
 
 def _stop_on_signals(stop: Callable[[], None]) -> None:

@@ -18,6 +18,7 @@ AGENT = str(Path(__file__).parents[2] / "integration" / "event_agents.py") + ":s
         ("shop.db", ("--name", "a b"), "name of a subscription"),
         ("shop.db", ("--concurrency", "0"), "at least 1"),
         ("shop.db", ("--dead-letters", "--replay", "all"), "--dead-letters"),
+        ("shop.db", ("--discard", "all", "--replay", "all"), "--discard"),
     ],
 )
 def test_invalid_options_are_refused_with_advice(
@@ -28,7 +29,7 @@ def test_invalid_options_are_refused_with_advice(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     place = source if "://" in source else str(tmp_path / source)
-    assert execute(["subscribe", AGENT, "--from", place, *options]) == 2
+    assert execute(["subscribe", AGENT, "--from", place, "--create", *options]) == 2
     assert text in " ".join(capsys.readouterr().err.split())
 
 

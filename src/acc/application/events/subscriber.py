@@ -5,7 +5,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from acc.application.contracts.intents import contracts_of
 from acc.application.events.cloud_events import (
@@ -14,6 +14,7 @@ from acc.application.events.cloud_events import (
     event_document,
     event_key,
 )
+from acc.application.memory.messages import unknown_outcome
 from acc.application.runtime.json_types import encode_json
 from acc.application.runtime.run import EventRecorder
 from acc.application.runtime.runner import SessionRunner
@@ -29,6 +30,7 @@ from acc.domain.errors import (
     StorageFailed,
 )
 from acc.domain.text import replace_surrogates
+from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.cloud_event import CloudEvent
 from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.event import EventKind
@@ -42,7 +44,7 @@ from acc.ports.outbound.event_ports import (
     EventDelivery,
     EventSubscriptionPort,
 )
-from acc.ports.outbound.storage_ports import BeginTurn, TurnStart
+from acc.ports.outbound.storage_ports import BeginTurn, SessionStorePort, TurnStart
 
 log = logging.getLogger("acc.run")
 #: The user whose sessions have the runs of events.
@@ -51,7 +53,8 @@ DEFAULT_CONCURRENCY = 4
 #: An event whose run did not end after so many deliveries is a dead letter.
 MAX_ATTEMPTS = 10
 _WAIT_SECONDS = 1.0
-_BUSY_SECONDS = 2.0
+#: Long enough that waiting for the lease of a dead process uses few of the attempts.
+_BUSY_SECONDS = 5.0
 _MAX_BACKOFF_SECONDS = 30.0
 _MAX_REASON_LENGTH = 1_000
 #: How often the backlog is counted for the metrics.
@@ -71,7 +74,8 @@ class EventOutcome(StrEnum):
     DEAD_LETTER = "dead_letter"
 
 
-_FAILED = frozenset({EventOutcome.POSTPONED, EventOutcome.DEAD_LETTER})
+#: Outcomes of deliveries whose event still has to be handled.
+FAILED_OUTCOMES = frozenset({EventOutcome.POSTPONED, EventOutcome.DEAD_LETTER})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +101,8 @@ class EventSubscriber:
 
     The id of the session follows from source and id of the event, and its message is stored only
     if the session has none. So an event that is delivered again starts nothing: a run that ended is
-    acknowledged, and one whose process died is resumed by replay.
+    acknowledged, and one whose process died is resumed by replay. If a tool call of a resumed run
+    was started and has no recorded result, the event becomes a dead letter, whatever the run said.
     """
 
     def __init__(
@@ -214,7 +219,7 @@ class EventSubscriber:
     ) -> None:
         try:
             handled = await self.handle(delivery)
-            self._failed += handled.outcome in _FAILED
+            self._failed += handled.outcome in FAILED_OUTCOMES
             if self._tracer is not None:
                 labels = {names.ACC_EVENT_OUTCOME: handled.outcome.value}
                 self._tracer.count(names.METRIC_EVENT_DELIVERIES, labels)
@@ -236,7 +241,11 @@ class EventSubscriber:
             return await self._bury(delivery, None, str(error))
         key = self._runner.session_key(EVENTS_USER_ID, f"event-{event_key(event)}")
         try:
-            status, text, is_new = await self._run_once(key, event)
+            if delivery.attempts > self._max_attempts and not await self._has_ended(key):
+                # The process may have died each time, perhaps because of this event.
+                reason = f"the run did not end in {self._max_attempts} deliveries of the event"
+                return await self._bury(delivery, event, reason)
+            run = await self._run_once(key, event)
         except (_InUse, SessionBusy):
             # Another process runs it, or has died and its lease will expire.
             await self._subscription.postpone(delivery, seconds=_BUSY_SECONDS)
@@ -248,13 +257,10 @@ class EventSubscriber:
                 await self._subscription.postpone(delivery, seconds=seconds)
                 return _handled(EventOutcome.POSTPONED, event, str(error))
             return await self._bury(delivery, event, failed or str(error))
-        if status in _ENDED_WITH_FAILURE:
-            return await self._bury(delivery, event, text or f"the run ended as {status}")
+        if run.problem:
+            return await self._bury(delivery, event, run.problem)
         await self._subscription.acknowledge(delivery)
-        if not is_new:
-            return _handled(EventOutcome.REPEATED, event, "it was handled before")
-        is_waiting = status is RunStatus.INPUT_REQUIRED
-        return _handled(EventOutcome.WAITING if is_waiting else EventOutcome.COMPLETED, event, text)
+        return run.handled(event)
 
     async def dead_letters(self, *, limit: int = 100) -> Sequence[DeadLetter]:
         """Return the dead letters of the subscription, oldest first."""
@@ -263,53 +269,94 @@ class EventSubscriber:
     async def replay(self, letter: DeadLetter) -> HandledEvent:
         """Run the agent again for a dead letter, as the next turn of its session.
 
-        The letter is deleted if the run completes or waits for input, and replaced if it fails.
+        A run that did not end is resumed instead, and an event that was handled in the meantime
+        starts nothing. The letter is deleted if the run completes or waits for input, and replaced
+        if it fails.
         """
         event = decode_cloud_event(letter.body)
         key = self._runner.session_key(EVENTS_USER_ID, f"event-{letter.key}")
+        session = await self._runner.services.sessions.read(key)
+        turns = 0
+        if session is not None and session.status is not RunStatus.WORKING:
+            turns = session.turns if await self._problem(session) else 0
         try:
-            result = await self._runner.run(
-                self._message(event),
-                user_id=key.user_id,
-                session_id=key.session_id,
-                context=context_of(event),
-            )
-            status, text = result.status, result.text
+            run = await self._run_once(key, event, turns=turns)
+        except (_InUse, SessionBusy):
+            return _handled(EventOutcome.POSTPONED, event, "another process runs it")
         except AccError as error:
-            status, text = RunStatus.FAILED, str(error)
-        if status in _ENDED_WITH_FAILURE:
-            await self._add_letter(letter.key, letter.body, text or f"the run ended as {status}")
-            return _handled(EventOutcome.DEAD_LETTER, event, text)
+            run = _EventRun(RunStatus.FAILED, str(error), True, str(error))
+        if run.problem:
+            await self._add_letter(letter.key, letter.body, run.problem)
+            return _handled(EventOutcome.DEAD_LETTER, event, run.problem)
         await self._letters.delete_dead_letter(self._name, letter.key)
-        is_waiting = status is RunStatus.INPUT_REQUIRED
-        return _handled(EventOutcome.WAITING if is_waiting else EventOutcome.COMPLETED, event, text)
+        return run.handled(event)
 
-    async def _run_once(self, key: SessionKey, event: CloudEvent) -> tuple[RunStatus, str, bool]:
-        """Return status and text of the run of an event, and whether it ended just now."""
+    async def discard(self, letter: DeadLetter) -> bool:
+        """Delete a dead letter without a run; return False if there is none."""
+        return await self._letters.delete_dead_letter(self._name, letter.key)
+
+    async def _run_once(self, key: SessionKey, event: CloudEvent, *, turns: int = 0) -> "_EventRun":
+        """Start the run of an event if its session has so many turns, or resume the last run."""
         user_id, session_id, context = key.user_id, key.session_id, context_of(event)
+        sessions = self._runner.services.sessions
         try:
             result = await self._runner.run(
                 self._message(event),
                 user_id=user_id,
                 session_id=session_id,
                 context=context,
-                recorder=_FirstTurnRecorder(self._runner.services.sessions),
+                recorder=_NextTurnRecorder(sessions, turns=turns),
             )
         except _AlreadyStarted as started:
-            if started.session.status is not RunStatus.WORKING:
-                return started.session.status, await self._reason(key), False
-            try:
-                # The lease was free, so the process that started the run is dead.
-                result = await self._runner.resume(
-                    user_id=user_id, session_id=session_id, context=context
-                )
-            except (NothingPending, SessionWaiting):  # another process was faster
-                raise _InUse from None
-        return result.status, result.text, True
+            session, is_new = started.session, False
+            if session.status is RunStatus.WORKING:
+                try:
+                    # The lease was free, so the process that started the run is dead.
+                    result = await self._runner.resume(
+                        user_id=user_id, session_id=session_id, context=context
+                    )
+                except (NothingPending, SessionWaiting):  # another process was faster
+                    raise _InUse from None
+                session, is_new = replace(session, status=result.status), True
+            text = result.text if is_new else await self._reason(session)
+            return _EventRun(session.status, text, is_new, await self._problem(session))
+        problem = result.text or f"the run ended as {result.status}"
+        has_failed = result.status in _ENDED_WITH_FAILURE
+        return _EventRun(result.status, result.text, True, problem if has_failed else "")
+
+    async def _problem(self, session: Session) -> str:
+        """Return why a person must look at the last run of a session, empty if nobody must."""
+        results = await self._runner.services.sessions.events(
+            session.key, run_id=session.run_id, kinds={EventKind.TOOL_RESULT}
+        )
+        unknown = {
+            result.name
+            for event in results
+            if (result := event.result) is not None
+            and result.is_error
+            and result.content == {"error": unknown_outcome(result.name)}
+        }
+        reasons = []
+        if session.status in _ENDED_WITH_FAILURE:
+            reasons.append(await self._reason(session) or f"the run ended as {session.status}")
+        if unknown:
+            names = ", ".join(sorted(unknown))
+            reasons.append(
+                f"the outcome of {names} is unknown, because the process died during the call: "
+                "check what was done, then replay or discard the event"
+            )
+        return "; ".join(reasons)
 
     def _message(self, event: CloudEvent) -> tuple[Part, ...]:
         has_intents = next(contracts_of(self._runner.agent), None) is not None
         return message_of(event, as_data=has_intents and isinstance(event.payload, Mapping))
+
+    async def _has_ended(self, key: SessionKey) -> bool:
+        """Return True if the run of an event has ended or waits for input."""
+        session = await self._runner.services.sessions.read(key)
+        if session is None or not session.turns:
+            return False
+        return session.status is not RunStatus.WORKING
 
     async def _failure(self, key: SessionKey, error: AccError) -> str:
         """Return why the run of an event has failed, empty if it may still succeed."""
@@ -317,11 +364,11 @@ class EventSubscriber:
         if session is None or not session.turns:
             # Invalid input is refused before the run starts, every time.
             return str(error) if isinstance(error, InvalidInput) else ""
-        return str(error) if session.status in _ENDED_WITH_FAILURE else ""
+        return await self._problem(session) if session.status in _ENDED_WITH_FAILURE else ""
 
-    async def _reason(self, key: SessionKey) -> str:
+    async def _reason(self, session: Session) -> str:
         ended = await self._runner.services.sessions.events(
-            key, kinds={EventKind.ENDED}, newest_first=True, limit=1
+            session.key, kinds={EventKind.ENDED}, newest_first=True, limit=1
         )
         return ended[0].text if ended else ""
 
@@ -372,8 +419,28 @@ def _handled(outcome: EventOutcome, event: CloudEvent, text: str) -> HandledEven
     return HandledEvent(outcome=outcome, event=event, key=event_key(event), text=text)
 
 
+class _EventRun(NamedTuple):
+    """How the run of an event ended; `is_new` if it ended just now.
+
+    `problem` says why a person must look at it.
+    """
+
+    status: RunStatus
+    text: str
+    is_new: bool
+    problem: str
+
+    def handled(self, event: CloudEvent) -> HandledEvent:
+        """Return what became of a delivery whose run has no problem."""
+        if not self.is_new:
+            return _handled(EventOutcome.REPEATED, event, "it was handled before")
+        is_waiting = self.status is RunStatus.INPUT_REQUIRED
+        outcome = EventOutcome.WAITING if is_waiting else EventOutcome.COMPLETED
+        return _handled(outcome, event, self.text)
+
+
 class _AlreadyStarted(Exception):
-    """The session of an event has a run."""
+    """The session of an event has another run."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session.session_id)
@@ -384,8 +451,12 @@ class _InUse(Exception):
     """Another process has the session of an event."""
 
 
-class _FirstTurnRecorder(EventRecorder):
-    """Starts a run only in a session without one; does not wait for a session that is in use."""
+class _NextTurnRecorder(EventRecorder):
+    """Starts a run only in a session with `turns` turns; does not wait while it is in use."""
+
+    def __init__(self, sessions: SessionStorePort, *, turns: int) -> None:
+        super().__init__(sessions)
+        self._turns = turns
 
     async def _begin(self, turn: BeginTurn) -> TurnStart:
         # The lease is held from here on, so no other process can start a run.
@@ -393,6 +464,6 @@ class _FirstTurnRecorder(EventRecorder):
             session = await self._sessions.open(turn.key, holder=turn.holder)
         except SessionBusy:
             raise _InUse from None
-        if session.turns:
+        if session.turns != self._turns:
             raise _AlreadyStarted(session)
         return await super()._begin(turn)
