@@ -298,7 +298,7 @@ def test_readme_shows_installation_and_hosted_model(page: str) -> None:
     assert re.search(r'model="[a-z]+:[\w.-]+"', text)
 
 
-def run(*command: str | Path, cwd: Path) -> str:
+def run(*command: str | Path, cwd: Path, status: int = 0) -> str:
     """Run a command without this environment's import path and return what it printed."""
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     done = subprocess.run(  # noqa: S603 - our own commands
@@ -310,8 +310,8 @@ def run(*command: str | Path, cwd: Path) -> str:
         timeout=300,
         check=False,
     )
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    return done.stdout
+    assert done.returncode == status, f"{done.stdout}\n{done.stderr}"
+    return done.stdout if status == 0 else done.stderr
 
 
 def test_wheel_evaluates_in_an_empty_environment(tmp_path: Path) -> None:
@@ -329,4 +329,17 @@ def test_wheel_evaluates_in_an_empty_environment(tmp_path: Path) -> None:
     options = ("--scenario", "it-operations", "--episodes", "1", "--turns", "5", "--out", "run")
     printed = run(scripts / "acc", "eval", *options, cwd=elsewhere)
     assert "baseline" in printed
+    agent = elsewhere / "small.py"
+    agent.write_text("from acc import Agent\nroot = Agent(name='root', model='embedded')\n")
+    url = "http://127.0.0.1:9"
+    for words in (
+        ("serve", "small.py:root"),
+        ("call", url, "Hello."),
+        ("doctor", url),
+        ("card", url),
+        ("contracts", "show", url),
+    ):
+        message = run(scripts / "acc", *words, cwd=elsewhere, status=2)
+        assert "pip install 'acc-agents[a2a]'" in message
+        assert "Traceback" not in message
     assert "<html" in (elsewhere / "run" / "report.html").read_text(encoding="utf-8")

@@ -32,6 +32,7 @@ from acc.application.contracts.intents import Intents
 from acc.application.contracts.node_agents import TreeNode
 from acc.application.runtime.run import Services
 from acc.application.use_cases.serve_a2a import ServeA2AUseCase
+from acc.bootstrap.a2a_client import missing_a2a
 from acc.bootstrap.agents import Runner, check_models, make_services, make_stores
 from acc.bootstrap.callers import make_used_ids
 from acc.bootstrap.doctor import missing_grpc
@@ -487,7 +488,10 @@ def serve_forever(
     then present certificates of `client_authority`.
     `make_options` is called when the address is known, because port 0 selects a free port.
     """
-    from acc.adapters.a2a.server.uvicorn import bind, run, tls_context
+    try:
+        from acc.adapters.a2a.server.uvicorn import bind, run, tls_context
+    except ModuleNotFoundError as error:
+        raise missing_a2a(error) from None
 
     tls = None if certificate is None else tls_context(certificate, private_key, client_authority)
     listener = bind(host, port)

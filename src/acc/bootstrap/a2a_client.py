@@ -26,6 +26,7 @@ from acc.bootstrap.settings import (
     silence_grpc,
 )
 from acc.bootstrap.tracing import current_tracer
+from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.agent_card import CardReport, Interface
 from acc.domain.value_objects.base import JsonData
 from acc.domain.value_objects.content import Part
@@ -62,7 +63,10 @@ def make_remote(endpoint: RemoteEndpoint, *, allow: Sequence[str] = ()) -> "A2AC
     Non-public addresses are allowed by the endpoint, by `allow`, and by the comma-separated
     environment variable ACC_ALLOW.
     """
-    from acc.adapters.a2a.client.client import A2AClient
+    try:
+        from acc.adapters.a2a.client.client import A2AClient
+    except ModuleNotFoundError as error:
+        raise missing_a2a(error) from None
 
     allowed = (*allow, *allowed_hosts())
     if is_grpc_url(endpoint.url):
@@ -75,6 +79,13 @@ def make_remote(endpoint: RemoteEndpoint, *, allow: Sequence[str] = ()) -> "A2AC
         circuits=shared_circuits(),
         tracer=current_tracer(),
         grpc=_make_grpc_transport if _has_grpc() else None,
+    )
+
+
+def missing_a2a(error: ModuleNotFoundError) -> InvalidInput:
+    """Return the error for a missing package of the extra `a2a`."""
+    return InvalidInput(
+        f"A2A needs the package {error.name}; install it: pip install 'acc-agents[a2a]'"
     )
 
 
@@ -300,9 +311,12 @@ async def download_file(url: str, limits: DownloadLimits, *, allow: Sequence[str
 
 async def inspect_card(endpoint: RemoteEndpoint, *, key: Path | None = None) -> CardReport:
     """Fetch and validate the card of an endpoint, and its signature if there is a `key`."""
-    from acc.adapters.a2a.client import card_validation
-    from acc.adapters.auth.card_signatures import CardVerifier
-    from acc.adapters.auth.keys import load_key
+    try:
+        from acc.adapters.a2a.client import card_validation
+        from acc.adapters.auth.card_signatures import CardVerifier
+        from acc.adapters.auth.keys import load_key
+    except ModuleNotFoundError as error:
+        raise missing_a2a(error) from None
 
     verifier = None if key is None else CardVerifier(load_key(key))
     fetched = await make_remote(endpoint).fetch_card()

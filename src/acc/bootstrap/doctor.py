@@ -7,7 +7,7 @@ from acc.application.use_cases.diagnose_server import (
     DiagnoseGrpcServerUseCase,
     DiagnoseServerUseCase,
 )
-from acc.bootstrap.a2a_client import make_client_network
+from acc.bootstrap.a2a_client import make_client_network, missing_a2a
 from acc.bootstrap.settings import silence_grpc
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.credentials import ClientTls
@@ -26,8 +26,11 @@ async def make_doctor(
     tls: ClientTls | None = None,
 ) -> AsyncIterator[DiagnoseServerUseCase]:
     """Return the use case of `acc doctor`; a loopback `url` needs no entry in `allow`."""
-    from acc.adapters.http.client import guarded_client
-    from acc.adapters.http.probe import HttpProbe
+    try:
+        from acc.adapters.http.client import guarded_client
+        from acc.adapters.http.probe import HttpProbe
+    except ModuleNotFoundError as error:
+        raise missing_a2a(error) from None
     from acc.adapters.system.clock import RandomIds
 
     allowed = [*allow, *(loopback_allow_entries(url) if is_loopback_url(url) else ())]

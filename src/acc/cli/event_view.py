@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any, TextIO
 
 import msgspec
@@ -299,9 +300,13 @@ def show_prompts(console: Console, events: Sequence[Event]) -> None:
             author = message.get("author", "")
             role = message["role"]
             label = role if author in ("", role) else f"{role}, {author}"
-            for part in message["parts"]:
-                content = part.get("text") or msgspec.json.encode(part).decode()
-                _show_quoted(console, label, content)
+            for is_text, parts in groupby(message["parts"], lambda part: bool(part.get("text"))):
+                if is_text:
+                    # Models receive adjacent texts as one, such as a date and what was said then.
+                    _show_quoted(console, label, "".join(part["text"] for part in parts))
+                    continue
+                for part in parts:
+                    _show_quoted(console, label, msgspec.json.encode(part).decode())
         for tool in detail.get("tools", ()):
             schema = msgspec.json.encode(tool.get("parameters", {})).decode()
             text = f"{tool.get('description', '')}\n{schema}".strip()

@@ -7,6 +7,7 @@ Other scripts are split into words.
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -405,29 +406,36 @@ _INTRODUCES_QUOTE = re.compile(
 )
 
 
+_QUOTATION_MARKS = ('"', '"'), ("“", "”"), ("「", "」"), ("『", "』")
+#: Longer quotations between marks are hardly meant as such.
+_MAX_QUOTED_LINES = 200
+
+
 @lru_cache(maxsize=_CACHE_SIZE)
 def segments(text: str) -> tuple[Segment, ...]:
     """Split a text into the author's own words and quoted text.
 
     Quoted text is: quoted lines, fenced and marked blocks, a paragraph after the label of a source
-    ("Runbook: …") and speech after a reporting verb (the vendor wrote: "…").
+    ("Runbook: …") and speech after a reporting verb (the vendor wrote: "…"), also of several lines.
     """
     result: list[Segment] = []
-    fenced = pasted = labelled = quote_follows = False
-    for line in normalize_text(text).split("\n"):
-        if _FENCE.match(line):
-            fenced = not fenced
+    labelled = quote_follows = False
+    lines = normalize_text(text).split("\n")
+    next_line = 0
+    for number, line, in_block in _without_markers(lines):
+        if number < next_line:
             continue
-        if not fenced and not pasted and _PASTE_START.match(line):
-            pasted = True
-            continue
-        if pasted and _PASTE_END.match(line):
-            pasted = False
+        is_own = not (in_block or labelled or quote_follows or _QUOTE_LINE.match(line))
+        quotation, size = _quotation(lines, number) if is_own else ([], 0)
+        if quotation:
+            result += quotation
+            next_line = number + size
+            labelled = _INTRODUCES_QUOTE.match(line) is not None
             continue
         if line.strip() and quote_follows:
             labelled, quote_follows = True, False
         labelled = bool(line.strip()) and (labelled or _LABEL.match(line) is not None)
-        if fenced or pasted or labelled or _QUOTE_LINE.match(line):
+        if in_block or labelled or _QUOTE_LINE.match(line):
             result.append(Segment(line.lstrip(" >|"), Origin.QUOTED))
         elif (introduction := _INTRODUCES_QUOTE.match(line)) is not None:
             rest = introduction["rest"] or ""
@@ -437,6 +445,64 @@ def segments(text: str) -> tuple[Segment, ...]:
         elif line.strip():
             result.extend(_inline(line))
     return tuple(segment for segment in result if segment.text.strip())
+
+
+def _without_markers(lines: list[str]) -> Iterator[tuple[int, str, bool]]:
+    """Yield lines with their numbers, and whether a fence or a marker makes them quoted text."""
+    fenced = pasted = False
+    for number, line in enumerate(lines):
+        if _FENCE.match(line):
+            fenced = not fenced
+        elif not fenced and not pasted and _PASTE_START.match(line):
+            pasted = True
+        elif pasted and _PASTE_END.match(line):
+            pasted = False
+        else:
+            yield number, line, fenced or pasted
+
+
+def _quotation(lines: list[str], first: int) -> tuple[list[Segment], int]:
+    """Return the segments of the lines that a quotation of several lines needs, and their number.
+
+    `first` is the line in which it begins or the line that introduces it. Without such a quotation
+    there are no segments.
+    """
+    opening = first
+    if lines[first].rstrip().endswith(":"):
+        opening = next((n for n in range(first + 1, len(lines)) if lines[n].strip()), first)
+    for marks in _QUOTATION_MARKS:
+        last = _closing_line(lines, opening, marks)
+        pieces = _inline("\n".join(lines[first : last + 1])) if last else []
+        if not any(piece.origin is Origin.QUOTED and "\n" in piece.text for piece in pieces):
+            continue
+        # Quotation marks inside a quoted paragraph do not end it.
+        if _INTRODUCES_QUOTE.match(lines[first]) or _QUOTE_LINE.match(lines[last]):
+            pieces[1:] = [Segment(piece.text, Origin.QUOTED) for piece in pieces[1:]]
+        found = [
+            Segment(line.lstrip(" >|"), piece.origin)
+            for piece in pieces
+            for line in piece.text.split("\n")
+        ]
+        return found, last + 1 - first
+    return [], 0
+
+
+def _closing_line(lines: list[str], opening: int, marks: tuple[str, str]) -> int:
+    """Return the line that closes the quotation which a line leaves open, 0 if there is none."""
+    begin, end = marks
+    line = lines[opening]
+    is_open = line.count(begin) % 2 if begin == end else line.rfind(begin) > line.rfind(end)
+    if not is_open:
+        return 0
+    for number in range(opening + 1, min(opening + _MAX_QUOTED_LINES, len(lines))):
+        line = lines[number]
+        if _FENCE.match(line) or _PASTE_START.match(line):
+            return 0
+        if end in line:
+            return number
+        if begin in line:
+            return 0
+    return 0
 
 
 def _inline(line: str) -> list[Segment]:

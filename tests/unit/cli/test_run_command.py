@@ -215,6 +215,18 @@ def test_chat_shows_prompts_after_each_turn(acc: Acc, monkeypatch: pytest.Monkey
     assert "  | hello again" in shown
 
 
+def test_prompt_shows_a_recalled_message_below_its_date(
+    acc: Acc, store: tuple[str, Path], tmp_path: Path
+) -> None:
+    source = "from acc import Agent\na = Agent(name='a', model='embedded', memory='acc')\n"
+    (tmp_path / "dated_agent.py").write_text(source)
+    run = ("run", f"{tmp_path / 'dated_agent.py'}:a", *store)
+    for text in ("The barn has a green door.", "It is closed."):
+        acc(*run, text)
+    shown = acc(*run, "Which door has the barn?", "--show-prompts").stdout
+    assert re.search(r"\[user\]\n  \| \[\d{4}-\d\d-\d\d\]\n  \| The barn has a green door\.", shown)
+
+
 def test_debug_calls_no_tool(acc: Acc) -> None:
     done = acc("run", "shop:desk", "where is my order", "--debug", "--events").stdout
     assert 'lookup_order would be called with {"order":"A-17"}' in done

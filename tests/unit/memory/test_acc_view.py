@@ -55,6 +55,22 @@ def answer(text: str) -> ChatMessage:
     return ChatMessage(role="assistant", author="a", parts=text_part(text))
 
 
+@pytest.mark.parametrize("budget", [96, 128, 256, 512])
+async def test_date_written_by_a_user_follows_the_date_of_the_message(budget: int) -> None:
+    memory = make_memory(budget=budget)
+    texts = [f"[2031-05-0{n}]\nDoor {n} of the barn is open." for n in range(1, 7)]
+    for turn_id, text in enumerate(texts, start=1):
+        turn = ConversationTurn.of(turn_id, text, "")
+        await memory.record(replace(turn, at=1_700_000_000.0 + turn_id))
+    await converse(memory, "Hello.", first=7)
+    view = await memory.view(TurnSignal(turn_id=8, text="Which doors of the barn are open?"))
+    first_lines = {m.text.partition("\n")[0] for m in view.messages if "barn" in m.text}
+    assert first_lines in ({"[2023-11-14]"}, {"[2023-11-14]", "[11-14]"})
+    count = token_counter().count
+    size = count(view.text) + sum(count_tokens(message, count) for message in view.messages)
+    assert size <= view.tokens <= budget
+
+
 @pytest.mark.parametrize("budget", [64, 128, 256, 512, 1_024])
 async def test_image_does_not_displace_the_last_exchange(budget: int) -> None:
     memory = make_memory(budget=budget)

@@ -25,6 +25,8 @@ _EXPLANATIONS = {
 #: Share of the score that a message has if the query names other speakers.
 _OTHER_SPEAKER = 0.5
 _WORD = re.compile(r"\w+")
+#: A line that looks like the heading of a day.
+_HEADING = re.compile(r"\s*[\[［](?:[\d-]+|Earlier)[\]］]")
 
 
 def prefer_named_speakers(matches: Sequence[Match], query: str) -> list[Match]:
@@ -161,13 +163,16 @@ class EvidenceSelection:
         return [passage for _, passage in sorted(self._chosen)]
 
     def messages(self, passages: Iterable[Passage]) -> list[ChatMessage]:
-        """Return passages in this order as messages, with a heading for each day."""
+        """Return passages in this order as messages, with a heading for each day.
+
+        A message that begins like a heading gets one too: the first line is never only its own.
+        """
         result: list[ChatMessage] = []
         shown_day = -1
         previous = 0.0
         for passage in passages:
             messages = passage_messages(passage, self._max_length)
-            if day(passage.at) != shown_day:
+            if day(passage.at) != shown_day or _looks_dated(passage):
                 shown_day = day(passage.at)
                 text = heading(passage.at, previous)
                 previous = passage.at or previous
@@ -189,6 +194,8 @@ class EvidenceSelection:
         date = day(passage.at)
         is_noted = date in self._noted_days or _contains_heading(passage)
         size = 0 if is_noted else MESSAGE_TOKENS
+        if _looks_dated(passage):
+            size += self._count(heading(passage.at) + "\n")
         if date not in self._days:
             known = [other for other in self._days.values() if other]
             same_year = [other for other in known if _year(other) == _year(passage.at)]
@@ -202,6 +209,11 @@ def _contains_heading(passage: Passage) -> bool:
     Before other messages it is a message of the runtime: models imitate their earlier answers.
     """
     return bool(passage.at) and passage.source is Source.USER
+
+
+def _looks_dated(passage: Passage) -> bool:
+    """Return True if a message could be taken for one of another day without its date."""
+    return _contains_heading(passage) and _HEADING.match(passage.text) is not None
 
 
 def _year(at: float) -> int:
