@@ -2,7 +2,7 @@
 
 from axe_playwright_python.base import AXE_SCRIPT
 from console_process import TOKEN, ConsoleProcess, ids
-from playwright.sync_api import Browser, BrowserContext, Page, Playwright, ViewportSize
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright, ViewportSize, expect
 
 FLAGS = [
     "--no-sandbox",
@@ -13,6 +13,8 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+expect.set_options(timeout=20_000)  # a loaded machine needs more than the default of 5 s
+
 WIDE = ViewportSize(width=1280, height=900)
 NARROW = ViewportSize(width=375, height=740)
 

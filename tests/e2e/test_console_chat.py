@@ -166,6 +166,7 @@ def test_two_partners_stream_side_by_side(process: ConsoleProcess) -> None:
         page.get_by_label("Memory").nth(1).select_option("transcript")
         page.get_by_role("button", name="Start").click()
         expect(page.locator("h2")).to_have_text(["desk", "desk (transcript)"])
+        page.wait_for_load_state()  # the scripts handle Control+Enter
         page.get_by_label("Message", exact=True).fill("count slowly")
         image = {"name": "dot.png", "mimeType": "image/png", "buffer": png(20, 10)}
         page.get_by_label("Files and images").set_input_files(image)  # type: ignore[arg-type]
