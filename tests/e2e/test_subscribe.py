@@ -34,7 +34,7 @@ def test_agent_handles_events_of_a_store_once_and_failures_are_replayed(tmp_path
     assert (status, listed) == (0, failed.partition(":")[0])  # the same type and id
     key = listed.split()[1]
     assert "no stock" in output
-    assert "1 dead letters" in output
+    assert "1 dead letter\n" in output
     status, output, _ = subscribe(store, "--replay", key, ledger=ledger)
     assert (status, "no stock" in output) == (1, True)
     status, _, errors = subscribe(store, "--replay", "unknown", ledger=ledger)

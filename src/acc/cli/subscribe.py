@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Annotated
@@ -198,11 +199,17 @@ def _line(handled: HandledEvent) -> str:
 
 async def _list(subscriber: EventSubscriber) -> int:
     letters = await subscriber.dead_letters(limit=_MAX_LETTERS)
+    ids = Counter(_event_id(letter) for letter in letters)
     for letter in letters:
         event = _event_of(letter)
-        what = f"invalid {letter.key}" if event is None else f"{event.type} {event.id}"
+        if event is None:
+            what = f"invalid {letter.key}"
+        elif ids[event.id] > 1:
+            what = f"{event.type} {letter.key} (id {event.id} from {event.source})"
+        else:
+            what = f"{event.type} {event.id}"
         _print(f"{what}: {' '.join(letter.reason.split())}")
-    _print(f"{len(letters)} dead letters")
+    _print(count_noun(len(letters), "dead letter"))
     return 0
 
 
@@ -213,15 +220,24 @@ def _event_of(letter: DeadLetter) -> CloudEvent | None:
         return None
 
 
+def _event_id(letter: DeadLetter) -> str:
+    event = _event_of(letter)
+    return letter.key if event is None else event.id
+
+
 async def _chosen(subscriber: EventSubscriber, which: str) -> list[DeadLetter]:
-    """Return the dead letters with an id, or all."""
-    chosen = []
-    for letter in await subscriber.dead_letters(limit=_MAX_LETTERS):
-        event = _event_of(letter)
-        if which in (_ALL, letter.key if event is None else event.id):
-            chosen.append(letter)
-    if not chosen and which != _ALL:
+    """Return the dead letters with an id or key, or all."""
+    letters = await subscriber.dead_letters(limit=_MAX_LETTERS)
+    if which == _ALL:
+        return list(letters)
+    chosen = [letter for letter in letters if which in (letter.key, _event_id(letter))]
+    if not chosen:
         raise InvalidInput(f"there is no dead letter {which!r}; list them with --dead-letters")
+    if len(chosen) > 1:
+        keys = ", ".join(letter.key for letter in chosen)
+        raise InvalidInput(
+            f"{len(chosen)} sources have an event with the id {which!r}; use a key instead: {keys}"
+        )
     return chosen
 
 
