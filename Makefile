@@ -21,6 +21,11 @@ COVERED := tests/unit tests/contract
 COVERED_PLUGINS := -p slipcover -p xdist -p asyncio -p hypothesispytest
 # These tests wait for the end of outages most of the time.
 WAITING := tests/integration/test_provider_outage.py
+# Tests that start processes, databases and browsers can exceed their time on a loaded machine. Tests that fail run once more, one
+# after the other; one that fails again fails the run, and the names of both runs are in the output.
+CACHE := $(CURDIR)/build/pytest
+AGAIN = { echo "failed tests run again, one by one"; \
+  $(BIN)/pytest -q -o cache_dir=$(1) --last-failed --last-failed-no-failures=none --maxfail=1 $(2); }
 INSIDE := $(COVERED) tests/test_architecture.py tests/test_public_api.py tests/test_vocabulary.py
 # Tests start several hundred Python processes. Each would compile `acc` again if bytecode was not written.
 export PYTHONDONTWRITEBYTECODE :=
@@ -82,14 +87,15 @@ test: $(DEV) browser $(A2A_0_3)/.ready ## Run all checks and tests, as in CI
 	@$(MAKE) --no-print-directory --jobs=3 lint waiting tests
 
 waiting: $(DEV)
-	$(BIN)/pytest -q $(WAITING)
+	$(BIN)/pytest -q -o cache_dir=$(CACHE)-waiting $(WAITING) || $(call AGAIN,$(CACHE)-waiting,$(WAITING))
 
 tests: $(DEV) # All tests, and the coverage of domain and application
 	@mkdir -p build
 	PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 $(BIN)/python -m slipcover --json --out build/coverage.json -m pytest -q \
-	  $(COVERED_PLUGINS) -n 3 --dist worksteal $(COVERED)
+	  $(COVERED_PLUGINS) -o cache_dir=$(CACHE)-covered -n 3 --dist worksteal $(COVERED) || $(call AGAIN,$(CACHE)-covered,$(COVERED))
 	$(BIN)/python -m slipcover --merge build/coverage.json --out build/coverage.json --skip-covered --missing-width 40 --fail-under 95
-	$(BIN)/pytest -q -n 7 --dist worksteal tests $(addprefix --ignore=,$(COVERED) $(WAITING))
+	$(BIN)/pytest -q -o cache_dir=$(CACHE)-processes -n 7 --dist worksteal tests $(addprefix --ignore=,$(COVERED) $(WAITING)) \
+	  || $(call AGAIN,$(CACHE)-processes,tests)
 
 bench: $(DEV) ## Measure acc against its limits
 	$(BIN)/python benchmarks/run.py
