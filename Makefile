@@ -19,8 +19,9 @@ SMALL_MODEL := $(VENV)/small-model
 COVERED := tests/unit tests/contract
 # pytest would load acc with its own loader if it loaded the plugin of acc, and no branch would be measured.
 COVERED_PLUGINS := -p slipcover -p xdist -p asyncio -p hypothesispytest
-# These tests wait for the end of outages most of the time.
-WAITING := tests/integration/test_provider_outage.py
+# The longest tests. They start first, so that no process is left with a long test at the end.
+LONG := tests/integration/test_provider_outage.py tests/integration/test_chaos.py tests/integration/test_openapi.py \
+  tests/e2e/test_docs_site.py tests/test_installation.py
 # Tests that start processes, databases and browsers can exceed their time on a loaded machine. Tests that fail run once more, one
 # after the other; one that fails again fails the run, and the names of both runs are in the output.
 CACHE := $(CURDIR)/build/pytest
@@ -31,7 +32,7 @@ INSIDE := $(COVERED) tests/test_architecture.py tests/test_public_api.py tests/t
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup eval lint check test tests waiting bench bench-memory bench-injection bench-peers chaos reader test-adk test-phoenix test-a2a-0.3 test-frameworks test-crewai test-deploy docs lock browser clean
+.PHONY: help setup eval lint check test ready tests long bench bench-memory bench-injection bench-peers chaos reader test-adk test-phoenix test-a2a-0.3 test-frameworks test-crewai test-deploy docs lock browser clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9.-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -83,18 +84,21 @@ check: lint ## The fast half of the tests: format, lint, types, contracts, unit 
 	$(BIN)/pytest -q -n 2 $(INSIDE)
 
 # mypy needs one core, and many tests wait for other processes: together they take less time.
-test: $(DEV) browser $(A2A_0_3)/.ready ## Run all checks and tests, as in CI
-	@$(MAKE) --no-print-directory --jobs=3 lint waiting tests
+test: ## Run all checks and tests, as in CI
+	@$(MAKE) --no-print-directory --jobs=3 ready
+	@$(MAKE) --no-print-directory --jobs=3 lint long tests
 
-waiting: $(DEV)
-	$(BIN)/pytest -q -o cache_dir=$(CACHE)-waiting $(WAITING) || $(call AGAIN,$(CACHE)-waiting,$(WAITING))
+ready: $(DEV) browser $(A2A_0_3)/.ready
+
+long: $(DEV)
+	$(BIN)/pytest -q -o cache_dir=$(CACHE)-long -n 2 --dist worksteal $(LONG) || $(call AGAIN,$(CACHE)-long,$(LONG))
 
 tests: $(DEV) # All tests, and the coverage of domain and application
 	@mkdir -p build
 	PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 $(BIN)/python -m slipcover --json --out build/coverage.json -m pytest -q \
 	  $(COVERED_PLUGINS) -o cache_dir=$(CACHE)-covered -n 3 --dist worksteal $(COVERED) || $(call AGAIN,$(CACHE)-covered,$(COVERED))
 	$(BIN)/python -m slipcover --merge build/coverage.json --out build/coverage.json --skip-covered --missing-width 40 --fail-under 95
-	$(BIN)/pytest -q -o cache_dir=$(CACHE)-processes -n 7 --dist worksteal tests $(addprefix --ignore=,$(COVERED) $(WAITING)) \
+	$(BIN)/pytest -q -o cache_dir=$(CACHE)-processes --durations=15 --durations-min=5 -n 7 --dist worksteal tests $(addprefix --ignore=,$(COVERED) $(LONG)) \
 	  || $(call AGAIN,$(CACHE)-processes,tests)
 
 bench: $(DEV) ## Measure acc against its limits

@@ -74,7 +74,7 @@ TWO_EPISODES = ("--scenario", "it-operations,finance-operations", "--episodes", 
 
 
 def test_blocking_agents_in_workers_end_with_a_summary(tmp_path: Path) -> None:
-    options = ("--timeout", "2", "--workers", "2")
+    options = ("--timeout", "5", "--workers", "2")
     completed, rows = run("Blocks", tmp_path / "run", *options, episodes=TWO_EPISODES)
     assert completed.returncode == 0, completed.stderr
     assert sum(row["status"] == "failed" for row in rows) == 2

@@ -37,7 +37,7 @@ def test_running_server_conforms_to_openapi_document(tmp_path: Path) -> None:
             "--no-shrink",
         ]
         completed = subprocess.run(  # noqa: S603 - our own command
-            command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+            command, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False
         )
         assert completed.returncode == 0, completed.stdout[-10_000:] + completed.stderr
         assert "internal error" not in server.log
