@@ -424,6 +424,20 @@ async def test_section_6_2_caller_must_be_backed_by_the_credentials(desk: Desk) 
         assert await count_tasks(client, **other) == 0
 
 
+@pytest.mark.parametrize(
+    "claim", [{}, {"caller": "payer"}, {"caller": "agent:payer"}, {"caller": "agent://payer"}]
+)
+async def test_section_6_8_node_sees_the_caller_of_the_credentials(
+    desk: Desk, claim: dict[str, str]
+) -> None:
+    # A node may filter by this name, so that another spelling would avoid the filter.
+    async with serving(desk, verifier=tokens()) as client:
+        headers = {"Authorization": "Bearer payer"}
+        body = {"intent": "look", "inputs": {}, "context": claim}
+        assert (await client.post("/run", json=body, headers=headers)).status_code == 200
+    assert desk.contexts[0]["caller"] == "payer"
+
+
 async def test_permissions_of_a_contract_are_required(desk: Desk) -> None:
     body = {"intent": "pay", "inputs": {"amount": 5}}
     async with serving(desk, verifier=tokens()) as client:

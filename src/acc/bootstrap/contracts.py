@@ -91,9 +91,9 @@ def intent(
     """Make a function a node: `@intent`, or `@intent(idempotent=True)` with options.
 
     A function with the parameters `inputs`, `memory` and `context`, of which the last two are
-    optional, is called like the `run` method of a node; `inputs` may be a TypedDict, which declares
-    the fields. The parameters of any other function are its input fields, and its result type
-    declares the outputs.
+    optional, is called like the `run` method of a node; the type of `inputs` may have fields, like
+    a dataclass or a TypedDict, which are then the input fields. The parameters of any other
+    function are its input fields. A result type with fields declares the outputs.
 
     Args:
         function: The function.

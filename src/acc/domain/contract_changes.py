@@ -233,6 +233,19 @@ def _mapping(schema: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return {name: one if isinstance(one, Mapping) else {} for name, one in found.items()}
 
 
+def field_types(schema: Mapping[str, Any], name: str) -> frozenset[str]:
+    """Return the JSON types of a field of an object; empty if its schema allows any type."""
+    definitions = _definitions(schema)
+    field = _resolve(_mapping(schema, "properties").get(name, {}), definitions)
+    options = field.get("anyOf")
+    if isinstance(options, list):
+        choices = [_resolve(one, definitions) for one in options if isinstance(one, Mapping)]
+    else:
+        choices = [field]
+    found = [_types([one]) for one in choices]
+    return frozenset[str]().union(*found) if all(found) else frozenset()
+
+
 def _values(options: Sequence[Mapping[str, Any]]) -> list[Any] | None:
     """Return the values that options allow; None stands for all values."""
     values: list[Any] = []

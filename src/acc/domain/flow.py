@@ -64,7 +64,7 @@ class FlowLedger:
     _record_keys: set[str] = field(default_factory=set)
     _untrusted_texts: list[str] = field(default_factory=list)
     _sources: list[_Source] = field(default_factory=list)
-    _approved: set[tuple[str, str]] = field(default_factory=set)
+    _approved: set[tuple[str, str, str]] = field(default_factory=set)
 
     def trust(self, text: str) -> None:
         """Add text of the user or of the developer."""
@@ -95,19 +95,24 @@ class FlowLedger:
         )
 
     def approve(self, tool: str, arguments: Mapping[str, JsonData]) -> None:
-        """Accept values that a person has approved for a tool."""
-        self._approved.update((tool, text) for _, text in _leaves(arguments))
+        """Accept values that a person has approved for a parameter of a tool."""
+        self._approved.update((tool, path, text) for path, text in _values(arguments, arguments))
 
     def observe(
-        self, tool: str, labels: ToolLabels, arguments: Mapping[str, JsonData], content: JsonData
+        self,
+        tool: str,
+        labels: ToolLabels,
+        arguments: Mapping[str, JsonData],
+        content: JsonData,
+        fields: Collection[str] = (),
     ) -> None:
-        """Add the result of a call."""
+        """Add the result of a call; `fields` are the names that the schema of the tool declares."""
         # A text that is JSON has no address fields: the author of a page can write such a text.
         records, content = content, _parsed(content)
         texts = [text for _, text in _leaves(content)]
         text = "\n".join(texts)
         is_trusted = labels.trusted and not self._repeats_untrusted(texts)
-        if self._is_trusted_query(arguments):
+        if self._is_trusted_query(arguments, _declared(labels, arguments, fields)):
             self._add_records(records)
         self._issued.update(_issued_values(content))
         self._sources.append(_Source(tool, text, is_trusted))
@@ -128,8 +133,13 @@ class FlowLedger:
         labels: ToolLabels,
         arguments: Mapping[str, JsonData],
         plan: Collection[str],
+        fields: Collection[str] = (),
     ) -> tuple[Violation, ...]:
-        """Return the violations of a call; none if it is allowed."""
+        """Return the violations of a call; none if it is allowed.
+
+        `fields` are the names that the schema of the tool declares. Other names in the arguments
+        are values: they may be addresses.
+        """
         violations: list[Violation] = []
         if labels.is_write and tool not in plan:
             violations.append(Violation(rule=FlowRule.PLAN))
@@ -137,8 +147,8 @@ class FlowLedger:
             return tuple(violations)
         if labels.secret and not labels.is_write and tool not in plan:
             violations.append(Violation(rule=FlowRule.SECRET))
-        for path, text in _leaves(arguments):
-            if not text.strip() or (tool, text) in self._approved:
+        for path, text in _values(arguments, _declared(labels, arguments, fields)):
+            if not text.strip() or (tool, path, text) in self._approved:
                 continue
             violations += self._check_value(labels, path, text)
         return tuple(violations)
@@ -192,10 +202,13 @@ class FlowLedger:
         words = term_list(text)
         return bool(words) and self._trusted_terms.issuperset(words)
 
-    def _is_trusted_query(self, arguments: Mapping[str, JsonData]) -> bool:
+    def _is_trusted_query(
+        self, arguments: Mapping[str, JsonData], declared: Collection[str]
+    ) -> bool:
         """Return True if a call looks something up, and with trusted values only."""
-        texts = [leaf for leaf in _raw_leaves(arguments) if isinstance(leaf, str) and leaf.strip()]
-        return any(map(term_list, texts)) and all(
+        texts = [text for _, text in _values(arguments, declared) if text.strip()]
+        words = [leaf for leaf in _raw_leaves(arguments) if isinstance(leaf, str)]
+        return any(map(term_list, words)) and all(
             self._is_trusted_target(text) or self._consists_of_trusted_words(text) for text in texts
         )
 
@@ -283,6 +296,41 @@ def _leaves(data: JsonData, path: str = "") -> Iterator[tuple[str, str]]:
         yield path, data
     elif data is not None and not isinstance(data, bool):
         yield path, str(data)
+
+
+def _values(
+    arguments: Mapping[str, JsonData], declared: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield the path and the text of each value in arguments, and of each undeclared name."""
+    yield from ((name, name) for name in arguments if name not in declared)
+    yield from _leaves(arguments)
+    for name, value in arguments.items():
+        yield from ((path, key) for path, key in _names(value, name) if key not in declared)
+
+
+def _names(data: JsonData, path: str) -> Iterator[tuple[str, str]]:
+    """Yield the names in objects, with the paths of the objects."""
+    if isinstance(data, Mapping):
+        for name, value in data.items():
+            yield path, str(name)
+            yield from _names(value, f"{path}.{name}")
+    elif isinstance(data, list | tuple):
+        for value in data:
+            yield from _names(value, path)
+
+
+def _declared(
+    labels: ToolLabels, arguments: Mapping[str, JsonData], fields: Collection[str]
+) -> Collection[str]:
+    """Return the names that are not values: those in the schema and in the labels of a tool.
+
+    Without a schema they are the names of the parameters, unless a name is an address.
+    """
+    labelled = (*(labels.target or ()), *labels.ref, *labels.name)
+    return {
+        *(fields or (name for name in arguments if not addresses(name))),
+        *(part for path in labelled for part in path.split(".")),
+    }
 
 
 def _issued_values(data: JsonData) -> Iterator[str]:

@@ -2,12 +2,15 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypedDict
 
+import msgspec
 import pytest
 import seed_nodes
 from agent_support import WHO, results, says, turn
+from pydantic import BaseModel
 from seed_nodes import (
     EmbeddingNode,
     PublishLogNode,
@@ -33,7 +36,7 @@ from acc.contracts import (
     run_agent,
     run_agent_async,
 )
-from acc.domain.errors import AgentFailed, InvalidInput, RemoteFailed
+from acc.domain.errors import AgentFailed, InvalidInput, InvalidTree, RemoteFailed
 from acc.testing import ScriptedModel, call
 
 
@@ -391,6 +394,79 @@ def test_typed_dict_declares_the_input_fields_of_a_node_function() -> None:
     agent = IntentAgent(name="a", intents=[fetch])
     with pytest.raises(InvalidInputs, match="'invoice_id'"):
         run_agent(agent, {"intent": "fetch", "inputs": {}})
+
+
+@dataclass
+class DataclassAmount:
+    amount: int
+    currency: str = "EUR"
+
+
+class StructAmount(msgspec.Struct):
+    amount: int
+    currency: str = "EUR"
+
+
+class ModelAmount(BaseModel):
+    amount: int
+    currency: str = "EUR"
+
+
+class Total(TypedDict):
+    total: int
+
+
+@pytest.mark.parametrize("kind", [DataclassAmount, StructAmount, ModelAmount])
+def test_type_with_fields_declares_the_inputs_of_a_node_function(kind: Any) -> None:
+    executed: list[Any] = []
+
+    def pay(inputs: Any, memory: dict[str, Any]) -> Any:
+        """Pay an amount."""
+        executed.append(inputs)
+        return {"total": inputs.amount}
+
+    pay.__annotations__ |= {"inputs": kind, "return": Total}
+    for node in (intent(pay), intent(inputs=kind)(pay)):
+        assert node.contract.required_inputs == ("amount",)
+        assert set(node.contract.output_fields) == {"total"}
+        with pytest.raises(InvalidInputs, match="'amount'"):
+            run_agent(node, {"inputs": {"currency": "JPY"}})
+        assert executed == []
+        assert run_agent(node, {"inputs": {"amount": 3}}) == {"total": 3}
+        assert executed.pop() == kind(amount=3)
+
+
+def test_result_type_declares_the_outputs_of_a_node_function() -> None:
+    @intent
+    async def count(inputs: dict[str, Any]) -> Total:
+        """Count."""
+        return {"total": "secret"}  # type: ignore[typeddict-item]
+
+    assert count.contract.required_inputs == ()
+    with pytest.raises(InvalidOutputs, match="'total' in outputs must be an integer") as found:
+        run_agent(count, {"inputs": {}})
+    assert "secret" not in str(found.value)
+
+
+@pytest.mark.parametrize("kind", [str, list[str], int | None, set[str]])
+def test_inputs_of_a_node_function_cannot_have_another_type(kind: Any) -> None:
+    def count(inputs: Any) -> dict[str, Any]:
+        return {}
+
+    count.__annotations__["inputs"] = kind
+    with pytest.raises(InvalidTree, match="must be a dict, or a type with fields"):
+        intent(count)
+
+
+@pytest.mark.parametrize(
+    "kind", [dict, dict[str, int], Mapping[str, Any], MutableMapping, object, Any]
+)
+def test_mapping_as_inputs_of_a_node_function_declares_no_fields(kind: Any) -> None:
+    def count(inputs: Any) -> dict[str, Any]:
+        return dict(inputs)
+
+    count.__annotations__["inputs"] = kind
+    assert run_agent(intent(count), {"inputs": {"a": 1}}) == {"a": 1}
 
 
 def test_docstring_of_a_node_describes_its_intent() -> None:

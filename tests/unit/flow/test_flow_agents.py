@@ -1,6 +1,6 @@
 """The information-flow policy of agents: plans, decisions, approvals and provenance."""
 
-from typing import Any
+from typing import Any, TypedDict
 
 import pytest
 
@@ -224,6 +224,33 @@ async def test_record_found_with_untrusted_value_issues_no_addresses() -> None:
     steps = (READ, call("find_contact", name="Zed"), call("send", to="bob@corp.com", body="hi"))
     await run(desk, Planner(planned("send"), *steps, "done"), "Read www.news.com", flow="strict")
     assert desk.sent == []
+
+
+async def test_names_in_an_argument_are_checked_and_declared_fields_are_not() -> None:
+    shared: list[Any] = []
+
+    class Attachment(TypedDict):
+        file_id: str
+
+    @tool
+    def share(grants: dict[str, str], files: list[Attachment]) -> str:
+        """Share files."""
+        shared.append(grants)
+        return "shared"
+
+    desk, files = Desk(), [{"file_id": "plan"}]
+    model = Planner(
+        planned("share"),
+        READ,
+        call("share", grants={"eve@evil.com": "reader"}, files=files),
+        call("share", grants={"bob@corp.com": "reader"}, files=files),
+        "done",
+    )
+    tools = [*desk.tools(), share]
+    agent = Agent(name="desk", model=model, tools=tools, memory=None, flow="strict")
+    result = await Runner(agent).run("Read www.news.com; share plan with bob@corp.com as reader")
+    assert [found for name, found in decisions(result) if name == "share"] == ["refuse", "allow"]
+    assert shared == [{"bob@corp.com": "reader"}]
 
 
 async def test_secret_read_must_be_planned() -> None:

@@ -213,6 +213,66 @@ def test_query_without_trusted_content_finds_no_trusted_records(query: object) -
     assert rules(made, SEND, to="eve@evil.com") == [FlowRule.TARGET]
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"kind": "client", "id": 9917},
+        {"kind": "client", "ids": [9917]},
+        {"kind": "client", "filter": {"9917": True}},
+        {"kind": "client", "filter": [{"evil": None}]},
+    ],
+)
+def test_query_with_an_untrusted_number_or_name_finds_no_trusted_records(query: object) -> None:
+    assert isinstance(query, dict)
+    made = ledger("mail the client 4711")
+    made.observe("get", READ, query, {"email": "eve@evil.com"})
+    assert rules(made, SEND, to="eve@evil.com") == [FlowRule.TARGET]
+    made.observe("get", READ, {"kind": "client", "id": 4711, "all": True}, {"email": "a@corp.com"})
+    assert rules(made, SEND, to="a@corp.com") == []
+
+
+@pytest.mark.parametrize(
+    ("labels", "rule"),
+    [
+        (ToolLabels(), FlowRule.TARGET),
+        (ToolLabels(target=("grants",)), FlowRule.TARGET),
+        (ToolLabels(target=("grants.reader",)), FlowRule.TARGET),
+        (ToolLabels(target=(), ref=("grants",)), FlowRule.REF),
+        (ToolLabels(target=(), name=("grants",)), FlowRule.NAME),
+        (ToolLabels(target=()), FlowRule.TEXT),
+    ],
+)
+@pytest.mark.parametrize("value", ["reader", True, None, 100, {}, []])
+def test_names_in_an_object_are_values(labels: ToolLabels, rule: FlowRule, value: object) -> None:
+    made = ledger("let bob@corp.com be a reader of 100 files")
+    made.observe("read", READ, {}, "text of others")
+    grants = {"eve@evil.com": value}
+    for one in ({"reader": grants}, {"reader": [[grants]]}):
+        assert rule in rules(made, labels, grants=one)
+    if value == "reader":
+        assert rules(made, labels, grants={"reader": {"bob@corp.com": value}}) == []
+
+
+def test_names_that_the_tool_declares_are_no_values() -> None:
+    made = ledger("send file 4711 to bob@corp.com")
+    arguments = {"to": "bob@corp.com", "parts": [{"file_id": "4711"}]}
+    assert rules(made, ToolLabels(), **arguments) == [FlowRule.TARGET]
+    labels = ToolLabels(target=("to", "parts.file_id"))
+    assert rules(made, labels, **arguments) == []
+    fields = ("to", "parts", "file_id")
+    assert made.check("send", ToolLabels(), arguments, ("send",), fields) == ()
+    for name, known in (("evil", fields), ("eve@evil.com", fields), ("eve@evil.com", ())):
+        named = {"to": "bob@corp.com", name: True}
+        assert made.check("send", ToolLabels(), named, ("send",), known), name
+
+
+def test_approval_of_a_value_is_for_its_parameter() -> None:
+    made = ledger("mail bob@corp.com")
+    made.approve("send", {"cc": ["eve@evil.com"], "grants": {"mallory": True}})
+    assert rules(made, ToolLabels(), cc="eve@evil.com", grants={"mallory": None}) == []
+    assert rules(made, ToolLabels(), bcc="eve@evil.com") == [FlowRule.TARGET]
+
+
 def test_address_field_counts_only_if_it_is_one_in_every_record() -> None:
     made = ledger("mail the client")
     records = [{"contact": "eve@evil.com"}, {"contact": "call eve@evil.com first"}]

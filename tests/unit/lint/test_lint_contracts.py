@@ -1,7 +1,8 @@
 """The rule about contracts: sections 1.2 (field names) and 2.2 (agents without a clear scope)."""
 
-from typing import Any
+from typing import Any, Literal, TypedDict
 
+import pytest
 from lint_support import findings, rule
 from seed_nodes import SummarizeTextNode
 
@@ -36,6 +37,48 @@ def test_section_1_2_mismatched_fields_of_a_sequence_are_reported() -> None:
     assert names == ("translate", "summarize_text")
     assert "'summary_text'" in text
     assert "'summary'" in text
+
+
+class Note(TypedDict):
+    text: str
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted", "matches"),
+    [
+        (int, str, False),
+        (str, list[str], False),
+        (Note, str, False),
+        (bool, int, False),
+        (int | None, str | Note, False),
+        (Literal["short", "long"], int, False),
+        (int, float, True),
+        (float, int, True),
+        (str | None, str, True),
+        (Note | None, Note, True),
+        (Literal["short"], str, True),
+        (Any, str, True),
+        (int, Any, True),
+    ],
+)
+def test_section_1_2_field_with_another_type_is_reported(
+    given: Any, wanted: Any, matches: bool
+) -> None:
+    @intent(inputs={"text": Field(type=str)}, outputs={"rating": Field(type=given)})
+    def rate(inputs: dict[str, Any]) -> dict[str, Any]:
+        """Rate the review of a customer."""
+        return {"rating": 1}
+
+    @intent(inputs={"rating": Field(type=wanted, required=False)}, outputs={"x": Field(type=str)})
+    def publish(inputs: dict[str, Any]) -> dict[str, Any]:
+        """Publish the rating of a customer."""
+        return {"x": ""}
+
+    root = SequentialAgent(name="root", sub_agents=[rate, publish])  # type: ignore[list-item] # nodes are converted
+    found = [one for one in findings(root, "contracts") if "as the input 'rating'" in one[2]]
+    assert [(severity, names) for severity, names, _ in found] == (
+        [] if matches else [(Severity.PROBLEM, ("publish", "rate"))]
+    )
 
 
 def test_trees_without_contracts_are_not_checked() -> None:

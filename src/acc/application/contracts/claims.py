@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from acc.application.runtime.caller_rules import claimed_caller
 from acc.application.runtime.context import RunContext
 from acc.domain.contract_errors import FieldViolation, InvalidInputs
 from acc.domain.errors import PermissionDenied
@@ -115,7 +116,7 @@ def outgoing_context(ctx: RunContext, *, has_credentials: bool) -> dict[str, Any
     context: dict[str, Any] = {
         "request_id": call.request_id,
         "trace_id": call.trace_id,
-        "on_behalf_of": call.claims.get("caller", call.caller),
+        "on_behalf_of": claimed_caller(call),
     }
     if not has_credentials:
         context["caller"] = f"agent://{ctx.run.request.root.name}"

@@ -11,6 +11,7 @@ import msgspec
 
 from acc.application.agents.base import BaseAgent, Confirm
 from acc.application.contracts.nodes import IntentNode, NodeCall, current_call
+from acc.application.runtime.caller_rules import claimed_caller
 from acc.application.runtime.context import RunContext
 from acc.application.runtime.state import StateView
 from acc.application.tools.tool import BaseTool, ToolContext
@@ -233,8 +234,8 @@ def node_context(ctx: RunContext, contract: IntentContract) -> dict[str, Any]:
     context: dict[str, Any] = {
         "timestamp": now.isoformat(timespec="seconds").replace("+00:00", "Z"),
         "user_id": ctx.user_id,
-        "caller": call.caller,
         **claims,
+        "caller": claimed_caller(call),
         "request_id": call.request_id,
         "trace_id": call.trace_id,
     }

@@ -22,6 +22,7 @@ from acc.application.contracts.schemas import (
     convert_inputs,
     description_of,
     has_result_field,
+    is_type_with_fields,
     object_schema,
     type_of_inputs,
     type_of_parameters,
@@ -246,17 +247,31 @@ def function_node(
     """Return a node of class `base` that executes a function.
 
     A function with the parameters `inputs`, `memory` and `context`, of which the last two are
-    optional, is called like the `run` method of a node. If `inputs` is a TypedDict, its keys are
-    the input fields, else there are none. The parameters of another function are its input fields.
+    optional, is called like the `run` method of a node. If the type of `inputs` has fields, they
+    are the input fields, and the function gets an object of this type; otherwise there are none.
+    The parameters of another function are its input fields. A result type with fields declares the
+    outputs.
     """
     parameters = tuple(inspect.signature(function).parameters)
     is_node_function = parameters == _PARAMETERS[: len(parameters)] and bool(parameters)
     hints = typing.get_type_hints(function)
+    returned = hints.get("return", Any)
+    inputs_type: Any = None
     if is_node_function:
-        if inputs is None and typing.is_typeddict(hints.get("inputs")):
-            inputs = hints["inputs"]
+        given = hints.get("inputs", Any)
+        if is_type_with_fields(given):
+            inputs = given if inputs is None else inputs
+            inputs_type = None if typing.is_typeddict(given) else given
+        elif not _accepts_dict(given):
+            raise InvalidTree(
+                f"intent {name or function.__name__!r}: `inputs` gets all fields of the inputs, so "
+                "its type must be a dict, or a type with fields such as a dataclass or TypedDict. "
+                "For a field, choose another name of the parameter"
+            )
         contract = IntentContract(
-            name=name or function.__name__, description=description or description_of(function)
+            name=name or function.__name__,
+            description=description or description_of(function),
+            output_schema=object_schema(returned if is_type_with_fields(returned) else None),
         )
     else:
         contract = contract_of_function(function, name=name, description=description)
@@ -272,12 +287,12 @@ def function_node(
         permissions=tuple(permissions),
         idempotent=idempotent,
     )
-    returned = hints.get("return", Any)
     is_wrapped = not is_node_function and outputs is None and has_result_field(returned)
 
     def run(self: IntentNode, inputs: dict[str, Any], memory: Any, context: dict[str, Any]) -> Any:
         if is_node_function:
-            return function(*(inputs, memory, context)[: len(parameters)])
+            given = inputs if inputs_type is None else convert_inputs(inputs, inputs_type)
+            return function(*(given, memory, context)[: len(parameters)])
         result = function(**convert_inputs(inputs, parameters_type))
         if not is_wrapped:
             return result
@@ -291,6 +306,12 @@ def function_node(
     node_class._contract = contract
     node_class.input_type = input_type
     return node_class()
+
+
+def _accepts_dict(declared: Any) -> bool:
+    """Return True if a parameter of this type may get a dict."""
+    kind = typing.get_origin(declared) or declared
+    return kind is Any or (isinstance(kind, type) and issubclass(dict, kind))
 
 
 class _Inputs(dict[str, Any]):

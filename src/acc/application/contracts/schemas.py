@@ -180,6 +180,16 @@ def contract_of_function(
     )
 
 
+def is_type_with_fields(declared: Any) -> bool:
+    """Return True for a type such as a dataclass, whose fields are those of an object."""
+    if declared is Any or declared is None or isinstance(declared, Mapping):
+        return False
+    try:
+        return "properties" in object_schema(declared)
+    except InvalidInput:
+        return False
+
+
 def has_result_field(returned: Any) -> bool:
     """Return True if a result of this type is put into the output field `result`."""
     if returned is dict or typing.get_origin(returned) is dict:

@@ -8,6 +8,7 @@ from acc.application.agents.base import BaseAgent
 from acc.application.agents.workflow import SequentialAgent
 from acc.application.contracts.schemas import contract_of_agent
 from acc.application.lint.structure_rules import RuleResult, problem, warning
+from acc.domain.contract_changes import field_types
 from acc.domain.value_objects.contract import IntentContract
 
 #: Names and words that say nothing about what an intent does.
@@ -32,6 +33,16 @@ class FieldMismatch(NamedTuple):
     field: str
     producer: str
     similar: str
+
+
+class TypeMismatch(NamedTuple):
+    """An input field whose value, from an earlier agent, has none of the accepted JSON types."""
+
+    consumer: str
+    field: str
+    wanted: frozenset[str]
+    producer: str
+    given: frozenset[str]
 
 
 def check_contracts(agents: Sequence[BaseAgent]) -> RuleResult:
@@ -60,6 +71,16 @@ def check_contracts(agents: Sequence[BaseAgent]) -> RuleResult:
                     fix=f"use the name {found.similar!r} in both contracts",
                 )
                 for found in find_mismatches(steps)
+            ]
+            findings += [
+                problem(
+                    f"requires {_join(found.wanted)} as the input {found.field!r}, but "
+                    f"{found.producer!r} provides {_join(found.given)}",
+                    found.consumer,
+                    found.producer,
+                    fix=f"declare the same type of {found.field!r} in both contracts",
+                )
+                for found in find_type_mismatches(steps)
             ]
     return RuleResult(applies=bool(contracts), findings=tuple(findings))
 
@@ -106,6 +127,32 @@ def find_mismatches(
         available |= dict.fromkeys(contract.input_fields, consumer)
         available |= dict.fromkeys(contract.output_fields, consumer)
     return tuple(mismatches)
+
+
+def find_type_mismatches(
+    steps: Sequence[tuple[str, IntentContract]],
+) -> tuple[TypeMismatch, ...]:
+    """Return inputs of later steps that cannot accept the output of the same name."""
+    mismatches: list[TypeMismatch] = []
+    given: dict[str, tuple[str, frozenset[str]]] = {}
+    for consumer, contract in steps:
+        for field in contract.input_fields:
+            producer, provided = given.get(field, ("", frozenset[str]()))
+            wanted = field_types(contract.input_schema, field)
+            if provided and wanted and not _numeric(provided) & _numeric(wanted):
+                mismatches.append(TypeMismatch(consumer, field, wanted, producer, provided))
+        for field in contract.output_fields:
+            given[field] = (consumer, field_types(contract.output_schema, field))
+    return tuple(mismatches)
+
+
+def _numeric(types: frozenset[str]) -> frozenset[str]:
+    """Return types with integers as numbers: a number may be an integer."""
+    return frozenset("number" if one == "integer" else one for one in types)
+
+
+def _join(types: frozenset[str]) -> str:
+    return " or ".join(sorted(types))
 
 
 def _constraints(schema: Mapping[str, Any]) -> bool:

@@ -9,8 +9,8 @@ from acc.domain.call_options import accepts
 from acc.domain.contract_errors import FieldViolation, InvalidInputs
 from acc.domain.errors import InvalidInput, InvalidTree, PermissionDenied
 from acc.domain.value_objects.base import JsonData
-from acc.domain.value_objects.principal import SERVER_PREFIXES
-from acc.domain.value_objects.run import Grant
+from acc.domain.value_objects.principal import ANONYMOUS, SERVER_PREFIXES
+from acc.domain.value_objects.run import CallContext, Grant
 
 _EVERYTHING = Grant()
 _NOTHING = Grant(read=(), write=(), artifacts=(), permissions=(), history=False, identity=False)
@@ -70,7 +70,7 @@ def caller_grant(agent: CallerRules, caller: str) -> Grant:
     """Return what a caller may access: nothing if callers are declared and none matches."""
     if agent.callers is None:
         return _EVERYTHING
-    rule = matching_rule(agent.callers, _declared_name(caller))
+    rule = matching_rule(agent.callers, caller_name(caller))
     return _NOTHING if rule is None else agent.callers[rule]
 
 
@@ -80,7 +80,7 @@ def filtered_state(
     """Return the state as `filter_memory` of an agent shows it to a caller."""
     if not agent.has_memory_filter:
         return state
-    return StateView(state, select=partial(_select, agent, _declared_name(caller)))
+    return StateView(state, select=partial(_select, agent, caller_name(caller)))
 
 
 def readable_state(
@@ -110,7 +110,7 @@ def check_same_rules(agent: CallerRules, starter: str, caller: str) -> None:
 
     The recorded steps, which are replayed, may contain what only the first caller may read.
     """
-    if _declared_name(starter) == _declared_name(caller):
+    if caller_name(starter) == caller_name(caller):
         return
     if agent.has_memory_filter or caller_grant(agent, starter) != caller_grant(agent, caller):
         raise PermissionDenied(
@@ -119,7 +119,18 @@ def check_same_rules(agent: CallerRules, starter: str, caller: str) -> None:
         )
 
 
-def _declared_name(caller: str) -> str:
+def claimed_caller(call: CallContext) -> str:
+    """Return who calls: the name in the credentials, or without credentials the claimed one.
+
+    A server accepts other spellings of the name, which rules by caller would not recognise.
+    """
+    name = caller_name(call.caller)
+    if call.caller.startswith(SERVER_PREFIXES) and name != ANONYMOUS.caller:
+        return name
+    return str(call.claims.get("caller", name))
+
+
+def caller_name(caller: str) -> str:
     """Return the caller of a run as the owner declares it: the name in its credentials."""
     for prefix in SERVER_PREFIXES:
         if caller.startswith(prefix):

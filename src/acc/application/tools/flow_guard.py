@@ -1,6 +1,6 @@
 """The information-flow policy in a run: plan, decide, and observe what agents read."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -112,7 +112,9 @@ class FlowGuard:
         if not labels.is_checked:
             return ""
         values = to_builtins(dict(arguments))
-        violations = self._ledger.check(tool.name, labels, values, self._plan or ())
+        violations = self._ledger.check(
+            tool.name, labels, values, self._plan or (), _fields_of(tool)
+        )
         decision = "allow"
         if violations:
             decision = "ask" if self._mode == "ask" else "refuse"
@@ -148,7 +150,7 @@ class FlowGuard:
     ) -> None:
         """Add the result of a call to what the agents of the run have read."""
         labels = UNDECLARED if tool is None else labels_of(tool, self._ctx)
-        self._ledger.observe(result.name, labels, arguments, result.content)
+        self._ledger.observe(result.name, labels, arguments, result.content, _fields_of(tool))
         if result.files:
             self._ledger.distrust()
 
@@ -163,6 +165,22 @@ def labels_of(tool: BaseTool, ctx: RunContext) -> ToolLabels:
         guarded = all(hasattr(agent, "own_tools") for agent in _workers(tool.agent))
         return _GUARDED_AGENT if guarded and "off" not in modes else _UNGUARDED_AGENT
     return UNDECLARED
+
+
+def _fields_of(tool: BaseTool | None) -> frozenset[str]:
+    """Return the names of parameters, and of fields in them, that a tool declares."""
+    return frozenset() if tool is None else frozenset(_property_names(tool.spec.parameters))
+
+
+def _property_names(schema: object) -> Iterator[str]:
+    if isinstance(schema, Mapping):
+        properties = schema.get("properties")
+        if isinstance(properties, Mapping):
+            yield from properties
+        schema = tuple(schema.values())
+    if isinstance(schema, list | tuple):
+        for part in schema:
+            yield from _property_names(part)
 
 
 def _workers(agent: "BaseAgent") -> list["BaseAgent"]:
@@ -242,7 +260,8 @@ async def _observe_earlier_turns(
         if (result := event.result) is not None:
             call, tool = calls.get(result.call_id), tools.get(result.name)
             labels = UNDECLARED if tool is None else labels_of(tool, ctx)
-            ledger.observe(result.name, labels, call.arguments if call else {}, result.content)
+            arguments = call.arguments if call else {}
+            ledger.observe(result.name, labels, arguments, result.content, _fields_of(tool))
         if _is_untrusted_event(event, reader=ctx.agent.name):
             ledger.distrust()
 
