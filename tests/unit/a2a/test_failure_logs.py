@@ -5,10 +5,8 @@ from typing import Any
 import httpx
 import pytest
 
-from acc import Agent, BaseAgent
 from acc.a2a import create_app
 from acc.contracts import IntentAgent, intent
-from acc.testing import ScriptedModel
 
 
 @intent
@@ -17,19 +15,19 @@ def divide(number: int) -> dict[str, Any]:
     return {"result": 1 / number}
 
 
-async def post(agent: BaseAgent, path: str, content: dict[str, Any]) -> httpx.Response:
+async def run_intent(inputs: dict[str, Any]) -> httpx.Response:
+    agent = IntentAgent(name="desk", description="Divides.", intents=[divide])
     app = create_app(agent, public_url="http://127.0.0.1")
     async with app.lifespan():
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            return await client.post(path, json=content, headers={"A2A-Version": "1.0"})
+            return await client.post("/run", json={"intent": "divide", "inputs": inputs})
 
 
 async def test_error_of_an_agent_is_logged_with_its_location_and_only_one_traceback(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    agent = IntentAgent(name="desk", description="Divides.", intents=[divide])
-    response = await post(agent, "/run", {"intent": "divide", "inputs": {"number": 0}})
+    response = await run_intent({"number": 0})
     assert response.status_code == 500
     failed, internal = (one for one in caplog.records if one.name == "acc.serve")
     assert failed.getMessage().startswith("task failed: agent 'divide' failed: ZeroDivisionError")
@@ -38,11 +36,3 @@ async def test_error_of_an_agent_is_logged_with_its_location_and_only_one_traceb
     assert getattr(failed, "task_id", "")
     assert internal.getMessage().startswith("internal error: agent 'divide' failed")
     assert internal.exc_info is None
-
-
-async def test_wrong_role_is_rejected_with_the_values_of_both_versions() -> None:
-    message = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "hello"}]}
-    agent = Agent(name="desk", model=ScriptedModel("hi"))
-    response = await post(agent, "/message:send", {"message": message})
-    assert response.status_code == 400
-    assert "ROLE_USER" in response.json()["error"]["message"]
