@@ -54,6 +54,14 @@ def test_waiting_task_is_answered_by_the_printed_command(payment: str) -> None:
     assert "does not need input" in again.stderr
 
 
+def test_value_for_a_confirmation_is_rejected_and_the_task_still_waits(payment: str) -> None:
+    waiting = json.loads(acc("call", payment, "pay 30000", "--json").stdout.splitlines()[-1])
+    done = acc("call", payment, "--task", waiting["task"], "--approve", "--value", "5")
+    assert done.returncode == 2
+    assert "is a confirmation, which takes no value" in done.stderr
+    assert acc("call", payment, "--task", waiting["task"], "--approve").returncode == 0
+
+
 def test_waiting_task_can_be_denied_or_approved_with_arguments(payment: str) -> None:
     for answer, text in (
         (("--deny", "--reason", "予算超過"), "予算超過"),

@@ -151,6 +151,14 @@ def test_invalid_options_prevent_start(
     assert advice in output.err + output.out
 
 
+def test_error_of_a_short_push_secret_names_its_variable(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ACC_PUSH_SECRET", "short")
+    assert run(["serve", "sample_agents:payment", "--port", "0"]) == 2
+    assert "ACC_PUSH_SECRET: the secret must have" in capsys.readouterr().err
+
+
 def test_rate_of_an_unknown_intent_prevents_start(capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--port", "0", "--rate-limit", "9/minute", "--rate-limit", "summarise=1/minute"]
     assert run(["serve", "intent_agents:desk", *options]) == 2

@@ -392,6 +392,13 @@ def draw_graph(agent: BaseAgent, graph_format: GraphFormat) -> str:
     return mermaid(agent)
 
 
+def log_warnings(stream: TextIO) -> None:
+    """Write warnings and errors to a stream as text, unless logs are configured already."""
+    from acc.adapters.system.logs import log_warnings_to
+
+    log_warnings_to(stream)
+
+
 def log_runs(stream: TextIO) -> None:
     """Write the log of runs to a stream as JSON lines."""
     from acc.adapters.system.logs import log_runs_to

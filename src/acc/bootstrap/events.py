@@ -158,6 +158,8 @@ async def open_relay(
             "a relay reads from the store of the agents that publish: name a SQLite file or a "
             "PostgreSQL database"
         )
+    if isinstance(source, str | Path) and isinstance(target, str | Path):
+        check_relay(source, str(target))
     async with AsyncExitStack() as stack:
         subscription = make_subscription(source, name=name, events=events)
         stack.push_async_callback(subscription.aclose)

@@ -161,7 +161,12 @@ class ReplyOptions:
                 value = msgspec.json.decode(value)
             except msgspec.DecodeError:
                 value = self.value
-        return [(one, approve(one.id, arguments=changed, value=value)) for one in requests]
+        confirmations = [one for one in requests if one.kind is RequestKind.CONFIRMATION]
+        without = confirmations if len(confirmations) < len(requests) else []
+        return [
+            (one, approve(one.id, arguments=changed, value=None if one in without else value))
+            for one in requests
+        ]
 
 
 @Parameter(name="*", group="Call", show_default=False)

@@ -1,11 +1,11 @@
 """Consoles for results and errors, shared by all commands."""
 
-import logging
 import re
 import sys
 
 from rich.console import Console
 
+from acc.bootstrap.agents import log_warnings
 from acc.domain.errors import InvalidInput
 
 #: Width of output that is not a terminal, so that tables are not squeezed.
@@ -21,7 +21,7 @@ _VISIBLE_CONTROLS |= dict.fromkeys(
 
 def configure_logging() -> None:
     """Print warnings and errors of servers to standard error."""
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    log_warnings(sys.stderr)
 
 
 def console() -> Console:

@@ -293,7 +293,10 @@ def _make_signer(
     if signing == "none":
         return None, None
     if key is None:
-        return hmac_signer(settings.push_secret()), None
+        try:
+            return hmac_signer(settings.push_secret()), None
+        except InvalidInput as error:
+            raise InvalidInput(f"ACC_PUSH_SECRET: {error}") from None
     try:
         return jwt_signer(key, issuer=url, bearer=signing == "bearer")
     except InvalidInput as error:

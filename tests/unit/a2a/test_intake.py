@@ -27,11 +27,11 @@ from server_harness import (
 
 from acc import Agent, BaseAgent, RunContext
 from acc.application.a2a.executor import TaskRun, trace_id_of
-from acc.application.a2a.intake import wants_json_answer
+from acc.application.a2a.intake import validate_message, wants_json_answer
 from acc.application.a2a.media_modes import accepts, media_type, output_modes
 from acc.application.a2a.requests import ServerLimits
 from acc.domain.errors import ContentTypeNotSupported, InvalidInput, LimitExceeded, Unavailable
-from acc.domain.value_objects.content import Part, text_of
+from acc.domain.value_objects.content import Part, text_of, text_part
 from acc.domain.value_objects.task import Message, Role, Task
 from acc.testing import ScriptedModel
 
@@ -376,3 +376,9 @@ async def test_finished_run_is_freed_without_garbage_collection(
             assert [one for one in gc.get_objects() if isinstance(one, TaskRun)] == before
         finally:
             gc.enable()
+
+
+def test_message_of_an_agent_is_rejected_with_the_role_of_both_versions() -> None:
+    message = Message(message_id="m", role=Role.AGENT, parts=text_part("hello"))
+    with pytest.raises(InvalidInput, match="ROLE_USER; in version 0.3: user"):
+        validate_message(message, ServerLimits(), ("text/plain",))

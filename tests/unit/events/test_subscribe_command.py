@@ -41,6 +41,15 @@ def test_relay_reads_from_a_store_only(capsys: pytest.CaptureFixture[str]) -> No
     assert "name a SQLite file" in " ".join(capsys.readouterr().err.split())
 
 
+def test_relay_of_a_store_to_itself_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = str(tmp_path / "shop.db")
+    command = ["relay", store, "--to", f"sqlite:///{store}", "--create", "--until-idle"]
+    assert execute(command) == 2
+    assert "name another carrier" in " ".join(capsys.readouterr().err.split())
+
+
 def test_dead_letters_of_two_sources_with_the_same_id_are_distinguished(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

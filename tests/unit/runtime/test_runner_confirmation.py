@@ -118,6 +118,19 @@ async def test_invalid_edited_arguments_leave_request_pending(
     assert (done.text, payment.paid) == ("sorry", [9])
 
 
+async def test_value_for_a_confirmation_is_rejected_and_the_tool_is_not_called(
+    storage: Storage,
+) -> None:
+    payment = PaymentTool()
+    harness = storage.harness(scripted_agent(ScriptedModel(PAY, "sorry"), payment.tool()))
+    waiting = await harness.say("pay the rent")
+    (request,) = waiting.requests
+    with pytest.raises(InvalidInput, match="takes no value"):
+        await harness.answer(approve(request.id, value="5"))
+    assert payment.paid == []
+    assert await harness.pending() == (request,)
+
+
 async def test_invalid_edited_arguments_are_rejected_in_agent_tool(
     storage: Storage,
 ) -> None:

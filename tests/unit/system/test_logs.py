@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from acc import Agent, Runner
-from acc.adapters.system.logs import LOGGER, JsonLines, log_runs_to
+from acc.adapters.system.logs import LOGGER, JsonLines, TextLines, log_runs_to
 from acc.testing import ScriptedModel
 
 
@@ -50,6 +50,32 @@ def test_error_log_has_type_and_location_but_no_message(stream: io.StringIO) -> 
     )
     assert __file__ in line["error_at"]
     assert "secret" not in stream.getvalue()
+
+
+def test_text_log_of_a_warning_has_task_and_location_but_no_traceback() -> None:
+    try:
+        json.loads("{")  # the code of the user is above the library that fails
+    except ValueError as error:
+        failure = (type(error), error, error.__traceback__)
+    record = logging.LogRecord("acc.serve", 30, "", 0, "task failed: odd", (), failure)
+    record.task_id = "t1"
+    line = TextLines().format(record)
+    assert line.startswith(f"WARNING acc.serve: task failed: odd ({__file__}, line ")
+    assert line.endswith(" (task t1)")
+    assert "\n" not in line
+
+
+def test_text_log_of_an_error_has_its_traceback() -> None:
+    try:
+        int("x")
+    except ValueError as error:
+        failure = (type(error), error, error.__traceback__)
+    record = logging.LogRecord("acc.serve", 40, "", 0, "odd", (), failure)
+    lines = TextLines().format(record).splitlines()
+    assert lines[0] == "ERROR acc.serve: odd"
+    assert lines[1].startswith("Traceback")
+    record.exc_info = None
+    assert TextLines().format(record) == "ERROR acc.serve: odd"
 
 
 def test_error_without_traceback_is_logged() -> None:

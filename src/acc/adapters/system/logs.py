@@ -2,10 +2,13 @@
 
 import json
 import logging
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TextIO
+
+from acc.adapters.system.object_loader import is_library
 
 LOGGER = "acc.run"
 ACCESS_LOGGER = "acc.access"
@@ -58,6 +61,24 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, ensure_ascii=False)
 
 
+class TextLines(logging.Formatter):
+    """Formats a record with its task; a warning has the location of its error, no traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as a line; the traceback of an unexpected error follows it."""
+        line = f"{record.levelname} {record.name}: {record.getMessage()}"
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and record.levelno <= logging.WARNING:
+            frames = traceback.extract_tb(error.__traceback__)
+            own = [frame for frame in frames if not is_library(frame.filename)] or frames[-1:]
+            line += "".join(f" ({frame.filename}, line {frame.lineno})" for frame in own[-1:])
+        if task_id := getattr(record, "task_id", ""):
+            line += f" (task {task_id})"
+        if record.exc_info and record.levelno > logging.WARNING:
+            line += f"\n{self.formatException(record.exc_info)}"
+        return line
+
+
 def log_runs_to(
     stream: TextIO, level: int = logging.INFO, *, loggers: Sequence[str] = (LOGGER,)
 ) -> logging.Handler:
@@ -70,6 +91,13 @@ def log_runs_to(
         logger.setLevel(level)
         logger.propagate = False
     return handler
+
+
+def log_warnings_to(stream: TextIO) -> None:
+    """Write warnings and errors to a stream as text, unless the root logger has handlers."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(TextLines())
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
 
 
 @contextmanager

@@ -78,11 +78,12 @@ def describe_import_error(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         return f"SyntaxError: {error.msg} ({error.filename}, line {error.lineno})"
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not _is_library(frame.filename)]
+    own = [frame for frame in frames if not is_library(frame.filename)]
     name = f"{type(error).__name__}: " if not isinstance(error, InvalidInput) else ""
     place = f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
     return f"{name}{error}{place}"
 
 
-def _is_library(filename: str) -> bool:
+def is_library(filename: str) -> bool:
+    """Return True for a file of Python, of this package or of an installed one."""
     return filename.startswith("<") or filename.startswith(_LIBRARIES)

@@ -454,10 +454,11 @@ class TaskExecutor:
             try:
                 updates = projection.end(await self._run(run, recorder, message, answers))
             except Exception as error:
+                extra = {"task_id": run.task_id}
                 if isinstance(error, AccError):
-                    log.warning("task failed: %s", error, extra={"task_id": run.task_id})
+                    log.warning("task failed: %s", error, exc_info=error.__cause__, extra=extra)
                 else:
-                    log.exception("internal error", extra={"task_id": run.task_id})
+                    log.exception("internal error", extra=extra)
                 updates = projection.fail(error)
                 run.error = error
             await self._store_end(run, recorder, projection, updates)

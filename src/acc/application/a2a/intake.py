@@ -406,7 +406,9 @@ def _with_trace(message: Message, trace_parent: str) -> Message:
 def validate_message(message: Message, limits: ServerLimits, modes: Sequence[str]) -> None:
     """Raise an error if a message is invalid, too large or of an unsupported media type."""
     if message.role is not Role.USER:
-        raise InvalidInput("message.role: must be 'user'")
+        raise InvalidInput(
+            "message.role: must be that of the user (ROLE_USER; in version 0.3: user)"
+        )
     for name, value in (
         ("messageId", message.message_id),
         ("contextId", message.context_id),

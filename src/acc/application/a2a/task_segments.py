@@ -200,10 +200,11 @@ class _TaskSegment:
         except _RETRIED as error:
             self._error = error
         except Exception as error:
+            extra = {"task_id": self._task.id}
             if isinstance(error, AccError):
-                log.warning("task failed: %s", error, extra={"task_id": self._task.id})
+                log.warning("task failed: %s", error, exc_info=error.__cause__, extra=extra)
             else:
-                log.exception("internal error", extra={"task_id": self._task.id})
+                log.exception("internal error", extra=extra)
             try:
                 await self._recorder.store(self._projection.fail(error))
             except AccError as failure:

@@ -58,7 +58,8 @@ def read_payload(data: object, *, default_intent: str = "") -> IntentPayload:
             delegation=packet.delegation,
         )
     unknown = [key for key in data if key not in PAYLOAD_KEYS]
-    violations = [FieldViolation(str(key)[:100], "unknown", "is unknown") for key in unknown[:5]]
+    rule = f"is unknown; expected {', '.join(PAYLOAD_KEYS)}"
+    violations = [FieldViolation(str(key)[:100], "unknown", rule) for key in unknown[:5]]
     intent = data.get("intent", default_intent)
     if not isinstance(intent, str):
         violations.append(FieldViolation("intent", "type", "must be a string"))

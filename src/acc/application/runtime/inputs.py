@@ -138,6 +138,11 @@ def validate_answers(
     for answer in answers:
         request = by_id.get(answer.request_id)
         if request is not None and answer.verdict is ApprovalDecision.APPROVE:
+            if request.kind is RequestKind.CONFIRMATION and answer.value is not None:
+                raise InvalidInput(
+                    f"request {request.id!r} is a confirmation, which takes no value; approve it "
+                    "without a value, or with changed arguments. The request is still pending"
+                )
             if answer.arguments is not None:
                 _check_arguments(root, request, answer.arguments)
             if request.kind is RequestKind.INPUT and request.schema:

@@ -385,8 +385,10 @@ async def _stop_on_disconnect(request: HttpRequest, stream: TaskStream) -> None:
 
 
 def log_internal_error(error: BaseException) -> None:
-    """Log an error unless the caller caused it."""
+    """Log an error unless the caller caused it; one of acc explains itself without a traceback."""
     if isinstance(error, HttpError):
         return
-    if not isinstance(error, AccError) or wire_error_for(error).http_status == 500:
+    if not isinstance(error, AccError):
         log.error("internal error", exc_info=error)
+    elif wire_error_for(error).http_status == 500:
+        log.error("internal error: %s", error)
