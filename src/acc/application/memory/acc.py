@@ -36,7 +36,8 @@ from acc.domain.ccs import (
 from acc.domain.entities import extract_entities
 from acc.domain.errors import InvalidInput
 from acc.domain.goals import states_goal
-from acc.domain.language import Origin, normalize_text
+from acc.domain.language import normalize_text
+from acc.domain.quotations import Origin
 from acc.domain.segmentation import Sentence, split_message
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.ccs import (
