@@ -27,7 +27,12 @@ class Segment:
 
 
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
-_QUOTE_LINE = re.compile(r"^\s*(?:>|\|)")
+#: A line that begins with ">" or "|", or a line of an exported chat: "[12/05/26, 10:01] Bo: …".
+_QUOTE_LINE = re.compile(
+    r"^\s*(?:>|\||\[?\d{1,4}[/.-]\d{1,2}[/.-]\d{1,4},?\s+\d{1,2}:\d{2}(?::\d{2})?(?:\s?[ap]m)?\]?"
+    r"\s+(?:-\s+)?[^:\n]{1,40}:\s)",
+    re.I,
+)
 _PASTE_START = re.compile(
     r"^\s*(?:-{3,}|={3,}|<{3,}|\[)\s*(?:begin\b.*|(?:pasted|paste|forwarded|quoted|excerpt"
     r"|snippet|original)\b.*"
@@ -86,9 +91,13 @@ _OWN_WORDS_JAPANESE = re.compile(
 _INTRODUCES_QUOTE = re.compile(
     r"^(?!.*\b(?:i|we|you)\s+(?:say|said|wrote|write|told)\b)[^:\n]{0,80}"
     r"\b(?:says|said|wrote|writes|reads|states|claims|replied|posted|(?:this|following) "
-    r"(?:e-?mail|mail|message|note|text|paste|snippet)|translate this)\s*:"
+    r"(?:e-?mail|mail|message|note|text|paste|snippet)|translate this"
+    r"|here(?:['’]s| is| are)\s+(?:(?!your\b)[\w'’-]+\s+){0,3}?(?:e-?mail|mail|letter|document"
+    r"|runbook|article|transcript|minutes|manual|contract|thread|chat)"
+    r"(?:\s+(?:from|of|by|i|we|he|she|they|that|which)\b[^:\n]{0,40})?)\s*:"
     r"(?:\s*(?P<rest>[^\s\"“].*))?\s*$"
-    r"|^[^。]{0,40}(?:以下|次)は[^。]{0,24}(?:メール|連絡|文面|手順|ログ|書き込み|投稿)です。?$",
+    r"|^[^。]{0,40}(?:以下|次)は[^。]{0,24}(?:メール|連絡|文面|手順|ログ|書き込み|投稿"
+    r"|議事録|手紙|文書|資料|記事|規約|契約書|チャット|会話)です。?$",
     re.I,
 )
 
