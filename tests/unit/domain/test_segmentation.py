@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acc.domain.language import Origin, normalize_text
+from acc.domain.language import normalize_text
+from acc.domain.quotations import Origin
 from acc.domain.segmentation import split_message
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from acc.domain.format_rules import is_question, is_revocation, read_rule, revokes
-from acc.domain.language import direct_sentences, quoted_sentences
+from acc.domain.quotations import direct_sentences, quoted_sentences
 from acc.domain.statement_frames import frame, supersedes
 from acc.domain.value_objects.format_rule import RuleKind as K
 

@@ -233,3 +233,18 @@ def test_form_without_a_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert "acc bench-memory locomo FILE" in capsys.readouterr().err
     assert execute(["bench-memory", "no-such-file.json"]) == 2
     assert "cannot be read" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is a device of Linux")
+def test_table_is_printed_if_the_output_cannot_be_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "one.jsonl"
+    message = {"id": "1", "text": "My order is 4711."}
+    question = {"text": "Which order is it?", "evidence": ["1"]}
+    source.write_text(json.dumps({"messages": [message], "questions": [question]}))
+    words = ["bench-memory", str(source), "--memories", "last-n"]
+    assert execute([*words, "--output", "/dev/full"]) == 1
+    printed = capsys.readouterr()
+    assert "last-n" in printed.out
+    assert "cannot write /dev/full: No space left on device" in printed.err

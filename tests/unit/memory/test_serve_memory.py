@@ -87,3 +87,47 @@ async def test_facts_about_different_things_stay(
     await memory.remember(fact.format(2, 99))
     shown = (await memory.recall(question.format(2)))["memory"]
     assert fact.format(2, 99) in shown
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("Anna's phone number is 555-1234.", "Ben's phone number is 555-9876."),
+        ("The locker of team 3 is number 21.", "The locker of team 4 is number 28."),
+        ("The price of the red chair is 40 euros.", "The price of the blue chair is 55 euros."),
+        ("In March the revenue was 12,000 euros.", "In April the revenue was 14,000 euros."),
+        ("The server in Berlin has 32 GB.", "The server in Paris has 64 GB."),
+        ("Milk: 2 euros", "Bread: 3 euros"),
+        ("月曜の会議は10時です。", "火曜の会議は14時です。"),
+        ("会議室Aを10時に予約した。", "会議室Bを11時に予約した。"),
+        ("靴に4000円払った。", "上着に5500円払った。"),
+    ],
+)
+async def test_facts_that_differ_in_subject_and_value_stay(
+    memory: ServeMemoryUseCase, first: str, second: str
+) -> None:
+    await memory.remember(first)
+    await memory.remember(second)
+    shown = (await memory.recall(first))["memory"]
+    assert first in shown
+    assert second in shown
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("The budget is 300 euros.", "The budget is 250 euros."),
+        ("The locker of team 3 is number 21.", "The locker of team 3 is number 28."),
+        ("The price of the red chair is 40 euros.", "The price of the red chair is 45 euros."),
+        ("The order has 12 chairs and 3 tables.", "The order has 14 chairs and 4 tables."),
+        ("予算は5万円です。", "すみません、予算は7万円でした。"),
+    ],
+)
+async def test_fact_with_a_new_value_for_the_same_subject_replaces_the_old_one(
+    memory: ServeMemoryUseCase, first: str, second: str
+) -> None:
+    await memory.remember(first)
+    await memory.remember(second)
+    shown = (await memory.recall(second))["memory"]
+    assert first not in shown
+    assert second in shown

@@ -274,3 +274,10 @@ async def test_request_equals_stored_request(storage: Storage) -> None:
     assert isinstance(request, InputRequest)
     assert (await harness.ends()) == [RunStatus.INPUT_REQUIRED]
     assert issubclass(NothingPending, AccError)
+
+
+@pytest.mark.parametrize("options", [{"after": "x"}, {"limit": "10"}, {"after": 1.5}])
+async def test_events_with_a_bound_that_is_no_number_are_rejected(options: Any) -> None:
+    runner = Runner(BaseAgent(name="a"))
+    with pytest.raises(InvalidInput, match="must be an integer"):
+        await runner.events(**options)

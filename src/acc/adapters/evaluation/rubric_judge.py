@@ -28,14 +28,13 @@ from acc.domain.format_rules import (
 )
 from acc.domain.language import (
     contains_text,
-    direct_sentences,
     is_japanese,
-    quoted_sentences,
     sentences,
     terms,
 )
 from acc.domain.metrics import drift_rate, hallucination_rate
 from acc.domain.quantities import quantities, with_digits
+from acc.domain.quotations import direct_sentences, quoted_sentences
 from acc.domain.statement_frames import supersedes
 from acc.domain.value_objects.evaluation import (
     ClaimThreshold,

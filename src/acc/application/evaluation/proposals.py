@@ -3,7 +3,8 @@
 import re
 
 from acc.domain.format_rules import is_question, read_rule
-from acc.domain.language import contains_text, direct_sentences, sentences, terms, values
+from acc.domain.language import contains_text, sentences, terms, values
+from acc.domain.quotations import direct_sentences
 from acc.domain.value_objects.format_rule import EXCLUSIVE_KINDS, FormatRule, RuleKind
 from acc.domain.value_objects.proposal import (
     Proposal,

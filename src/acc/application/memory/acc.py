@@ -34,8 +34,10 @@ from acc.domain.ccs import (
     validate_state,
 )
 from acc.domain.entities import extract_entities
+from acc.domain.errors import InvalidInput
 from acc.domain.goals import states_goal
-from acc.domain.language import Origin, normalize_text
+from acc.domain.language import normalize_text
+from acc.domain.quotations import Origin
 from acc.domain.segmentation import Sentence, split_message
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.ccs import (
@@ -215,6 +217,9 @@ class AccMemory:
 
     async def view(self, signal: TurnSignal) -> MemoryView:
         """Commit the state of this turn; return it with the evidence and the last exchange."""
+        if not isinstance(signal, TurnSignal):
+            expected = 'TurnSignal(turn_id=1, text="...")'
+            raise InvalidInput(f"view(...) needs {expected}, got {type(signal).__name__}")
         if signal.source is not Source.USER:
             return await self._view_of_results(signal)
         sentences = split_message(signal.text)
@@ -265,6 +270,9 @@ class AccMemory:
 
     async def record(self, turn: ConversationTurn) -> None:
         """Store the turn in the index, so that later turns can recall it; keep the state."""
+        if not isinstance(turn, ConversationTurn):
+            expected = "ConversationTurn.of(1, query, answer)"
+            raise InvalidInput(f"record(...) needs {expected}, got {type(turn).__name__}")
         passages = turn_passages(turn, self._count)
         if passages and passages[0].text == self._read_text and turn.messages[0].role == "user":
             passages[0] = replace(passages[0], sentences=self._read_sentences)

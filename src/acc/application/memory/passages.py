@@ -14,7 +14,8 @@ from acc.application.memory.messages import (
     shorten_message,
     unknown_outcome,
 )
-from acc.domain.language import Origin, normalize_text
+from acc.domain.language import normalize_text
+from acc.domain.quotations import Origin
 from acc.domain.segmentation import split_message
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import (

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace as replace_state
+from difflib import SequenceMatcher
 
 from acc.application.memory.passages import passage_id
 from acc.domain.ccs import (
@@ -14,7 +15,7 @@ from acc.domain.ccs import (
     render_prompt,
     render_state,
 )
-from acc.domain.language import one_line, terms
+from acc.domain.language import MAX_SENTENCE_LENGTH, one_line, terms
 from acc.domain.segmentation import Sentence
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.ccs import (
@@ -56,10 +57,29 @@ _NOTICE_RULE_LENGTH = 40
 _NOTICE_SHARE = 4
 #: Tokens of the field name and the level that are rendered around a notice.
 _NOTICE_FRAME_TOKENS = 8
-#: Number of words at the start of a sentence that are compared as its subject.
+#: Number of words at the start of a sentence that are its subject if nothing ends it.
 _SUBJECT_WORDS = 3
 #: A number, or a code such as P4 or db-1.
 _CODE = re.compile(r"[A-Za-z_-]*\d[\w.-]*")
+#: A run of one Japanese script, or a word, number or time of another script.
+_TOKEN = re.compile(
+    r"[一-龠々]+|[ァ-ヶー]+|[ぁ-ん]+"
+    r"|[^\W一-龠々ァ-ヶーぁ-ん]+(?:[.:,'’/-][^\W一-龠々ァ-ヶーぁ-ん]+)*"
+)
+#: A label such as "Milk:" at the start of a sentence.
+_LABEL = re.compile(r"^[^:：]{1,40}[:：](?!\d)")
+#: What ends a subject, the most certain first: "leaves" is also a noun.
+_SUBJECT_ENDS = (
+    _LABEL,
+    re.compile(r"\b(?:is|are|was|were|will|has|have|had)\b", re.I),
+    re.compile(
+        r"\b(?:costs?|takes?|lasts?|needs?|starts?|ends?|begins?|opens?|closes?|leaves|departs"
+        r"|arrives|lives|weighs|earns)\b",
+        re.I,
+    ),
+    re.compile(r"(?<=[一-龠々ァ-ヶーA-Za-z0-9])は"),
+    re.compile(r"(?<=[一-龠々ァ-ヶーA-Za-z0-9])[がをにで]"),
+)
 
 
 class StateUpdate:
@@ -106,9 +126,10 @@ class StateUpdate:
         match reading.act:
             case Act.SET:
                 self._set(sentence.text, reading.words)
-            case Act.CHANGE | Act.CORRECT if not self._is_new_subject(sentence.text, reading):
+            case Act.CHANGE | Act.CORRECT:
                 rules = len(self.constraints)
-                old = self._supersede(reading)
+                is_new = self._is_new_subject(sentence.text, reading)
+                old = "" if is_new else self._supersede(reading)
                 # A sentence that replaces a rule is a rule.
                 if len(self.constraints) < rules or _is_rule(reading):
                     # A change of a rule is certainly a rule, so its words are not needed.
@@ -132,7 +153,11 @@ class StateUpdate:
 
     def _is_new_subject(self, text: str, reading: Reading) -> bool:
         target = self._texts.get(reading.target, "")
-        return bool(target) and _has_other_subject(text, target)
+        if not target:
+            return False
+        # A changed rule may have other words in several places.
+        is_other = _has_other_subject if reading.act is Act.CORRECT else _has_other_code
+        return is_other(text, target)
 
     def finish(self) -> None:
         """Keep the rules and notes that matter most, in the order of the conversation."""
@@ -274,21 +299,59 @@ def _notice(rules: Sequence[str], limit: int, count: CountTokens) -> str:
     return notice
 
 
-def _has_other_subject(new: str, old: str) -> bool:
+def _has_other_code(new: str, old: str) -> bool:
     """Return True if the subjects of two sentences differ only in a number or code.
 
     "Item 5 weighs 15 kg." does not correct "Item 4 weighs 14 kg.".
     """
-    subjects = [_subject(new), _subject(old)]
+    subjects = [_first_words(new), _first_words(old)]
     kinds = [_CODE.sub("#", subject) for subject in subjects]
     return subjects[0] != subjects[1] and kinds[0] == kinds[1]
 
 
-def _subject(sentence: str) -> str:
+def _first_words(sentence: str) -> str:
     """Return the start of a sentence: the topic in Japanese, else the first words."""
     topic, particle, _ = sentence.partition("は")
     text = topic if particle else " ".join(sentence.split()[:_SUBJECT_WORDS])
     return text.casefold()
+
+
+def _has_other_subject(new: str, old: str) -> bool:
+    """Return True if two sentences say the same about different things.
+
+    "Ben's phone number is 9876." does not correct "Anna's phone number is 1234.". Such sentences
+    share half of their words, or a third if both begin with a label such as "Ben:". The other
+    words are replaced, some in the subject and some after it.
+    """
+    if _has_other_code(new, old):
+        return True
+    sentences = (new, old)
+    if max(map(len, sentences)) > MAX_SENTENCE_LENGTH:
+        return False
+    tokens = [list(_TOKEN.finditer(sentence)) for sentence in sentences]
+    words = [[token[0].casefold() for token in found] for found in tokens]
+    codes = SequenceMatcher(None, words[0], words[1], autojunk=False).get_opcodes()
+    same = sum(end - start for kind, start, end, *_ in codes if kind == "equal")
+    share = 3 if all(map(_LABEL.match, sentences)) else 2
+    places = [code for code in codes if code[0] != "equal"]
+    if share * same < max(map(len, words)) or not places:
+        return False
+    if any(kind != "replace" for kind, *_ in places):
+        return False
+    (_, first_new, _, first_old, _), (_, _, last_new, _, last_old) = places[0], places[-1]
+    ranges = ((first_new, last_new), (first_old, last_old))
+    return all(
+        found[first].start() < _subject_end(sentence, found) < found[last - 1].end()
+        for sentence, found, (first, last) in zip(sentences, tokens, ranges, strict=True)
+    )
+
+
+def _subject_end(sentence: str, tokens: Sequence[re.Match[str]]) -> int:
+    """Return where the first words of a sentence end that say what it is about."""
+    for pattern in _SUBJECT_ENDS:
+        if (match := pattern.search(sentence)) is not None:
+            return match.end() if pattern is _LABEL else match.start()
+    return tokens[min(len(tokens), _SUBJECT_WORDS) - 1].end()
 
 
 def _is_rule(reading: Reading) -> bool:

@@ -85,6 +85,9 @@ class SessionReader:
         limit: int | None = None,
     ) -> tuple[Event, ...]:
         """Return the stored events of a session, in order."""
+        for name, number in (("after", after), ("limit", 0 if limit is None else limit)):
+            if not isinstance(number, int):
+                raise InvalidInput(f"{name} must be an integer, got {number!r}")
         key = self.session_key(user_id, session_id)
         return await self.services.sessions.events(key, after=after, limit=limit)
 

@@ -3,6 +3,7 @@
 from enum import StrEnum
 from typing import NamedTuple
 
+from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.base import ExplainedMeta, Value
 from acc.domain.value_objects.ccs import CompressedCognitiveState
 from acc.domain.value_objects.content import (
@@ -39,6 +40,10 @@ class TurnSignal(Value, frozen=True, kw_only=True, metaclass=ExplainedMeta):
     source: Source = Source.USER
     step: int = 0
 
+    def __post_init__(self) -> None:
+        _check_turn_id(self.turn_id)
+        _check_text("TurnSignal.text", self.text)
+
     @property
     def step_id(self) -> str:
         """Return an id of this step that is unique in the conversation."""
@@ -55,14 +60,29 @@ class ConversationTurn(Value, frozen=True, kw_only=True, metaclass=ExplainedMeta
     messages: tuple[ChatMessage, ...]
     at: float = 0.0
 
+    def __post_init__(self) -> None:
+        _check_turn_id(self.turn_id)
+
     @staticmethod
     def of(turn_id: int, query: str, answer: str) -> "ConversationTurn":
         """Return a turn of a question and its answer."""
+        _check_text("query", query)
+        _check_text("answer", answer)
         messages = [user_message(query)] if query else []
         if answer:
             reply = ChatMessage(role="assistant", author="assistant", parts=text_part(answer))
             messages.append(reply)
         return ConversationTurn(turn_id=turn_id, messages=tuple(messages))
+
+
+def _check_turn_id(turn_id: object) -> None:
+    if not isinstance(turn_id, int) or isinstance(turn_id, bool):
+        raise InvalidInput(f"turn_id must be an integer such as 1, got {turn_id!r}")
+
+
+def _check_text(name: str, text: object) -> None:
+    if not isinstance(text, str):
+        raise InvalidInput(f"{name} must be a str, got {type(text).__name__}")
 
 
 class ReadSentence(Value, frozen=True, kw_only=True, array_like=True):
