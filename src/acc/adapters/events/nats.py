@@ -130,6 +130,13 @@ class NatsPublisher:
     def __init__(self, url: str) -> None:
         self._connection = _Connection(url)
 
+    async def check(self) -> None:
+        """Return if the server has the stream, which is created if it does not exist."""
+        try:
+            await self._connection.stream()
+        except _FAILURES as error:
+            raise self._connection.convert(error) from error
+
     async def publish(self, event: CloudEvent) -> None:
         """Return once the server has stored the event."""
         body = encode_cloud_event(event)

@@ -71,10 +71,26 @@ class ValkeyPublisher:
         self._server = _Server(url)
         self._is_checked = False
 
+    async def check(self) -> None:
+        """Return if the server responds; warn if it says that it forgets events when it stops."""
+        try:
+            persistence = await self._server.client.info("persistence")
+        except NoPermissionError:
+            persistence = {}
+        except _FAILURES as error:
+            raise self._server.convert(error) from error
+        self._is_checked = True
+        if persistence.get("aof_enabled") == 0:
+            log.warning(
+                "%s: the server does not write each event to its disk, so events are lost if it "
+                "is killed; set appendonly to yes",
+                self._server.label,
+            )
+
     async def publish(self, event: CloudEvent) -> None:
         """Return once the server has stored the event."""
         if not self._is_checked:
-            await self._check_persistence()
+            await self.check()
         body = encode_cloud_event(event)
         oldest = int((time.time() - EVENT_RETENTION_SECONDS) * 1000)
         keys = (STREAM, f"{STREAM}:id:{event_key(event)}")
@@ -87,22 +103,6 @@ class ValkeyPublisher:
     async def aclose(self) -> None:
         """Close the connection."""
         await self._server.client.aclose()
-
-    async def _check_persistence(self) -> None:
-        """Warn if the server forgets events when it stops, if it tells."""
-        try:
-            persistence = await self._server.client.info("persistence")
-        except ResponseError:
-            persistence = {}
-        except _FAILURES as error:
-            raise self._server.convert(error) from error
-        self._is_checked = True
-        if persistence.get("aof_enabled") == 0:
-            log.warning(
-                "%s: the server does not write each event to its disk, so events are lost if it "
-                "is killed; set appendonly to yes",
-                self._server.label,
-            )
 
 
 class ValkeySubscription:
