@@ -8,7 +8,7 @@ import pytest
 from agent_support import Does
 from event_carrier_factories import CarrierUnderTest, carrier
 
-from acc import RunContext, Runner
+from acc import Agent, RunContext, Runner, ToolContext, tool
 from acc.application.events.subscriber import MAX_ATTEMPTS
 from acc.domain.errors import CarrierFailed
 from acc.domain.value_objects.cloud_event import CloudEvent
@@ -20,6 +20,7 @@ from acc.events import (
     event_of,
 )
 from acc.ports.outbound.event_ports import EventDelivery, EventSubscriptionPort
+from acc.testing import ScriptedModel, call
 
 __all__ = ["carrier"]
 
@@ -213,6 +214,34 @@ async def test_event_whose_run_never_ends_becomes_a_dead_letter_without_another_
     assert (await subscriber.handle(delivery)).outcome is EventOutcome.REPEATED
 
 
+async def test_unexpected_error_of_one_event_does_not_end_the_runs_of_others(
+    carrier: CarrierUnderTest, shipping: Shipping, caplog: pytest.LogCaptureFixture
+) -> None:
+    await carrier.publish(carrier.event(1), carrier.event(2))
+    subscriber, log = shipping.subscriber(carrier.subscribe(lease=5.0)), _FailingOnce()
+    await run_until(subscriber, log, 1)
+    assert sorted(shipping.effects) == [1, 2]
+    assert "an event could not be handled" in caplog.text
+
+
+async def test_tool_reads_the_event(carrier: CarrierUnderTest, tmp_path: Path) -> None:
+    @tool
+    def ship(ctx: ToolContext) -> str:
+        """Ship what the event names."""
+        return f"shipped {event_of(ctx).payload['number']}"
+
+    agent = Agent(name="packing", model=ScriptedModel(call("ship"), "done"), tools=[ship])
+    runner = Runner(agent, app_name="packing", store=tmp_path / "packing.db")
+    letters = runner.services.sessions.event_log()  # type: ignore[attr-defined]
+    await carrier.publish(carrier.event(7))
+    subscriber, log = EventSubscriber(runner, carrier.subscribe(), letters, name="packing"), Log()
+    await run_until(subscriber, log, 1)
+    (session,) = await runner.services.sessions.sessions("packing", "events")
+    events = await runner.services.sessions.events(session.key)
+    assert [one.result.content for one in events if one.result] == ["shipped 7"]
+    await runner.services.aclose()
+
+
 async def test_run_until_idle_reports_an_unreachable_carrier(shipping: Shipping) -> None:
     with pytest.raises(CarrierFailed):
         await shipping.subscriber(_UnreachableCarrier()).run(until_idle=True)
@@ -228,6 +257,20 @@ async def test_run_returns_how_many_deliveries_failed(
         while len(log.handled) < 2:
             failed += await subscriber.run(until_idle=True, observer=log)
     assert failed == 2
+
+
+class _FailingOnce(Log):
+    """An observer whose first call has a defect."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._has_failed = False
+
+    def on_handled(self, handled: HandledEvent) -> None:
+        if not self._has_failed:
+            self._has_failed = True
+            raise ZeroDivisionError
+        super().on_handled(handled)
 
 
 class _NoCarrier:

@@ -3,12 +3,14 @@
 import asyncio
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+import shifted_worker
 from agent_support import Does, says
 from temporal_server import shared_server
 from temporalio import workflow
@@ -30,13 +32,18 @@ from acc import (
     open_worker,
     tool,
 )
+from acc.adapters.storage.sqlite_tasks import SqliteTaskStore
+from acc.adapters.system.clock import SystemClock
 from acc.adapters.temporal.engine import TemporalEngine, workflow_id
 from acc.adapters.temporal.location import parse_location
 from acc.adapters.temporal.worker import run_worker
 from acc.adapters.temporal.workflow import RunWorkflow
 from acc.application.runtime.segments import RunSegments
 from acc.domain.errors import InvalidInput
-from acc.ports.outbound.engine_ports import EngineWork
+from acc.domain.value_objects.content import text_part
+from acc.domain.value_objects.principal import Owner
+from acc.domain.value_objects.task import Message, Role, Task, TaskState, TaskStatus
+from acc.ports.outbound.engine_ports import EngineWork, TaskWork
 from acc.testing import ScriptedModel, call
 
 MAX_PAYLOAD_BYTES = 64 * 1024
@@ -133,6 +140,65 @@ async def test_expired_request_continues_without_anybody(store: str, app: str) -
         assert waiting.status is RunStatus.INPUT_REQUIRED
         await until_status(runner, RunStatus.COMPLETED)
         assert (await runner.events())[-1].text.startswith("expired")
+
+
+@asynccontextmanager
+async def shifted(store: str, app: str, seconds: float) -> AsyncIterator[None]:
+    """Run a worker in a process whose clock is wrong."""
+    program = str(Path(__file__).parent / "shifted_worker.py")
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, program, shared_server().url, store, app, str(seconds)),
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"ready\n"
+        yield
+    finally:
+        process.kill()
+        await process.wait()
+
+
+@pytest.mark.parametrize("seconds", [-60.0, 60.0])
+async def test_timers_are_right_if_the_clock_of_a_worker_is_wrong(
+    seconds: float, store: str, app: str
+) -> None:
+    async with (
+        durable(shifted_worker.agent, store, app) as runner,
+        shifted(store, app, seconds),
+    ):
+        waiting = await runner.run("go")
+        asked_at = time.monotonic()
+        await until_status(runner, RunStatus.COMPLETED)
+        waited = time.monotonic() - asked_at
+        history = await (await handle_of(runner, waiting.run_id)).fetch_history()
+    kinds = [event.event_type for event in history.events]
+    assert 0.5 * shifted_worker.TTL_SECONDS < waited < 4 * shifted_worker.TTL_SECONDS
+    assert kinds.count(EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED) <= 4
+
+
+async def test_task_that_is_stored_late_is_executed_if_the_clock_of_the_worker_is_wrong(
+    store: str, app: str
+) -> None:
+    engine = TemporalEngine(parse_location(shared_server().url))
+    work = EngineWork(app_name=app, run_id="late", user_id="ann", task=TaskWork(caller="ann"))
+    tasks = SqliteTaskStore(Path(store), clock=SystemClock(), app_name=app)
+    async with shifted(store, app, 7_200.0):
+        await engine.start(work)
+        await asyncio.sleep(0.5)  # the worker has looked for it
+        status = TaskStatus(state=TaskState.SUBMITTED, at=time.time())
+        message = Message(message_id="m", role=Role.USER, parts=text_part("go"))
+        task = Task(id="late", context_id="c", status=status)
+        await tasks.create(task, owner=Owner("", "ann"), message=message)
+        async with asyncio.timeout(10):
+            while True:
+                stored = await tasks.read("late")
+                assert stored is not None
+                if stored.state is TaskState.INPUT_REQUIRED:
+                    break
+                await asyncio.sleep(0.05)
+    await tasks.aclose()
+    await engine.aclose()
 
 
 async def test_payloads_are_references_at_turn_1000(store: str, app: str) -> None:

@@ -34,6 +34,9 @@ class Attempt:
 
     is_handed_over = False
 
+    async def age(self) -> float:
+        return 0.0
+
 
 class SlowRemote(ScriptedRemote):
     """A server whose task is active until `is_done`."""

@@ -40,8 +40,18 @@ def test_payload_of_an_event_of_another_program_is_all_its_data() -> None:
         (b'{"specversion": "1.0", "id": "1", "source": "s"}', "type"),
         (b'{"specversion": "1.0", "id": 1, "source": "s", "type": "t"}', "id"),
         (b'{"specversion": "1.0", "data": "' + b"x" * 70_000 + b'"}', "65,536"),
+        (b'{"specversion": "1.0", "data": ' + b"[" * 400 + b"]" * 400 + b"}", "deeper than 100"),
+        (b'{"specversion": "1.0", "data": ' + b'{"a":' * 400 + b"1" + b"}" * 401, "deeper than"),
     ],
 )
 def test_body_that_is_no_event_is_refused(body: bytes, text: str) -> None:
     with pytest.raises(InvalidInput, match=text):
         decode_cloud_event(body)
+
+
+def test_event_that_no_subscriber_could_read_is_not_encoded() -> None:
+    data: list[object] = []
+    for _ in range(150):
+        data = [data]
+    with pytest.raises(InvalidInput, match="deeper than 100 levels"):
+        encode_cloud_event(CloudEvent(id="1", source="s", type="t", data=data))

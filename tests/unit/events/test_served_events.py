@@ -115,6 +115,9 @@ async def test_unexpected_failure_of_a_relay_is_logged_and_repeated(
     class Source:
         calls = 0
 
+        async def check(self) -> None:
+            return
+
         async def receive(self, *, limit: int, wait: float) -> list[object]:
             self.calls += 1
             if self.calls == 1:

@@ -34,6 +34,9 @@ class Attempt:
 
     is_handed_over: bool = False
 
+    async def age(self) -> float:
+        return 0.0
+
 
 class Disconnected:
     """An engine that responds to nobody after it was connected."""

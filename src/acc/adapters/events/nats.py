@@ -6,10 +6,21 @@ from typing import Any
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
-from nats.errors import AuthorizationError, Error, MsgAlreadyAckdError, NoServersError
+from nats.errors import (
+    AuthorizationError,
+    Error,
+    MaxPayloadError,
+    MsgAlreadyAckdError,
+    NoServersError,
+)
 from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, StreamConfig
-from nats.js.errors import APIError, NotFoundError, ServiceUnavailableError
+from nats.js.errors import (
+    APIError,
+    NoStreamResponseError,
+    NotFoundError,
+    ServiceUnavailableError,
+)
 
 from acc.adapters.events.location import carrier_label
 from acc.application.events.cloud_events import MEDIA_TYPE, encode_cloud_event, event_key
@@ -45,9 +56,12 @@ class _Connection:
         The stream is created if it does not exist.
         """
         async with self._lock:
-            if self._stream is None or self._client is None or self._client.is_closed:
-                self._client = await self._connect()
-                self._stream = self._client.jetstream(timeout=_TIMEOUT_SECONDS)
+            if self._client is None or self._client.is_closed:
+                self._client, self._stream = await self._connect(), None
+            if self._stream is None:
+                context = self._client.jetstream(timeout=_TIMEOUT_SECONDS)
+                await _create_stream(context)
+                self._stream = context
         return self._stream
 
     async def _connect(self) -> Client:
@@ -61,18 +75,6 @@ class _Connection:
                 max_reconnect_attempts=1,
                 allow_reconnect=False,
             )
-            context = client.jetstream(timeout=_TIMEOUT_SECONDS)
-            try:
-                await context.stream_info(STREAM)
-            except NotFoundError:
-                await context.add_stream(
-                    StreamConfig(
-                        name=STREAM,
-                        subjects=[f"{SUBJECT}.>"],
-                        max_age=EVENT_RETENTION_SECONDS,
-                        duplicate_window=_DUPLICATE_WINDOW_SECONDS,
-                    )
-                )
         except BaseException:
             await client.close()  # also the socket of a connection that was refused
             raise
@@ -84,7 +86,12 @@ class _Connection:
             await self._client.close()
 
     def convert(self, error: BaseException) -> CarrierFailed:
-        """Return the error that the caller gets: the server, the reason and what to do."""
+        """Return the error that the caller gets: the server, the reason and what to do.
+
+        The stream may have been deleted, so it is looked for again.
+        """
+        if isinstance(error, APIError | NoStreamResponseError):
+            self._stream = None
         label = carrier_label(self._url)
         if isinstance(error, AuthorizationError) or "authorization" in str(error).lower():
             return CarrierFailed(
@@ -95,6 +102,16 @@ class _Connection:
             return CarrierFailed(
                 f"{label}: JetStream is not available; start the server with -js, and check the "
                 "account"
+            )
+        if isinstance(error, MaxPayloadError):
+            return CarrierFailed(
+                f"{label}: the event is larger than a message of the server may be; set its "
+                "max_payload to 128KB or more"
+            )
+        if isinstance(error, NoStreamResponseError):
+            return CarrierFailed(
+                f"{label}: no stream stores the event; add the subject {SUBJECT}.> to the stream "
+                f"{STREAM}, or delete that stream, which is then created again"
             )
         if isinstance(error, APIError):
             return CarrierFailed(f"{label}: the server rejected the request: {error.description}")
@@ -112,6 +129,13 @@ class NatsPublisher:
 
     def __init__(self, url: str) -> None:
         self._connection = _Connection(url)
+
+    async def check(self) -> None:
+        """Return if the server has the stream, which is created if it does not exist."""
+        try:
+            await self._connection.stream()
+        except _FAILURES as error:
+            raise self._connection.convert(error) from error
 
     async def publish(self, event: CloudEvent) -> None:
         """Return once the server has stored the event."""
@@ -231,6 +255,21 @@ class NatsSubscription:
             await stream.add_consumer(STREAM, config)
             self._consumer = (stream, await stream.pull_subscribe_bind(self._name, STREAM))
         return self._consumer[1]
+
+
+async def _create_stream(context: JetStreamContext) -> None:
+    """Create the stream if it does not exist."""
+    try:
+        await context.stream_info(STREAM)
+    except NotFoundError:
+        await context.add_stream(
+            StreamConfig(
+                name=STREAM,
+                subjects=[f"{SUBJECT}.>"],
+                max_age=EVENT_RETENTION_SECONDS,
+                duplicate_window=_DUPLICATE_WINDOW_SECONDS,
+            )
+        )
 
 
 async def _ignore(error: Exception) -> None:

@@ -1,6 +1,7 @@
 """Events over streams of a Valkey or Redis server."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -19,16 +20,19 @@ from acc.ports.outbound.event_ports import (
     EventDelivery,
 )
 
+log = logging.getLogger("acc.run")
 #: The braces keep all keys on one node of a cluster.
 STREAM = "{acc:events}"
 #: An event that is published again is recognised for so many seconds.
 _DUPLICATE_WINDOW_SECONDS = 86_400
 _TIMEOUT_SECONDS = 5.0
 _POLL_SECONDS = 0.1
-# The id is remembered and the event added in one step, so a crash cannot separate them.
+# The event is added and its id remembered in one step, so a crash cannot separate them. A command
+# that fails does not undo those before it, so the id comes last.
 _PUBLISH = """
-if redis.call('SET', KEYS[2], 1, 'NX', 'EX', ARGV[1]) then
+if redis.call('EXISTS', KEYS[2]) == 0 then
   redis.call('XADD', KEYS[1], 'MINID', '~', ARGV[2], '*', 'type', ARGV[3], 'event', ARGV[4])
+  redis.call('SET', KEYS[2], 1, 'EX', ARGV[1])
 end
 """
 _FAILURES = (ValkeyError, OSError, TimeoutError)
@@ -65,9 +69,28 @@ class ValkeyPublisher:
 
     def __init__(self, url: str) -> None:
         self._server = _Server(url)
+        self._is_checked = False
+
+    async def check(self) -> None:
+        """Return if the server responds; warn if it says that it forgets events when it stops."""
+        try:
+            persistence = await self._server.client.info("persistence")
+        except NoPermissionError:
+            persistence = {}
+        except _FAILURES as error:
+            raise self._server.convert(error) from error
+        self._is_checked = True
+        if persistence.get("aof_enabled") == 0:
+            log.warning(
+                "%s: the server does not write each event to its disk, so events are lost if it "
+                "is killed; set appendonly to yes",
+                self._server.label,
+            )
 
     async def publish(self, event: CloudEvent) -> None:
         """Return once the server has stored the event."""
+        if not self._is_checked:
+            await self.check()
         body = encode_cloud_event(event)
         oldest = int((time.time() - EVENT_RETENTION_SECONDS) * 1000)
         keys = (STREAM, f"{STREAM}:id:{event_key(event)}")
@@ -139,11 +162,15 @@ class ValkeySubscription:
             if not self._has_group:
                 await self._create_group()
             groups = await self._server.client.xinfo_groups(STREAM)
+            for group in groups:
+                if group["name"] == self._name.encode():
+                    return int(group["pending"]) + int(group.get("lag") or 0)
+            # The stream was deleted with its groups, and a publisher created another one.
+            self._has_group = False
+            return int(await self._server.client.xlen(STREAM))
         except _FAILURES as error:
             self._has_group = False
             raise self._server.convert(error) from error
-        own = next(group for group in groups if group["name"] == self._name.encode())
-        return int(own["pending"]) + int(own.get("lag") or 0)
 
     async def aclose(self) -> None:
         """Close the connection; deliveries that were not acknowledged are repeated."""
@@ -164,11 +191,13 @@ class ValkeySubscription:
         )
         attempts: dict[bytes, int] = {}
         for entry_id, _ in entries:
-            (pending,) = await client.xpending_range(
+            pending = await client.xpending_range(
                 STREAM, self._name, min=entry_id, max=entry_id, count=1
             )
-            attempts[entry_id] = pending["times_delivered"]
-        return await self._deliveries(entries, attempts)
+            if pending:  # otherwise the process that was slow has acknowledged it just now
+                attempts[entry_id] = pending[0]["times_delivered"]
+        expired = [(entry_id, fields) for entry_id, fields in entries if entry_id in attempts]
+        return await self._deliveries(expired, attempts)
 
     async def _read_new(self, limit: int) -> tuple[EventDelivery, ...]:
         while True:

@@ -35,6 +35,10 @@ class Claimed(NamedTuple):
 class EventLog(Protocol):
     """The recorded events of a store, with the positions of subscriptions."""
 
+    async def check(self) -> None:
+        """Return if events can be stored now."""
+        ...
+
     async def publish(self, event: CloudEvent) -> None:
         """Store an event; one with the same source and id has no effect."""
         ...
@@ -66,6 +70,10 @@ class LogPublisher:
     def __init__(self, log: EventLog, *, owns_log: bool) -> None:
         self._log = log
         self._owns_log = owns_log
+
+    async def check(self) -> None:
+        """Return if the store can be written now."""
+        await self._log.check()
 
     async def publish(self, event: CloudEvent) -> None:
         """Return once the store has the event."""

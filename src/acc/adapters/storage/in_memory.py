@@ -497,6 +497,9 @@ class InMemoryEventLog:
                 self._seq += 1
                 self._rows[self._seq] = row
 
+    async def check(self) -> None:
+        """Return if events can be stored now."""
+
     async def publish(self, event: CloudEvent) -> None:
         """Store an event; one with the same source and id has no effect."""
         self.add([published_row(event, self._clock.now())])

@@ -13,6 +13,7 @@ _POSTGRES_SCHEMES = frozenset({"postgresql", "postgres"})
 _URL = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]+):")
 # A Path joins the slashes of a URL; other colons are part of a file name.
 _URL_AS_PATH = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+_PREFERENCE = "target_session_attrs=prefer-standby"
 _SUPPORTED = (
     'the path of a SQLite file, sqlite:///PATH, postgresql://USER@HOST/DATABASE, or "memory"'
 )
@@ -29,6 +30,15 @@ class PostgresLocation:
         netloc, slash, database = rest.partition("?")[0].partition("/")
         user, at, hosts = netloc.rpartition("@")
         return f"{scheme}://{user.partition(':')[0]}{at}{hosts}{slash}{database}"
+
+    def urls_by_host(self) -> tuple[str, ...]:
+        """Return a URL for each host, in order."""
+        if _PREFERENCE in self.url:  # it compares all hosts
+            return (self.url,)
+        scheme, _, rest = self.url.partition("://")
+        end = next((at for at, one in enumerate(rest) if one in "/?#"), len(rest))
+        user, at, hosts = rest[:end].rpartition("@")
+        return tuple(f"{scheme}://{user}{at}{host}{rest[end:]}" for host in hosts.split(","))
 
 
 #: None is a store in memory.

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import random
+import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -33,6 +34,8 @@ Operation = Callable[["Connection[Any]"], Awaitable[T]]
 DEFAULT_CONNECTIONS = 10
 _CONNECT_SECONDS = 5.0
 _STATEMENT_SECONDS = 30.0
+#: A connection has ended if the machine of the server confirms nothing for so long.
+_SILENCE_SECONDS = 10
 #: A process that was connected before waits so long for a server that restarts or fails over.
 _OUTAGE_SECONDS = 15.0
 _MAX_ATTEMPTS = 6
@@ -91,6 +94,11 @@ _HINTS: tuple[tuple[type[Exception], str], ...] = (
     ),
     (asyncpg.DiskFullError, "the disk of the server is full; free some space and try again"),
     (asyncpg.CannotConnectNowError, "the server is starting or stopping; try again"),
+    (
+        asyncpg.TargetServerAttributeNotMatched,
+        "no host has the role that target_session_attrs of the URL requires; check the hosts, and "
+        "that one of them is the primary server",
+    ),
 )
 
 
@@ -157,6 +165,9 @@ class PostgresDatabase:
             await transaction.start()
             try:
                 result = await operation(connection)
+            except TimeoutError:
+                connection.terminate()  # a rollback would have to wait too
+                raise
             except BaseException:
                 if not connection.is_closed():
                     await transaction.rollback()
@@ -222,7 +233,8 @@ class PostgresDatabase:
         label = self.location
         for kind, hint in _HINTS:
             if isinstance(error, kind):
-                return StorageFailed(f"{label}: {hint}")
+                is_temporary = isinstance(error, _UNAVAILABLE)
+                return StorageFailed(f"{label}: {hint}", is_temporary=is_temporary)
         if isinstance(
             error,
             asyncpg.CharacterNotInRepertoireError
@@ -278,6 +290,11 @@ class PostgresDatabase:
             try:
                 return await operation(connection)
             except (*_CONFLICTS, *LOST_CONNECTION) as error:
+                if _is_statement_timeout(error):
+                    connection.terminate()
+                    # They may lead to the same server, which may not respond at all.
+                    pool.drop_idle()
+                    raise self._statement_timeout(is_repeatable) from error
                 if isinstance(error, LOST_CONNECTION):
                     connection.terminate()
                     if not is_repeatable and not _was_not_sent(error):
@@ -286,8 +303,6 @@ class PostgresDatabase:
                     raise self.convert(error) from error
             except _CommitInterrupted as error:
                 raise self._outcome_unknown() from error
-            except TimeoutError as error:
-                raise self._statement_timeout() from error
             except (asyncpg.PostgresError, UnicodeEncodeError, msgspec.MsgspecError) as error:
                 raise self.convert(error) from error
             finally:
@@ -301,10 +316,12 @@ class PostgresDatabase:
             "read the session or task before you repeat it"
         )
 
-    def _statement_timeout(self) -> StorageFailed:
+    def _statement_timeout(self, is_without_effect: bool) -> StorageFailed:
+        effect = "without effect" if is_without_effect else "its writes may be stored or not"
         return StorageFailed(
-            f"{self.location}: a statement took longer than {_STATEMENT_SECONDS:g} seconds; "
-            "check the load and the locks of the server"
+            f"{self.location}: a statement took longer than {_STATEMENT_SECONDS:g} seconds, "
+            f"{effect}; check the load and the locks of the server",
+            is_temporary=True,
         )
 
     def _pool(self) -> "_Pool":
@@ -344,13 +361,17 @@ class PostgresDatabase:
         return connection
 
     async def _connect(self) -> "Connection[Any]":
+        """Return a new connection to the first host that accepts one."""
+        *others, last = self.location.urls_by_host()
+        for url in others:
+            try:
+                return await _connect_to(url)
+            except _UNAVAILABLE:
+                continue
+            except Exception as error:
+                raise self.convert(error) from error
         try:
-            return await asyncpg.connect(
-                self.location.url,
-                timeout=_CONNECT_SECONDS,
-                command_timeout=_STATEMENT_SECONDS,
-                server_settings={"application_name": "acc"},
-            )
+            return await _connect_to(last)
         except Exception as error:
             raise self.convert(error) from error
 
@@ -374,6 +395,36 @@ class PostgresDatabase:
             raise
         self._skew = skew
         self._is_ready = True
+
+
+async def _connect_to(url: str) -> "Connection[Any]":
+    # The time limit of the library is for all hosts of a URL together.
+    connection = await asyncpg.connect(
+        url,
+        timeout=_CONNECT_SECONDS,
+        command_timeout=_STATEMENT_SECONDS,
+        server_settings={"application_name": "acc"},
+    )
+    _watch_machine(connection)
+    return connection
+
+
+def _watch_machine(connection: "Connection[Any]") -> None:
+    """Let the connection end if the machine of the server disappears without a word."""
+    transport = getattr(connection, "_transport", None)
+    own = transport.get_extra_info("socket") if transport is not None else None
+    if own is None or own.family == getattr(socket, "AF_UNIX", None):
+        return
+    own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (
+        ("TCP_KEEPIDLE", _SILENCE_SECONDS // 2),
+        ("TCP_KEEPINTVL", 1),
+        ("TCP_KEEPCNT", _SILENCE_SECONDS // 2),
+        ("TCP_USER_TIMEOUT", _SILENCE_SECONDS * 1000),
+    ):
+        option = getattr(socket, name, None)  # not every system has all
+        if option is not None:
+            own.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 class _Skew:
@@ -445,6 +496,12 @@ class _Pool:
             self._idle.append(connection)
         self._slots.release()
 
+    def drop_idle(self) -> None:
+        """Drop the connections that are not in use."""
+        for connection in self._idle:
+            connection.terminate()
+        self._idle.clear()
+
     async def aclose(self) -> None:
         """Close idle connections, and drop those in use."""
         for connection in self._idle:
@@ -463,6 +520,11 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, FileNotFoundError):
         return "a socket or certificate file of the URL does not exist"
     return (isinstance(error, OSError) and error.strerror) or type(error).__name__
+
+
+def _is_statement_timeout(error: BaseException) -> bool:
+    """Return True if the library waited too long; an error of the system has a number."""
+    return isinstance(error, TimeoutError) and error.errno is None
 
 
 def _was_not_sent(error: BaseException) -> bool:

@@ -3,7 +3,7 @@
 import asyncio
 import atexit
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
@@ -76,6 +76,14 @@ class TemporalEngine:
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise self._explain(error) from None
+
+    async def started_at(self, work: EngineWork) -> datetime:
+        """Return when the workflow of a run started, by the clock of the service."""
+        handle = (await self.client()).get_workflow_handle(workflow_id(work))
+        try:
+            return (await handle.describe(rpc_timeout=_RPC_TIMEOUT)).start_time
+        except RPCError as error:
+            raise self._explain(error) from None
 
     async def aclose(self) -> None:
         """Forget the connection, which closes with its last reference."""

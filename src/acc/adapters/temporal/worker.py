@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -16,6 +17,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from acc.adapters.temporal.engine import TemporalEngine, from_payload, task_queue
 from acc.adapters.temporal.workflow import CANCEL, EXECUTE, RunWorkflow
 from acc.domain.errors import AccError
+from acc.domain.value_objects.base import replace
 from acc.ports.outbound.engine_ports import EngineWork, SegmentExecutorPort
 
 T = TypeVar("T")
@@ -27,34 +29,59 @@ _STICKY_TIMEOUT = timedelta(seconds=1)
 
 #: The library sometimes waits forever when a worker is stopped.
 _STOP_SECONDS = 5.0
+#: Smaller differences between the clocks are not corrected.
+_MIN_SKEW_SECONDS = 0.5
 
 
 class _Attempt:
     """The running activity."""
+
+    def __init__(self, engine: TemporalEngine, work: EngineWork) -> None:
+        self._engine = engine
+        self._work = work
 
     @property
     def is_handed_over(self) -> bool:
         details = activity.cancellation_details()
         return details is None or not details.cancel_requested
 
+    async def age(self) -> float:
+        submitted = await self._engine.started_at(self._work)
+        return (activity.info().started_time - submitted).total_seconds()
+
 
 class _Activities:
-    def __init__(self, segments: SegmentExecutorPort) -> None:
+    def __init__(self, engine: TemporalEngine, segments: SegmentExecutorPort) -> None:
+        self._engine = engine
         self._segments = segments
 
     @activity.defn(name=EXECUTE)
     async def execute(self, payload: dict[str, Any]) -> Any:
         """Execute a segment while heartbeats are sent."""
-        work = from_payload(payload)
-        return msgspec.to_builtins(
-            await _with_heartbeats(work, self._segments.execute(work, _Attempt()))
+        work, skew = from_payload(payload), _clock_skew()
+        outcome = await _with_heartbeats(
+            work, self._segments.execute(work, _Attempt(self._engine, work))
         )
+        if outcome.resume_at is not None:
+            outcome = replace(outcome, resume_at=outcome.resume_at + skew)
+        return msgspec.to_builtins(outcome)
 
     @activity.defn(name=CANCEL)
     async def cancel(self, payload: dict[str, Any]) -> None:
         """Record that a run is canceled."""
         work = from_payload(payload)
         await _with_heartbeats(work, self._segments.cancel(work))
+
+
+def _clock_skew() -> float:
+    """Return the seconds by which the clock of the service is ahead of this machine's now.
+
+    The time for which the worker did not begin the activity is part of the result, so a timer can
+    end earlier by this time. Then the segment finds that it is too early, and waits again.
+    """
+    started = activity.info().started_time
+    skew = started.timestamp() - time.time()
+    return skew if abs(skew) >= _MIN_SKEW_SECONDS else 0.0
 
 
 async def _with_heartbeats(work: EngineWork, step: Awaitable[T]) -> T:
@@ -102,7 +129,7 @@ async def run_worker(
     At the end, segments get the grace time to finish; other workers continue the rest. A worker
     that does not stop within a few more seconds is left.
     """
-    activities = _Activities(segments)
+    activities = _Activities(engine, segments)
     worker = Worker(
         await engine.client(),
         task_queue=task_queue(app_name),

@@ -199,7 +199,7 @@ class MessageIntake:
         """Store a new task. With an engine, start its run first; cancel it on rejection."""
         dispatcher = self._executor.dispatcher
         if dispatcher is not None:
-            await dispatcher.start(task.id, sender, options, at=task.status.at)
+            await dispatcher.start(task.id, sender, options)
         is_refused = False
         try:
             result = await self._tasks.create(

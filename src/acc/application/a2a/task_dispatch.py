@@ -17,15 +17,13 @@ class TaskDispatcher:
         self._engine = engine
         self._app_name = app_name
 
-    async def start(
-        self, task_id: str, sender: Principal, options: ProjectionOptions, *, at: float
-    ) -> None:
+    async def start(self, task_id: str, sender: Principal, options: ProjectionOptions) -> None:
         """Let the engine execute a task as soon as it is stored; Unavailable if it cannot.
 
         The engine is first, so that no stored task is unknown to it. If the task is not stored
-        afterwards, the worker ends the work. `at` is the current time.
+        afterwards, the worker ends the work.
         """
-        await self._engine.start(self._work(task_id, sender, options, submitted_at=at))
+        await self._engine.start(self._work(task_id, sender, options))
 
     async def notify(self, task_id: str, sender: Principal, options: ProjectionOptions) -> None:
         """Let the engine continue a task whose answer is stored."""
@@ -56,14 +54,7 @@ class TaskDispatcher:
     def _known(self, task_id: str) -> EngineWork:
         return EngineWork(app_name=self._app_name, run_id=task_id)
 
-    def _work(
-        self,
-        task_id: str,
-        sender: Principal,
-        options: ProjectionOptions,
-        *,
-        submitted_at: float = 0.0,
-    ) -> EngineWork:
+    def _work(self, task_id: str, sender: Principal, options: ProjectionOptions) -> EngineWork:
         permissions = sender.permissions
         return EngineWork(
             app_name=self._app_name,
@@ -79,6 +70,5 @@ class TaskDispatcher:
                 as_data=options.as_data,
                 may_reply=options.may_reply,
                 footprint=options.footprint,
-                submitted_at=submitted_at,
             ),
         )

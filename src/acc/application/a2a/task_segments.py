@@ -72,9 +72,12 @@ class TaskSegments:
         """Execute a task from what is stored until it waits or ends."""
         if work.task is None:
             return await self._runs.execute(work, attempt)
-        task = await self._find_task(work.run_id, work.task.submitted_at)
+        task = await self._tasks.read(work.run_id)
         if task is None:
-            return self._not_stored(work.task.submitted_at)
+            age = await attempt.age()
+            task = await self._find_task(work.run_id, age)
+            if task is None:
+                return self._not_stored(age)
         if task.is_terminal:
             return ENDED
         return await _TaskSegment(
@@ -101,21 +104,22 @@ class TaskSegments:
         with suppress(InvalidTransition, TaskNotFound):
             await self._tasks.append(task.id, [_canceled(self._runner)])
 
-    async def _find_task(self, task_id: str, submitted_at: float) -> Task | None:
-        """Return a task, None if it is not stored soon after it was submitted."""
-        clock = self._runner.services.clock
+    async def _find_task(self, task_id: str, age: float) -> Task | None:
+        """Return a task, None if it is not stored soon after the engine got its work."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _SEGMENT_WAIT_SECONDS - age
         while (task := await self._tasks.read(task_id)) is None:
-            if clock.now() > submitted_at + _SEGMENT_WAIT_SECONDS:
+            if loop.time() > deadline:
                 return None
             await asyncio.sleep(_POLL_SECONDS)
         return task
 
-    def _not_stored(self, submitted_at: float) -> SegmentOutcome:
+    def _not_stored(self, age: float) -> SegmentOutcome:
         """Return when to look for a task again; the work ends after TASK_WAIT_SECONDS."""
-        now = self._runner.services.clock.now()
-        if now > submitted_at + TASK_WAIT_SECONDS:
+        if age > TASK_WAIT_SECONDS:
             return ENDED
-        delay = min((now - submitted_at) / 2, _MAX_DELAY_SECONDS)
+        delay = min(max(age, _SEGMENT_WAIT_SECONDS) / 2, _MAX_DELAY_SECONDS)
+        now = self._runner.services.clock.now()
         return SegmentOutcome(has_ended=False, resume_at=now + delay)
 
 
@@ -129,6 +133,9 @@ class _Attempt:
     @property
     def is_handed_over(self) -> bool:
         return not self._run.superseded and self._attempt.is_handed_over
+
+    async def age(self) -> float:
+        return await self._attempt.age()
 
 
 class _TaskSegment:

@@ -15,6 +15,7 @@ from acc.domain.value_objects.cloud_event import MAX_EVENT_BYTES, CloudEvent, ch
 
 if TYPE_CHECKING:
     from acc.application.runtime.context import RunContext
+    from acc.application.tools.tool import ToolContext
 
 SPEC_VERSION = "1.0"
 MEDIA_TYPE = "application/cloudevents+json"
@@ -24,6 +25,8 @@ EVENT_METADATA = "cloudevent"
 _TRACE_STATE_KEY = "trace_id"
 _ATTRIBUTES = ("id", "source", "type", "time", "subject", "datacontenttype", "traceparent")
 _REQUIRED = ("id", "source", "type")
+#: Deeper JSON cannot be processed reliably, as each level is a call.
+_MAX_DEPTH = 100
 
 
 def new_event(ctx: "RunContext", event_type: str, payload: JsonData, *, step: str) -> CloudEvent:
@@ -63,7 +66,9 @@ def new_event(ctx: "RunContext", event_type: str, payload: JsonData, *, step: st
 
 def encode_cloud_event(event: CloudEvent) -> bytes:
     """Return an event as structured JSON; InvalidInput if it is too large for carriers."""
-    body = msgspec.json.encode(event_document(event))
+    document = event_document(event)
+    _check_depth(document)
+    body = msgspec.json.encode(document)
     if len(body) > MAX_EVENT_BYTES:
         raise InvalidInput(
             f"event {event.type!r} has {len(body):,} bytes, at most {MAX_EVENT_BYTES:,} are "
@@ -94,12 +99,17 @@ def decode_cloud_event(body: bytes) -> CloudEvent:
         document = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidInput(f"the event is not JSON ({error}); expected a CloudEvent") from None
+    _check_depth(document)
     return _read_document(document)
 
 
-def event_of(ctx: "RunContext") -> CloudEvent:
-    """Return the event that started the run; InvalidInput if it was not an event."""
-    for part in ctx.run.request.message:
+def event_of(ctx: "RunContext | ToolContext[Any]") -> CloudEvent:
+    """Return the event that started the run; InvalidInput if it was not an event.
+
+    The context is that of an agent or of a tool.
+    """
+    run_context: Any = getattr(ctx, "run_context", ctx)
+    for part in run_context.run.request.message:
         if (document := part.metadata.get(EVENT_METADATA)) is not None:
             return _read_document(document)
     raise InvalidInput("the run was not started by an event; start it with `acc subscribe`")
@@ -121,6 +131,17 @@ def _read_document(document: object) -> CloudEvent:
     known = {"specversion", "data", *_ATTRIBUTES}
     extensions = {name: value for name, value in document.items() if name not in known}
     return CloudEvent(**attributes, data=document.get("data"), extensions=extensions)
+
+
+def _check_depth(value: object, depth: int = 0) -> None:
+    if depth > _MAX_DEPTH:
+        raise InvalidInput(f"the event is nested deeper than {_MAX_DEPTH} levels")
+    if isinstance(value, Mapping):
+        value = value.values()
+    elif not isinstance(value, list | tuple):
+        return
+    for item in value:
+        _check_depth(item, depth + 1)
 
 
 def event_key(event: CloudEvent) -> str:

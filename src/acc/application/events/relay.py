@@ -34,9 +34,13 @@ class EventRelay:
 
         With `until_idle` a failure is raised. Without, it is logged and the relay tries again.
         """
-        count, failures = 0, 0
+        count, failures, is_checked = 0, 0, False
         while not self._is_stopping:
             try:
+                if not is_checked:
+                    # Otherwise a wrong password would be noticed with the first event.
+                    await self._target.check()
+                    is_checked = True
                 sent = await self.send_batch(wait=0.0 if until_idle else _WAIT_SECONDS)
             except (CarrierFailed, StorageFailed) as error:
                 if until_idle:

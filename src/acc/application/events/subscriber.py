@@ -229,6 +229,10 @@ class EventSubscriber:
             # The carrier or the store failed. The lease expires and the event is delivered again.
             self._failed += 1
             log.warning("an event could not be handled and will be delivered again: %s", error)
+        except Exception:
+            # The runs of other events go on; after some deliveries the event is a dead letter.
+            self._failed += 1
+            log.exception("an event could not be handled and will be delivered again")
         finally:
             self._in_flight.pop(delivery.token, None)
             self._changed.set()

@@ -10,7 +10,7 @@ class TaskWork(Value, frozen=True, kw_only=True):
     """What the run of an A2A task needs and the store does not contain.
 
     The caller and its permissions are those of the message, the rest is how the client wants to see
-    the task. `submitted_at` is when the server began to store the task, 0 if it is stored.
+    the task.
     """
 
     caller: str
@@ -22,7 +22,6 @@ class TaskWork(Value, frozen=True, kw_only=True):
     as_data: bool = False
     may_reply: bool = False
     footprint: bool = False
-    submitted_at: float = 0.0
 
 
 class EngineWork(Value, frozen=True, kw_only=True):
@@ -92,6 +91,13 @@ class AttemptPort(Protocol):
     @property
     def is_handed_over(self) -> bool:
         """Return True if the attempt is stopped so that another one continues the run."""
+        ...
+
+    async def age(self) -> float:
+        """Return the seconds since the engine got the work, by the clock of the engine.
+
+        Clocks of machines may differ, so the time of another machine is no measure.
+        """
         ...
 
 

@@ -18,6 +18,10 @@ class EventPublisherPort(Protocol):
     CarrierFailed if the carrier does not confirm that it has stored the event.
     """
 
+    async def check(self) -> None:
+        """Return if events can be published now."""
+        ...
+
     async def publish(self, event: CloudEvent) -> None:
         """Return once the carrier has stored the event."""
         ...
