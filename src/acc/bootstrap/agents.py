@@ -6,7 +6,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TextIO, cast
 
-from acc.application.agents.base import BaseAgent
+from acc.application.agents.base import BaseAgent, check_is_agent
 from acc.application.agents.callbacks import Plugin
 from acc.application.agents.validation import (
     default_model_advice,
@@ -166,6 +166,7 @@ def check_models(agent: BaseAgent, *, accept_cached: bool = False) -> None:
 
     With `accept_cached`, only names are checked if model responses are cached on disk.
     """
+    check_is_agent(agent)
     cache = model_cache()
     if cache is not None:
         check_cache(cache)

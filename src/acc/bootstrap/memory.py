@@ -1,6 +1,6 @@
 """Construct memories, their compressors and embedders, and the token counter."""
 
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -12,7 +12,12 @@ from acc.bootstrap.settings import compressor_model, read_variable
 from acc.domain.call_options import explains_call
 from acc.domain.errors import InvalidInput
 from acc.ports.outbound.memory_ports import MemoryPort, ReaderPort, RecallIndexPort
-from acc.ports.outbound.model_ports import EmbedderPort, LanguageModelPort, TokenCounterPort
+from acc.ports.outbound.model_ports import (
+    EmbedderPort,
+    ItemTokenCounterPort,
+    LanguageModelPort,
+    TokenCounterPort,
+)
 
 if TYPE_CHECKING:
     from acc.application.memory.acc import AccMemory
@@ -32,7 +37,7 @@ def version() -> str:
 
 
 @lru_cache(maxsize=1)
-def token_counter() -> TokenCounterPort:
+def token_counter() -> ItemTokenCounterPort:
     """Return the token counter of the process; the first call loads its vocabulary."""
     from acc.adapters.models.token_counter import BpeTokenCounter
 
@@ -45,6 +50,10 @@ class LazyTokenCounter:
     def count(self, text: str) -> int:
         """Return the number of tokens of `text`."""
         return token_counter().count(text)
+
+    def count_items(self, text: str, known: MutableMapping[str, int]) -> int:
+        """Return what `count` returns; `known` has counts of items and gets those of new ones."""
+        return token_counter().count_items(text, known)
 
 
 @explains_call(

@@ -190,6 +190,24 @@ def explain_attributes(hints: Mapping[str, str]) -> Callable[[type[T]], type[T]]
     return decorate
 
 
+def explain_operations(hints: Mapping[str, str]) -> Callable[[type[T]], type[T]]:
+    """Let a class explain operations that it does not have, such as `__getitem__`."""
+
+    def decorate(cls: type[T]) -> type[T]:
+        for name, hint in hints.items():
+            setattr(cls, name, _missing_operation(hint))
+        return cls
+
+    return decorate
+
+
+def _missing_operation(hint: str) -> Callable[..., NoReturn]:
+    def explain(self: object, *_: object) -> NoReturn:
+        raise InvalidInput(f"{type(self).__name__} objects {hint}")
+
+    return explain
+
+
 def _existing_attributes(owner: object) -> list[str]:
     """Return the attributes of an object without those that only explain what to use."""
     cls = type(owner)

@@ -79,6 +79,8 @@ _FAMILIES = (
 )
 #: A prefix and the rest of a name, as this library and others separate them.
 _PREFIXED = re.compile(r"\s*([^:/]+?)\s*[:/]\s*(.+?)\s*")
+#: A reference to an environment variable, as a shell writes it.
+_VARIABLE = re.compile(r"\$\w+|\$\{\w+\}")
 _MIN_SIMILARITY = 0.7
 
 
@@ -105,6 +107,10 @@ def has_thinking_conflict(name: str, *, temperature: float | None, thinking: str
 
 def _suggest(name: str) -> str:
     plain = name.strip().removeprefix("models/")
+    if plain.startswith(("http://", "https://")):
+        return f"openai-compatible:MODEL@{plain}"
+    if _VARIABLE.fullmatch(plain):
+        return "env:" + plain.strip("${}")
     prefix, _, model = name.partition(":")
     if (prefix in _PROVIDERS and model.strip()) or plain.partition(":")[0] in BUILT_IN_MODELS:
         prefix, colon, model = name.strip().partition(":")

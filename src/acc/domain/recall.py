@@ -458,12 +458,13 @@ def select(
     chosen: dict[int, Ranked] = {}
     replaced: dict[int, list[int]] = {}
     for item in ranked:
-        position = replacements.get(item.position, item.position)
-        if position is None or (position not in chosen and len(chosen) >= limit):
+        own = item.position
+        position = replacements.get(own, own)
+        if position is None or (len(chosen) >= limit and position not in chosen):
             continue
         chosen.setdefault(position, item)
-        if position != item.position:
-            replaced.setdefault(position, []).append(item.position)
+        if position != own:
+            replaced.setdefault(position, []).append(own)
     return [
         Selected(position, item, tuple(sorted(replaced[position])) if position in replaced else ())
         for position, item in chosen.items()

@@ -82,7 +82,7 @@ class OwnTool(Agent):
 
 def _in_a_circle() -> None:
     outer = Agent(name="outer", description="x")
-    outer.tools = [Agent(name="inner", description="x", tools=[outer])]
+    vars(outer)["tools"] = [Agent(name="inner", description="x", tools=[outer])]
     outer.__post_init__()
 
 
@@ -198,8 +198,8 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         "'g': edge b → c .* otherwise",
     ),
     "an edge with one end": (lambda: graph(edges=[("a",)]), "\\('a',\\) is not an edge"),
-    "a start that is no node": (lambda: graph(edges=LINE, start="z"), "'z' is not a node"),
-    "a join that is no node": (lambda: graph(edges=LINE, joins=["z"]), "'z' is not a node"),
+    "a start that is no node": (lambda: graph(edges=LINE, start="z"), "'z' is not the name"),
+    "a join that is no node": (lambda: graph(edges=LINE, joins=["z"]), "'z' is not the name"),
     "a join of one edge": (
         lambda: graph(edges=LINE, joins=["b"]),
         "join 'b'",

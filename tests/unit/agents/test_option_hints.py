@@ -103,6 +103,9 @@ def test_agents_can_be_copied() -> None:
         ("gemini-2.0-flash", "google:gemini-2.0-flash"),
         ("opnai:gpt-5", "openai:gpt-5"),
         ("openai:gpt-5.2|claude-x", "anthropic:claude-x"),
+        ("http://127.0.0.1:8080/v1", "openai-compatible:MODEL@http://127.0.0.1:8080/v1"),
+        ("${TEAM_MODEL}", "env:TEAM_MODEL"),
+        ("$TEAM_MODEL", "env:TEAM_MODEL"),
     ],
 )
 def test_wrong_name_of_a_model_is_reported_when_the_agent_is_built(model: str, meant: str) -> None:

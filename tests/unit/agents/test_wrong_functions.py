@@ -10,6 +10,8 @@ from acc import (
     AccError,
     Agent,
     BaseAgent,
+    BaseTool,
+    GraphAgent,
     InvalidInput,
     InvalidTree,
     Part,
@@ -46,6 +48,31 @@ class SyncTools(Toolset):
     def list_tools(self, ctx: Any) -> Any:
         """Return no tools."""
         return []
+
+
+class FunctionAsTools(Toolset):
+    """A toolset that returns a function in place of a list."""
+
+    name = "one"
+
+    async def list_tools(self, ctx: Any) -> Any:
+        """Return a function."""
+        return len
+
+
+class InvokeWithoutArguments(BaseTool):
+    """A tool whose method takes nothing."""
+
+    async def invoke(self) -> Any:  # type: ignore[override]
+        """Return a text."""
+        return "x"
+
+
+class MisspelledCallback(Audit):
+    """A plugin with a callback and a misspelled one."""
+
+    def after_model_calback(self, ctx: Any, response: Any) -> None:
+        """Do nothing."""
 
 
 class WithoutSuper(BaseAgent):
@@ -143,3 +170,76 @@ def test_class_of_a_plugin_is_not_a_plugin() -> None:
 def test_toolset_must_be_async() -> None:
     with pytest.raises(AgentFailed, match=r"SyncTools.list_tools must be `async def list_tools"):
         agent(tools=[SyncTools()]).run_sync("hello")
+
+
+def test_toolset_must_return_a_list() -> None:
+    with pytest.raises(InvalidInput, match=r"'one': list_tools must return a list, such as \[f"):
+        agent(tools=[FunctionAsTools()]).run_sync("hello")
+
+
+def test_invoke_of_a_tool_needs_its_parameters() -> None:
+    with pytest.raises(InvalidTree, match=r"write `async def invoke\(self, arguments, ctx\)`"):
+        InvokeWithoutArguments(name="x", description="x")
+
+
+def test_misspelled_callback_of_a_plugin_is_rejected() -> None:
+    with pytest.raises(InvalidInput, match="the unknown method after_model_calback; callbacks are"):
+        Runner(agent(), plugins=[MisspelledCallback()])
+
+
+def test_condition_of_an_edge_needs_the_state() -> None:
+    nodes = [agent(name="b"), agent(name="c")]
+    with pytest.raises(InvalidTree, match=r"edge b → c .*write def condition\(state\)"):
+        GraphAgent(name="g", sub_agents=nodes, edges=[ANY.Edge("b", "c", lambda: True)])
+
+
+def test_agent_as_start_of_a_graph_is_named() -> None:
+    nodes = [agent(name="b"), agent(name="c")]
+    start: Any = nodes[0]
+    with pytest.raises(
+        InvalidTree, match="^graph 'g': 'b' is not the name of a node; nodes: b, c$"
+    ):
+        GraphAgent(name="g", sub_agents=nodes, start=start)
+
+
+@pytest.mark.parametrize("confirm", ["", " "])
+def test_empty_question_does_not_disable_the_approval(confirm: str) -> None:
+    with pytest.raises(InvalidTree, match="confirm is an empty question: write the question"):
+
+        @tool(confirm=confirm)
+        def pay(amount: int) -> str:
+            """Pay."""
+            return "paid"
+
+    with pytest.raises(InvalidTree, match="question \\(not empty\\)"):
+        agent(confirm=confirm)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("tools", [len]), ("sub_agents", []), ("output_type", int), ("output_schema", int)],
+)
+def test_option_that_has_no_effect_after_the_construction_cannot_be_set(
+    option: str, value: object
+) -> None:
+    built = agent()
+    with pytest.raises(InvalidTree, match=f"{option} has no effect after the agent is built"):
+        setattr(built, option, value)
+    built.instruction = "Answer in French."
+    built.run_sync("hello")
+    assert built.model.requests[0].instruction == "Answer in French."
+
+
+@pytest.mark.parametrize(
+    ("value", "advice"),
+    [
+        (Audit(), "write the class Audit"),
+        ([str], r"write list\[str\]"),
+        ({"city": str}, "use a dataclass, a TypedDict"),
+        ("Weather", "write the class itself, without quotes"),
+    ],
+    ids=["object", "list", "dictionary", "text"],
+)
+def test_value_as_output_type_is_explained(value: object, advice: str) -> None:
+    with pytest.raises(InvalidTree, match=f"is not a type: {advice}"):
+        agent(output_type=value)

@@ -1,5 +1,7 @@
 """Token counts compared with a reference implementation."""
 
+import random
+
 import bpe_openai
 import pytest
 from hypothesis import given, settings
@@ -18,6 +20,28 @@ COUNTER = token_counter()
 def test_long_text_has_reference_count(pieces: list[str]) -> None:
     text = "".join([*pieces, "x" * 200])
     assert COUNTER.count(text) == len(REFERENCE.encode_ordinary(text))
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.text(max_size=12) | st.sampled_from(PARTS + SEAMS), min_size=250, max_size=350),
+    st.randoms(use_true_random=False),
+)
+def test_text_with_known_items_has_the_same_count(pieces: list[str], order: random.Random) -> None:
+    known: dict[str, int] = {}
+    for _ in range(3):
+        text = " | ".join("".join(pieces[first : first + 5]) for first in range(0, 250, 5))
+        assert COUNTER.count_items(text, known) == COUNTER.count(text)
+        order.shuffle(pieces)
+
+
+def test_known_items_are_not_counted_again() -> None:
+    items = [f"fact {number}: " + "x" * 40 for number in range(20)]
+    known: dict[str, int] = {}
+    total = COUNTER.count_items(" | ".join(items), known)
+    assert known.keys() == set(items[1:-1])
+    known[items[5]] += 100
+    assert COUNTER.count_items(" | ".join(items), known) == total + 100
 
 
 @settings(max_examples=500, deadline=None)

@@ -16,6 +16,7 @@ from acc import (
     EventKind,
     InputAnswer,
     LoopAgent,
+    MemoryName,
     ModelFailed,
     ModelRequest,
     ParallelAgent,
@@ -245,6 +246,27 @@ async def test_call_of_killed_process_has_an_unknown_outcome(
     assert second.results[0].is_error
     assert "outcome is unknown" in second.results[0].content["error"]
     assert end.text == "(This turn was interrupted before an answer.)"
+
+
+@pytest.mark.parametrize("storage", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("memory", ["transcript", "retrieval", "acc"])
+async def test_every_memory_shows_the_call_of_a_killed_process_in_the_next_turn(
+    storage: Storage, crash: Crash, memory: str
+) -> None:
+    def crashing(ctx: ToolContext) -> str:
+        """Crash."""
+        crash.now()
+        return "done"
+
+    model = ScriptedModel(call("crashing"), "never said", repeat=True)
+    tree = Agent(name="clerk", model=model, memory=MemoryName(memory), tools=[crashing])
+    await storage.harness(tree).say("Please settle the invoice of Fuji Denki.")
+    harness = crash.harness(tree)
+    result = await harness.say("Is it sunny in Nara?")
+    assert result.text == "never said"
+    shown = "".join(repr(message) for message in model.requests[-1].earlier)
+    assert "crashing was started and its outcome is unknown" in shown
+    assert "settle the invoice" in shown
 
 
 async def test_paused_turn_is_shown_with_the_approved_call(storage: Storage) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 import acc
-from acc import AccError, BaseAgent, Runner
-from acc.testing import ScriptedModel
+from acc import AccError, BaseAgent, RunConfig, Runner, ToolContext
+from acc.a2a import create_app
+from acc.testing import ScriptedModel, call
 
 ANY: Any = acc  # mistakes that type checkers would find
 
@@ -59,6 +60,16 @@ def attribute_of_the_state() -> None:
     Own(name="own").run_sync("hello")
 
 
+def with_runner() -> None:
+    with runner():
+        pass
+
+
+async def asks(ctx: ToolContext) -> str:
+    """Ask."""
+    return str(await ctx.request_input("Which?"))  # type: ignore[attr-defined]
+
+
 MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "attribute of the state": (attribute_of_the_state, r"ctx.state\['city'\]"),
     "message None": (lambda: runner().run_sync(None), "a list of Parts and texts, got None$"),
@@ -87,6 +98,42 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         "needs a runner: write Runner\\(agent\\)",
     ),
     "content of an event": (event_attribute, r"use .text, or .parts"),
+    "result as a dictionary": (
+        lambda: agent().run_sync("hello")["text"],
+        r"RunResult objects have attributes, such as .text",
+    ),
+    "result as a tuple": (lambda: tuple(agent().run_sync("hello")), "have attributes"),
+    "sessions as a dictionary": (lambda: runner().sessions["s"], r"`await .get\(...\)`"),
+    "with in place of async with": (with_runner, "closed by `async with`"),
+    "messages of a result": (lambda: agent().run_sync("hello").all_messages(), "use .events"),
+    "tokens by another name": (
+        lambda: agent().run_sync("hello").usage.prompt_tokens,
+        "use .input_tokens",
+    ),
+    "question of a tool by another name": (
+        lambda: agent(tools=[asks], model=ScriptedModel(call("asks"))).run_sync(
+            "hello", config=RunConfig(raise_tool_errors=True)
+        ),
+        "no attribute 'request_input': use .ask",
+    ),
+    "path as the URL of a file": (
+        lambda: runner().run_sync(ANY.Part(url="/home/ann/plan.png", media_type="image/png")),
+        "'/home/ann/plan.png' is not an address on the web: .*read_bytes",
+    ),
+    "path of another system as the URL of a file": (
+        lambda: runner().run_sync(ANY.Part(url=r"C:\plan.png", media_type="image/png")),
+        "is not an address on the web",
+    ),
+    "URL of a local file": (
+        lambda: runner().run_sync(ANY.Part(url="file:///plan.png", media_type="image/png")),
+        "is not an address on the web",
+    ),
+    "ending as media type": (
+        lambda: runner().run_sync(ANY.Part(raw=b"x", media_type="png")),
+        "'png' is not a media type: write TYPE/SUBTYPE, such as image/png",
+    ),
+    "name of an agent to serve": (lambda: create_app(ANY.__name__), "expected an agent such as"),
+    "runner to serve": (lambda: create_app(runner()), "expected an agent such as"),
     "text of a partial output": (text_of_a_partial_output, "use .data for what has arrived"),
 }
 

@@ -1,5 +1,6 @@
 """Exact token counts with the o200k vocabulary, which the installed package contains."""
 
+from collections.abc import MutableMapping
 from functools import lru_cache
 
 import splintr
@@ -9,6 +10,7 @@ _MAX_PIECE_LENGTH = 100_000
 #: Maximum length of a text whose count is cached, in characters.
 _MAX_CACHED_LENGTH = 400
 _CACHE_SIZE = 2_048
+_SEPARATOR = " | "
 
 
 class BpeTokenCounter:
@@ -24,6 +26,26 @@ class BpeTokenCounter:
         if len(text) <= _MAX_CACHED_LENGTH:
             return self._count_cached(text)
         return self._count(text)
+
+    def count_items(self, text: str, known: MutableMapping[str, int]) -> int:
+        """Return the number of tokens of a text with items between " | ".
+
+        `known` has the counts of items and gets those of new ones. The vocabulary splits texts
+        after "|" if a space follows, so the counts of the parts add up.
+        """
+        if len(text) <= _MAX_CACHED_LENGTH or len(text) > _MAX_PIECE_LENGTH:
+            return self.count(text)
+        first, *items = text.split(_SEPARATOR)
+        if not items:
+            return self._count(text)
+        last = items.pop()
+        total = self._count_piece(f"{first} |") + self._count_piece(f" {last}")
+        for item in items:
+            size = known.get(item)
+            if size is None:
+                size = known[item] = self._count_piece(f" {item} |")
+            total += size
+        return total
 
     def _count(self, text: str) -> int:
         # Pieces bound the memory of one call; each boundary may add one token.

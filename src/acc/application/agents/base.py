@@ -23,6 +23,7 @@ from acc.application.agents.option_hints import (
     ATTRIBUTE_HINTS,
     apply_class_options,
     check_agent_call,
+    reject_assignment,
 )
 from acc.application.runtime.call_guards import explains_options
 from acc.application.runtime.caller_rules import CallerRules, check_caller_rules
@@ -115,8 +116,12 @@ class BaseAgent(CallerRules, GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
     replies_directly: ClassVar[bool] = False
     #: Whether it runs in debug mode, in which it does not call others.
     runs_in_debug: ClassVar[bool] = False
+    #: Options that are read when the agent is built, so that a later assignment has no effect.
+    fixed_options: ClassVar[frozenset[str]] = frozenset({"sub_agents"})
+    _is_built: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        vars(self)["_is_built"] = False
         apply_class_options(self)
         check_name(self.name, "an agent")
         if isinstance(self.sub_agents, BaseAgent) or not isinstance(self.sub_agents, Iterable):
@@ -147,6 +152,7 @@ class BaseAgent(CallerRules, GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
         self._check_unique_names()
         for child in self.sub_agents:
             child.parent = self
+        vars(self)["_is_built"] = True
 
     def check(self) -> None:
         """Raise InvalidTree if the options are invalid; subclasses add their checks here."""
@@ -157,6 +163,12 @@ class BaseAgent(CallerRules, GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
             """Raise InvalidTree for options that the class does not have."""
             check_agent_call(cls, arguments, options)
             return super().__new__(cls)
+
+        def __setattr__(self, name: str, value: object) -> None:
+            """Raise InvalidTree for an option that would have no effect any more."""
+            if self._is_built and name in self.fixed_options:
+                reject_assignment(self.name, name)
+            super().__setattr__(name, value)
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -299,8 +311,9 @@ class BaseAgent(CallerRules, GenericDefaults, Generic[AnyDepsT, AnyOutputT]):
             isinstance(grant, Grant) for grant in grants.values()
         )
         require(is_valid, self, "grants", "a mapping from sub-agent names to Grant")
-        is_valid = isinstance(self.confirm, bool | str) or callable(self.confirm)
-        require(is_valid, self, "confirm", "a bool, a question or a function")
+        is_question = isinstance(self.confirm, str) and bool(self.confirm.strip())
+        is_valid = is_question or isinstance(self.confirm, bool) or callable(self.confirm)
+        require(is_valid, self, "confirm", "a bool, a question (not empty) or a function")
         if callable(self.confirm):
             check_parameters(self, "confirm", self.confirm, ("ctx",))
         is_valid = self.flow is None or self.flow in FLOW_MODES

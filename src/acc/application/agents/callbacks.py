@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
 from acc.application.runtime.context import RunContext
@@ -62,6 +63,8 @@ MODEL_AND_TOOL_CALLBACKS: Mapping[str, Sequence[str]] = {
     "on_tool_error_callback": ("tool", "arguments", "ctx", "error"),
 }
 _CALLBACKS = {**AGENT_CALLBACKS, **MODEL_AND_TOOL_CALLBACKS}
+#: Methods of plugins with more similar names are misspelled callbacks.
+_MIN_SIMILARITY = 0.9
 #: The callbacks of all plugins of a runner, by name.
 PluginCallbacks: TypeAlias = Mapping[str, tuple[Callback, ...]]
 
@@ -135,6 +138,17 @@ class Plugin(Generic[AnyDepsT]):
         return None
 
 
+def _resembles_callback(name: str) -> bool:
+    """Return True for a name that is probably meant as that of a callback."""
+    if name.startswith("_"):
+        return False
+    return (
+        f"{name}_callback" in _CALLBACKS
+        or name.endswith("_callback")
+        or bool(get_close_matches(name, _CALLBACKS, 1, cutoff=_MIN_SIMILARITY))
+    )
+
+
 def plugin_callbacks(plugins: Sequence[object]) -> PluginCallbacks:
     """Return the callbacks that plugins define; methods of `Plugin` itself do nothing.
 
@@ -148,7 +162,7 @@ def plugin_callbacks(plugins: Sequence[object]) -> PluginCallbacks:
         if isinstance(plugin, type):
             raise InvalidInput(f"expected a plugin, got the class: write {plugin.__name__}()")
         unknown = [
-            name for name in dir(plugin) if name.endswith("_callback") and name not in _CALLBACKS
+            name for name in dir(plugin) if name not in _CALLBACKS and _resembles_callback(name)
         ]
         defined = [name for name in _CALLBACKS if _is_defined(plugin, name)]
         if unknown or not defined:

@@ -20,7 +20,7 @@ from acc.application.runtime.type_variables import (
     AnyDepsT,
     AnyOutputT,
 )
-from acc.domain.call_options import explains_call
+from acc.domain.call_options import accepts, explains_call
 from acc.domain.errors import (
     AccError,
     BranchFailed,
@@ -40,7 +40,12 @@ StepResult = tuple[Mapping[str, RunContext], AccError | None]
 
 
 @explains_call(
-    {"from": "source", "from_": "source", "start": "source", "to": "target", "end": "target"}
+    {
+        **dict.fromkeys(("from", "from_", "start"), "source"),
+        **dict.fromkeys(("to", "end"), "target"),
+        **dict.fromkeys(("condition", "if", "if_", "guard"), "when"),
+        **dict.fromkeys(("default", "else", "else_"), "otherwise"),
+    }
 )
 @dataclass(frozen=True, slots=True)
 class Edge:
@@ -91,8 +96,11 @@ class GraphAgent(StandardAgent[AnyDepsT, AnyOutputT]):
                         f"which is not a node; nodes: {', '.join(sorted(names))}"
                     )
         for name in (self.start, *self.joins):
-            if name not in names:
-                raise InvalidTree(f"graph {self.name!r}: {name!r} is not a node")
+            if not isinstance(name, str) or name not in names:
+                raise InvalidTree(
+                    f"graph {self.name!r}: {_names_only(name)!r} is not the name of a node; nodes: "
+                    f"{', '.join(sorted(names))}"
+                )
         check_branching(self, self.merge, self.on_error)
         self._check_reachable(names)
         self._check_cycles(names)
@@ -117,6 +125,11 @@ class GraphAgent(StandardAgent[AnyDepsT, AnyOutputT]):
             raise InvalidTree(
                 f"graph {self.name!r}: the condition of edge {edge.source} → {edge.target} must be "
                 f"a function of the state, got {edge.when!r}"
+            )
+        if edge.when is not None and not accepts(edge.when, 1):
+            raise InvalidTree(
+                f"graph {self.name!r}: the condition of edge {edge.source} → {edge.target} is "
+                "called with the state: write def condition(state)"
             )
         if edge.when is not None and edge.otherwise:
             raise InvalidTree(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from acc.application.agents.base import (
     BaseAgent,
@@ -131,6 +131,13 @@ class LlmAgent(StandardAgent[DepsT, OutputT]):
     _toolsets: tuple[Toolset, ...] = field(init=False, repr=False, default=())
     _output: OutputType | None = field(init=False, repr=False, default=None)
 
+    fixed_options: ClassVar[frozenset[str]] = BaseAgent.fixed_options | {
+        "tools",
+        "output_type",
+        "output_schema",
+        "code_executor",
+    }
+
     def check(self) -> None:
         """Raise InvalidTree if an option is invalid."""
         self._check_llm_options()
@@ -250,8 +257,8 @@ class LlmAgent(StandardAgent[DepsT, OutputT]):
                 f"agent {self.name!r}: no JSON schema for {option}: {error}"
             ) from None
         resolved: Any = str if annotation is None else annotation
-        self.output_type = resolved
-        self.output_schema = cast("Any", None) if self._output is None else resolved
+        schema: Any = None if self._output is None else resolved
+        vars(self).update(output_type=resolved, output_schema=schema)
 
     if not TYPE_CHECKING:
 
@@ -272,7 +279,7 @@ class LlmAgent(StandardAgent[DepsT, OutputT]):
         if self.deps_type is None:
             self.deps_type = deps
         if self.output_type is str and output not in (Any, str):
-            self.output_type = output
+            vars(self)["output_type"] = output
             self._check_output_type()
 
     def _check_agent_tool(self, agent: BaseAgent) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, NoReturn
 
 from acc.domain.call_options import check_call
 from acc.domain.errors import InvalidTree
@@ -147,6 +147,14 @@ def check_agent_call(
         return
     name = "Agent" if cls.__name__ == "LlmAgent" else ""
     check_call(cls, arguments, options, name=name, hints=HINTS, error=InvalidTree)
+
+
+def reject_assignment(agent_name: str, option: str) -> NoReturn:
+    """Raise InvalidTree for an option that is set after its agent was built."""
+    raise InvalidTree(
+        f"agent {agent_name!r}: {option} has no effect after the agent is built; pass {option}=... "
+        "when it is built"
+    )
 
 
 def apply_class_options(agent: Any) -> None:

@@ -109,12 +109,23 @@ def decode_partial(text: str) -> JsonData:
     return msgspec.json.decode(completed) if completed else UNSET
 
 
+def _type_advice(value: object) -> str:
+    """Return what to write in place of a value that is not a type."""
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], type):
+        return f"write list[{value[0].__name__}]"
+    if isinstance(value, Mapping):
+        return "use a dataclass, a TypedDict, a msgspec.Struct or a pydantic model"
+    if type(value).__module__ != "builtins":
+        return f"write the class {type(value).__name__}"
+    return "write the class itself, without quotes"
+
+
 def make_output_type(of: object) -> OutputType | None:
     """Return an output type, or None for str; TypeError if it has no JSON schema."""
     if of is str:
         return None
     if not (isinstance(of, type) or typing.get_origin(of) is not None or _members(of)):
-        raise TypeError(f"{of!r} is not a type")
+        raise TypeError(f"{of!r} is not a type: {_type_advice(of)}")
     return OutputType(of)
 
 

@@ -73,7 +73,7 @@ from acc.ports.outbound.memory_ports import (
     RecallIndexPort,
     ReportingIndexPort,
 )
-from acc.ports.outbound.model_ports import TokenCounterPort
+from acc.ports.outbound.model_ports import ItemTokenCounterPort, TokenCounterPort
 
 DEFAULT_BUDGET_TOKENS = 1_024
 #: Maximum number of passages that are recalled for a turn.
@@ -102,6 +102,8 @@ _MAX_EARLIER = 40
 _MAX_EARLIER_NOTES = 12
 _MAX_EARLIER_PASSAGES = 4
 _MAX_SUPERSEDED = 128
+#: Items whose tokens are known; a state has about 50.
+_MAX_ITEM_COUNTS = 128
 _NOTE_DECODER = msgspec.json.Decoder(Note)
 
 
@@ -140,6 +142,9 @@ class AccMemory:
         self._metered = reader if isinstance(reader, MeteredReaderPort) else None
         self._reporting = index if isinstance(index, ReportingIndexPort) else None
         self._count = tokens.count
+        self._item_counter = tokens if isinstance(tokens, ItemTokenCounterPort) else None
+        #: The tokens of items that the texts of the last states had.
+        self._item_tokens: dict[str, int] = {}
         self._budget = budget
         self.owned_resources = tuple(owned_resources)
         self._state = CompressedCognitiveState()
@@ -148,6 +153,7 @@ class AccMemory:
         self._notes: tuple[Note, ...] = ()
         #: Texts by id: of the notes, and of the sentences that the notes replaced.
         self._texts: dict[str, str] = {}
+        self._has_note_texts = True
         #: The JSON of each note, by id.
         self._stored_notes: dict[str, str] = {}
         #: The item of the state for each note, by id.
@@ -210,6 +216,7 @@ class AccMemory:
         self._superseded, self._hidden, self._reduced = (), {}, {}
         self._supersede(msgspec.convert(snapshot["superseded"], tuple[str, ...]))
         self._texts, self._stored_notes, self._facts = {}, {}, {}
+        self._has_note_texts = False
 
     async def has_turn(self, turn_id: int) -> bool:
         """Return True if the index contains a turn."""
@@ -297,6 +304,8 @@ class AccMemory:
 
     async def _load_note_texts(self) -> None:
         """Load the texts of notes that are missing after `restore` from the index."""
+        if self._has_note_texts:
+            return
         known = self._texts
         missing = [note.id for note in self._notes if note.id not in known]
         missing += [n.replaced for n in self._notes if n.replaced and n.replaced not in known]
@@ -313,7 +322,11 @@ class AccMemory:
         """Replace the notes; the tokens of each note are counted once."""
         self._notes = tuple([n if n.tokens else self._with_token_count(n, texts) for n in notes])
         ids = [note.id for note in notes] + [note.replaced for note in notes if note.replaced]
-        self._texts = {i: texts[i] for i in ids if i in texts}
+        try:
+            self._texts, self._has_note_texts = {i: texts[i] for i in ids}, True
+        except KeyError:
+            self._texts = {i: texts[i] for i in ids if i in texts}
+            self._has_note_texts = False
 
     def _fact(self, note: Note) -> str:
         """Return the item of the state for a note; it does not change, so it is cached."""
@@ -469,7 +482,7 @@ class AccMemory:
         rules, dropped, rules_tokens = fit_rules(
             base,
             self._rule_words,
-            self._count,
+            self._count_state,
             limit=max(int(self._budget * _RULES_SHARE), MIN_BUDGET_TOKENS),
             certain_limit=int(self._budget * _CERTAIN_RULES_SHARE),
         )
@@ -496,7 +509,7 @@ class AccMemory:
         chosen, _ = choose_notes(ranked, rules_tokens, left)
         facts = tuple(dict.fromkeys(map(self._fact, chosen)))
         text = render_prompt(replace_state(rules, relational_map=facts))
-        while (tokens := self._count(text)) > left and facts:  # escaped text is longer
+        while (tokens := self._count_state(text)) > left and facts:  # escaped text is longer
             facts = facts[1:]
             text = render_prompt(replace_state(rules, relational_map=facts))
         left = self._budget - exchange_tokens - evidence.tokens - tokens
@@ -537,6 +550,14 @@ class AccMemory:
             detail={**trace_data(trace, render_state(state)), "snapshot": self.snapshot()},
             usage=usage,
         )
+
+    def _count_state(self, text: str) -> int:
+        """Return the tokens of the text of a state; each of its items is counted once."""
+        if self._item_counter is None:
+            return self._count(text)
+        if len(self._item_tokens) > _MAX_ITEM_COUNTS:
+            self._item_tokens = {}
+        return self._item_counter.count_items(text, self._item_tokens)
 
     def _last_exchange(self, available: int) -> tuple[tuple[ChatMessage, ...], int]:
         """Return the last exchange and its size; it is shortened to leave room for evidence."""

@@ -177,6 +177,8 @@ class RetrievalMemory:
         self._top = top
         self._budget = budget
         self._words_only = words_only
+        #: The message of the last turn, if the outcome of one of its calls is unknown.
+        self._interrupted: Passage | None = None
 
     async def has_turn(self, turn_id: int) -> bool:
         """Return True if the index contains a turn."""
@@ -200,6 +202,11 @@ class RetrievalMemory:
             if self._budget is None or total + size <= self._budget:
                 chosen.append((match.passage, messages))
                 total += size
+        if (last := self._interrupted) is not None and all(p.id != last.id for p, _ in chosen):
+            # The model must know of the call, whatever the user asks next.
+            messages = passage_messages(last)
+            chosen.append((last, messages))
+            total += sum(count_tokens(message, self._tokens.count) for message in messages)
         chosen.sort(key=lambda item: (item[0].turn_id, item[0].order))
         return MemoryView(
             messages=tuple(message for _, messages in chosen for message in messages),
@@ -209,7 +216,9 @@ class RetrievalMemory:
 
     async def record(self, turn: ConversationTurn) -> None:
         """Store the messages of a turn."""
-        await self._index.add(turn_passages(turn, self._tokens.count))
+        passages = turn_passages(turn, self._tokens.count)
+        self._interrupted = next((p for p in passages if p.unknown_calls), None)
+        await self._index.add(passages)
 
 
 @explains_call()

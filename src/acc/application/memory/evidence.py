@@ -123,7 +123,7 @@ class EvidenceSelection:
                 decided.add(passage_id)
                 continue
             date = day(passage.at)
-            extra = self._heading_size(passage)
+            extra = self._heading_size(passage, date)
             size = passage.tokens
             if not size or len(text) > max_length:
                 size = passage_size(passage, max_length, self._count)
@@ -172,8 +172,9 @@ class EvidenceSelection:
         previous = 0.0
         for passage in passages:
             messages = passage_messages(passage, self._max_length)
-            if day(passage.at) != shown_day or _looks_dated(passage):
-                shown_day = day(passage.at)
+            date = day(passage.at)
+            if date != shown_day or _looks_dated(passage):
+                shown_day = date
                 text = heading(passage.at, previous)
                 previous = passage.at or previous
                 if _contains_heading(passage):
@@ -185,17 +186,18 @@ class EvidenceSelection:
             result += messages
         return result
 
-    def _heading_size(self, passage: Passage) -> int:
+    def _heading_size(self, passage: Passage, date: int) -> int:
         """Return the most tokens that the headings need in addition with one more passage.
 
         The first heading is the longest, and the first of another year is longer than others. The
         sum does not depend on the order.
         """
-        date = day(passage.at)
-        is_noted = date in self._noted_days or _contains_heading(passage)
-        size = 0 if is_noted else MESSAGE_TOKENS
-        if _looks_dated(passage):
-            size += self._count(heading(passage.at) + "\n")
+        size = 0
+        if _contains_heading(passage):
+            if _HEADING.match(passage.text):
+                size = self._count(heading(passage.at) + "\n")
+        elif date not in self._noted_days:
+            size = MESSAGE_TOKENS
         if date not in self._days:
             known = [other for other in self._days.values() if other]
             same_year = [other for other in known if _year(other) == _year(passage.at)]

@@ -21,6 +21,11 @@ RUNNER_ATTRIBUTES = {
     "create_session": "the first message creates a session: use .run(message, session_id=...)",
     "close": "aclose",
 }
+#: Operations of a runner that only work in async code.
+RUNNER_OPERATIONS = dict.fromkeys(
+    ("__enter__", "__exit__"),
+    "are closed by `async with` in async code; elsewhere call run_sync without a block",
+)
 _OPTION_HINTS = {
     "session": "session_id",
     "thread_id": "session_id",

@@ -54,6 +54,15 @@ def message_parts(message: Message) -> tuple[Part, ...]:
     parts = tuple(Part(text=part) if isinstance(part, str) else part for part in listed)
     for part in parts:
         kind = part.media_type
+        if kind and "/" not in kind:
+            raise InvalidInput(
+                f"{kind!r} is not a media type: write TYPE/SUBTYPE, such as image/png"
+            )
+        if part.url is not None and _is_local(part.url):
+            raise InvalidInput(
+                f"{part.url!r} is not an address on the web: for a file on this machine pass "
+                "raw=Path(...).read_bytes() in place of url"
+            )
         if part.text is not None and kind.startswith(_BINARY_TYPES) and not is_text_type(kind):
             raise InvalidInput(
                 f"a text cannot have the type {kind}: for a file on this machine pass "
@@ -61,6 +70,12 @@ def message_parts(message: Message) -> tuple[Part, ...]:
             )
     check_storable(parts, PARTS_DECODER, "this message")
     return parts
+
+
+def _is_local(url: str) -> bool:
+    """Return True for a path or a `file:` URL; the scheme of a path is a drive letter at most."""
+    scheme = url.partition(":")[0] if ":" in url else ""
+    return len(scheme) < 2 or scheme.lower() == "file" or "/" in scheme
 
 
 def _describe_message(message: object) -> str:

@@ -6,7 +6,7 @@ from typing import Generic
 import msgspec
 
 from acc.application.runtime.type_variables import AnyOutputT
-from acc.domain.call_options import explain_attributes
+from acc.domain.call_options import explain_attributes, explain_operations
 from acc.domain.errors import OutputUnavailable
 from acc.domain.value_objects.approval import InputRequest
 from acc.domain.value_objects.base import ExplainedMeta, JsonData, Value
@@ -21,6 +21,13 @@ _ATTRIBUTE_HINTS = {
     "message": "text",
     "messages": "events",
     "new_messages": "events",
+    "all_messages": "events",
+    "to_input_list": "earlier messages are in the session: call run(message) again",
+    "history": "events",
+    "last_agent": "answered_by",
+    "agent": "answered_by",
+    "success": "use .status",
+    "error": "a failed run raises its error",
     "response": "text",
     "answer": "text",
     "parsed": "output",
@@ -35,6 +42,7 @@ _ATTRIBUTE_HINTS = {
 }
 
 
+@explain_operations({"__getitem__": "have attributes, such as .text, .output and .events"})
 @explain_attributes(_ATTRIBUTE_HINTS)
 class RunResult(Value, Generic[AnyOutputT], frozen=True, kw_only=True, metaclass=ExplainedMeta):
     """The outcome of a run: its answer, events, state and usage.

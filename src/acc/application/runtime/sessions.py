@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING
 
 from acc.application.runtime.call_guards import (
     RUNNER_ATTRIBUTES,
+    RUNNER_OPERATIONS,
     SESSIONS_ATTRIBUTES,
     explains_missing_await,
 )
 from acc.application.runtime.replay import pending_requests
 from acc.application.runtime.run import EventRecorder, Services
-from acc.domain.call_options import explain_attributes
+from acc.domain.call_options import explain_attributes, explain_operations
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.approval import InputRequest
 from acc.domain.value_objects.base import JsonData
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from acc.application.runtime.runner import SessionRunner
 
 
+@explain_operations(RUNNER_OPERATIONS)
 @explain_attributes(RUNNER_ATTRIBUTES)
 class SessionReader:
     """Reads the sessions of one application."""
@@ -100,6 +102,7 @@ class SessionReader:
         return SessionKey(app_name=self.app_name, user_id=user_id, session_id=session_id)
 
 
+@explain_operations({"__getitem__": "have the methods `await .list()` and `await .get(...)`"})
 @explain_attributes(SESSIONS_ATTRIBUTES)
 class Sessions:
     """The sessions of the users of an application.

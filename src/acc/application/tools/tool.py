@@ -21,7 +21,7 @@ from acc.application.runtime.type_variables import (
     GenericDefaults,
 )
 from acc.application.tracing.conventions import EXECUTE_TOOL
-from acc.domain.call_options import accepts, check_call, explains_call
+from acc.domain.call_options import accepts, check_call, explain_attributes, explains_call
 from acc.domain.errors import InvalidInput, InvalidTree
 from acc.domain.value_objects.approval import InputAnswer
 from acc.domain.value_objects.base import JsonData
@@ -36,6 +36,20 @@ _ALREADY_TRANSFERRED = " (has already handed over)"
 _DEFAULT_LIMITS = DownloadLimits()
 
 
+#: Attributes of a tool context by the names that other libraries have for them.
+_CONTEXT_HINTS = {
+    "tool_call_id": "call_id",
+    "context": "deps",
+    "dependencies": "deps",
+    "request_input": "ask",
+    "history": "messages",
+    "retry": "retry_count",
+    "session": "use ctx.state for its state and ctx.session_id for its id",
+    "agent_name": "use ctx.run_context.agent.name",
+    "user_content": "use ctx.run_context.message",
+}
+
+
 @dataclass(slots=True)
 class ToolActions:
     """Requests of a tool to the run. `escalate` ends the innermost loop."""
@@ -44,6 +58,7 @@ class ToolActions:
 
 
 @explains_call({"tool_call_id": "call_id"}, advice="runners create it")
+@explain_attributes(_CONTEXT_HINTS)
 class ToolContext(Generic[ContextDepsT]):
     """What a tool may use besides its arguments: dependencies, state, artifacts, identifiers.
 
@@ -323,16 +338,7 @@ def check_tool_options(tool: BaseTool) -> None:
     for option, text in (("description", tool.description), ("requires", tool.requires)):
         if not isinstance(text, str):
             raise InvalidTree(f"tool {tool.name!r}: {option} must be a text, got {text!r}")
-    if not (isinstance(tool.confirm, bool | str) or callable(tool.confirm)):
-        raise InvalidTree(
-            f"tool {tool.name!r}: confirm must be a bool, a question or a function, "
-            f"got {tool.confirm!r}"
-        )
-    if callable(tool.confirm) and not accepts(tool.confirm, 1):
-        raise InvalidTree(
-            f"tool {tool.name!r}: confirm is called with the arguments of the tool as a dict: "
-            "write def confirm(arguments)"
-        )
+    _check_confirm(tool)
     for option, seconds in (("timeout", tool.timeout), ("confirm_expires", tool.confirm_expires)):
         if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
             raise InvalidTree(
@@ -353,6 +359,30 @@ def check_tool_options(tool: BaseTool) -> None:
         raise InvalidTree(
             f"tool {tool.name!r}: {type(tool).__name__} must define "
             "`async def invoke(self, arguments, ctx)`"
+        )
+    if not accepts(tool.invoke, 2):
+        raise InvalidTree(
+            f"tool {tool.name!r}: {type(tool).__name__}.invoke is called with (arguments, ctx): "
+            "write `async def invoke(self, arguments, ctx)`"
+        )
+
+
+def _check_confirm(tool: BaseTool) -> None:
+    """Raise InvalidTree if `confirm` has the wrong type, or is an empty question."""
+    if not (isinstance(tool.confirm, bool | str) or callable(tool.confirm)):
+        raise InvalidTree(
+            f"tool {tool.name!r}: confirm must be a bool, a question or a function, "
+            f"got {tool.confirm!r}"
+        )
+    if isinstance(tool.confirm, str) and not tool.confirm.strip():
+        raise InvalidTree(
+            f"tool {tool.name!r}: confirm is an empty question: write the question, or True to ask "
+            "without one"
+        )
+    if callable(tool.confirm) and not accepts(tool.confirm, 1):
+        raise InvalidTree(
+            f"tool {tool.name!r}: confirm is called with the arguments of the tool as a dict: "
+            "write def confirm(arguments)"
         )
 
 

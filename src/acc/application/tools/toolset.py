@@ -1,6 +1,6 @@
 """Tools that are discovered while an agent runs, for example those of an MCP server."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Generic
 
 from acc.application.runtime.context import RunContext
@@ -43,7 +43,13 @@ class Toolset(GenericDefaults, Generic[AnyDepsT]):
         of the agent's own tools.
         """
         pending = check_awaitable(self.list_tools(ctx), self, "list_tools(self, ctx)")
-        tools = [as_tool(item) for item in await pending]
+        listed: object = await pending
+        if not isinstance(listed, Iterable) or isinstance(listed, str | Mapping):
+            raise InvalidInput(
+                f"toolset {self.name!r}: list_tools must return a list, such as [function], got "
+                f"{type(listed).__name__}"
+            )
+        tools = [as_tool(item) for item in listed]
         for tool in tools:
             if tool.name in reserved_names:
                 raise InvalidInput(

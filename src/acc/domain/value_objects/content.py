@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from acc.domain.call_options import explain_attributes
 from acc.domain.errors import InvalidInput
 from acc.domain.text import replace_surrogates
 from acc.domain.value_objects.base import ExplainedMeta, JsonData, Value, replace
@@ -153,6 +154,17 @@ def user_message(text: str) -> ChatMessage:
     return ChatMessage(role="user", author="user", parts=text_part(text))
 
 
+#: Attributes of a usage by the names that other libraries have for them.
+_USAGE_HINTS = {
+    **dict.fromkeys(("prompt_tokens", "request_tokens", "prompt_token_count"), "input_tokens"),
+    **dict.fromkeys(("completion_tokens", "response_tokens"), "output_tokens"),
+    **dict.fromkeys(("cache_read_tokens", "cached"), "cached_tokens"),
+    **dict.fromkeys(("total", "total_tokens"), "add .input_tokens and .output_tokens"),
+    "requests": "llm_calls",
+}
+
+
+@explain_attributes(_USAGE_HINTS)
 class Usage(Value, frozen=True, kw_only=True, metaclass=ExplainedMeta):
     """Usage of a run: model and tool calls, tokens, cost, and the size of the memory.
 
