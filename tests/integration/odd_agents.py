@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from acc import AgentTurnResponse, BaseAgent
+from acc import AgentTurnResponse, BaseAgent, RunContext
 
 
 class Odd:
@@ -82,19 +82,26 @@ class AlwaysFails:
         raise RuntimeError("never works")
 
 
-class EndsWorker(BaseAgent):
-    """An agent tree; it shares the process of the evaluation."""
+class OddTree(BaseAgent):
+    """An agent tree; it shares the process of its episode."""
 
-    def __init__(self) -> None:
-        super().__init__(name="ends_worker")
-        self.turns = 0
+    def __init__(self, name: str, misbehave: Callable[[], object]) -> None:
+        super().__init__(name=name)
+        self._misbehave = misbehave
 
-    async def run(self, ctx: object) -> str:
-        self.turns += 1
-        if self.turns == 2:
-            os._exit(9)
-        return "first"
+    async def run(self, ctx: RunContext) -> str:
+        if "turn 2" in ctx.message:
+            self._misbehave()
+        return "answered"
 
 
-def ends_worker() -> BaseAgent:
-    return EndsWorker()
+def ending_tree() -> BaseAgent:
+    return OddTree("ending", lambda: os._exit(9))
+
+
+def blocking_tree() -> BaseAgent:
+    return OddTree("blocking", lambda: time.sleep(3600))
+
+
+def good_tree() -> BaseAgent:
+    return OddTree("good", lambda: None)

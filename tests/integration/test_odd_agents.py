@@ -81,10 +81,44 @@ def test_blocking_agents_in_workers_end_with_a_summary(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "report.html").exists()
 
 
-def test_dead_worker_ends_only_its_episode(tmp_path: Path) -> None:
-    """An agent tree shares the process of its worker."""
-    completed, rows = run("ends_worker", tmp_path / "run", "--workers", "2", episodes=TWO_EPISODES)
-    assert completed.returncode == 1
-    assert completed.stderr.count("worker process ended with exit status 9") == 2
-    assert len(rows) == 2 * 2
+NUMBERED_TURNS = """
+id = "numbered"
+title = "Numbered turns"
+domain = "it_operations"
+language = "en"
+summary = "Queries with their number."
+""" + "".join(
+    f"""
+[[turns]]
+turn = {number}
+topic = "setup"
+query = "This is turn {number}. The lead is Mara. Who is the lead?"
+expect = ["Mara"]
+"""
+    for number in range(1, TURNS + 1)
+)
+
+
+@pytest.mark.parametrize(
+    ("tree", "error"),
+    [
+        ("ending_tree", "the process of the agent ended with status 9"),
+        ("blocking_tree", "no answer within 1.0 s, and the agent blocked its process"),
+    ],
+)
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_agent_tree_fails_only_its_own_turn(
+    tree: str, error: str, workers: str, tmp_path: Path
+) -> None:
+    """An agent tree shares the process of its episode, here with another tree."""
+    scenario = tmp_path / "numbered.toml"
+    scenario.write_text(NUMBERED_TURNS)
+    episode = ("--scenario", str(scenario), "--episodes", "1")
+    options = ("--workers", workers, "--timeout", "1")
+    both = f"{tree},good=python:odd_agents:good_tree"
+    completed, rows = run(both, tmp_path / "run", *options, episodes=episode)
+    assert completed.returncode == 0, completed.stderr
+    failed = {(row["agent"], row["turn"]): row["error"] for row in rows if row["error"]}
+    assert failed == {("odd", 2): error}
+    assert len(rows) == 3 * TURNS
     assert (tmp_path / "run" / "summary.json").exists()

@@ -15,30 +15,30 @@ ROOT = Path(__file__).parents[2]
 #: Means over all scored turns, to the digits of summary.json.
 MEANS = {
     "baseline": {
-        "outcome": 7.483073,
-        "relevance": 6.281727,
+        "outcome": 7.482795,
+        "relevance": 6.280616,
         "answer_quality": 4.602978,
         "instruction_following": 9.160365,
         "coherence": 9.887222,
-        "hallucination": 0.212506,
+        "hallucination": 0.212923,
         "drift": 0.084826,
         "memory_tokens": 2082.801667,
         "last_memory_tokens": 2888.5,
     },
     "retrieval": {
-        "outcome": 7.650304,
-        "relevance": 6.825501,
-        "answer_quality": 5.179886,
+        "outcome": 7.648891,
+        "relevance": 6.822501,
+        "answer_quality": 5.177233,
         "instruction_following": 8.69819,
         "coherence": 9.897639,
-        "hallucination": 0.128472,
+        "hallucination": 0.129097,
         "drift": 0.131987,
         "memory_tokens": 250.970833,
         "last_memory_tokens": 272.5,
     },
     "acc": {
-        "outcome": 7.647186,
-        "relevance": 6.674926,
+        "outcome": 7.647353,
+        "relevance": 6.675592,
         "answer_quality": 4.956363,
         "instruction_following": 9.063149,
         "coherence": 9.894306,
@@ -59,9 +59,9 @@ MEANS = {
         "last_memory_tokens": 514.166667,
     },
 }
-CLAIMS = {"baseline": 2124, "retrieval": 1894, "acc": 2130, "oracle": 1811}
+CLAIMS = {"baseline": 2129, "retrieval": 1902, "acc": 2137, "oracle": 1814}
 #: Mean, low and high end of the paired difference between acc and baseline.
-ACC_MINUS_BASELINE_OUTCOME = (0.164113, -0.033039, 0.366858)
+ACC_MINUS_BASELINE_OUTCOME = (0.164557, -0.032139, 0.367735)
 
 
 def run_summary(path: Path, options: EvaluationOptions) -> dict[str, Any]:

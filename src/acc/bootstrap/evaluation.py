@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from acc.application.evaluation.configuration import (
     AGENT_KINDS,
@@ -48,6 +48,7 @@ from acc.ports.outbound.model_ports import LanguageModelPort
 
 if TYPE_CHECKING:
     from acc.adapters.evaluation.scenarios import ScenarioLibrary
+    from acc.adapters.evaluation.watched_agent import AgentWatch
     from acc.adapters.reports.run_directory import EvaluationDirectory
     from acc.application.agents.base import BaseAgent
     from acc.application.evaluation.plan import EvaluationPlanner
@@ -112,25 +113,18 @@ class AgentFactory:
     allow: tuple[str, ...] = ()
     #: Run Python objects in processes of their own.
     isolated: bool = False
+    #: Watches agent trees, which share the process of the episode.
+    watch: "AgentWatch | None" = None
 
     @classmethod
-    def for_run(
-        cls,
-        configuration: EvaluationConfig,
-        *,
-        pool: ModelPool | None = None,
-        allow: tuple[str, ...] = (),
-        isolated: bool = False,
-    ) -> "AgentFactory":
+    def for_run(cls, configuration: EvaluationConfig, **options: Any) -> "AgentFactory":
         """Return the factory with the sizes and models of a configuration."""
         return cls(
             window=configuration.window,
             budget=configuration.budget,
             compressor=configuration.compressor,
             model=configuration.model,
-            pool=pool,
-            allow=allow,
-            isolated=isolated,
+            **options,
         )
 
     def create(self, name: str, kind: str) -> AgentRunnerPort:
@@ -175,6 +169,7 @@ class AgentFactory:
     def _runtime_agent(self, name: str, agent: "BaseAgent") -> AgentRunnerPort:
         """Return an agent tree with a session of its own and the memory sizes of the run."""
         from acc.adapters.evaluation.agents import RuntimeAgentRunner
+        from acc.adapters.evaluation.watched_agent import WatchedAgentRunner
         from acc.application.runtime.runner import SessionRunner
         from acc.bootstrap.agents import check_names, make_services
 
@@ -196,7 +191,8 @@ class AgentFactory:
         runner = SessionRunner(
             agent, app_name="evaluation", services=replace(services, memories=memories)
         )
-        return RuntimeAgentRunner(agent_name=name, runner=runner)
+        tree = RuntimeAgentRunner(agent_name=name, runner=runner)
+        return tree if self.watch is None else WatchedAgentRunner(tree, self.watch)
 
     def connect(self, name: str, url: str) -> "RemoteAgentPort":
         """Return the client of a remote agent; its token is in ACC_TOKEN_<NAME> or ACC_TOKEN."""
@@ -313,6 +309,7 @@ class DirectoryEpisodes:
     directory: "EvaluationDirectory"
     resources: ModelResources
     answers: "EvaluationDirectory | None" = None
+    watch: "Callable[[], AgentWatch | None]" = lambda: None
 
     @asynccontextmanager
     async def open(self, job: EpisodeJob, calls: CallRecorderPort) -> AsyncIterator[Episode]:
@@ -334,7 +331,7 @@ class DirectoryEpisodes:
             pool = make_pool(job.name, self.resources, stored)
             stack.push_async_callback(pool.aclose)
             factory = AgentFactory.for_run(
-                config, pool=pool, allow=self.resources.allow, isolated=True
+                config, pool=pool, allow=self.resources.allow, isolated=True, watch=self.watch()
             )
             recorded: Mapping[str, AgentRunnerPort] = {}
             if self.answers is not None:
@@ -441,13 +438,14 @@ def _make_runner(
     resources: ModelResources,
     calls: CallRecorderPort,
     answers: Path | None,
+    watch: "Callable[[], AgentWatch | None]" = lambda: None,
 ) -> EpisodeRunner:
     from acc.adapters.reports.run_directory import EvaluationDirectory
 
     config = directory.configuration
     source = None if answers is None else EvaluationDirectory.open(answers)
     return EpisodeRunner(
-        factory=DirectoryEpisodes(directory, resources, source),
+        factory=DirectoryEpisodes(directory, resources, source, watch),
         calls=calls,
         agent_timeout=config.timeout,
         judge_attempts=config.judge_attempts,
@@ -465,13 +463,14 @@ def make_evaluation(
     otel: bool = False,
     answers: Path | None = None,
 ) -> RunEvaluationUseCase:
-    """Return an evaluation that runs in this process or in worker processes.
+    """Return an evaluation that runs in this process or, with Python agents, in worker processes.
 
     The agents of the run directory `answers` are not called again; all answers are judged together.
     """
     resources, cost = resources or ModelResources(), cost or CostTracker()
     executor: EpisodeExecutorPort
-    if workers <= 1:
+    config = directory.configuration
+    if workers <= 1 and not any(agent.kind.startswith(PYTHON_REFERENCE) for agent in config.agents):
         executor = InProcessExecutor(_make_runner(directory, resources, cost, answers))
     else:
         from acc.adapters.evaluation.workers import WorkerPool
@@ -481,6 +480,7 @@ def make_evaluation(
             (directory.path, resources, otel, answers),
             workers=workers,
             preload=(_PRELOADED_MODULE,),
+            agent_timeout=config.timeout,
         )
     return RunEvaluationUseCase(executor=executor, cost=cost)
 
@@ -501,7 +501,9 @@ def _run_worker(
     try:
         serve_episodes(
             channel,
-            lambda: _make_runner(EvaluationDirectory.open(path), resources, channel, answers),
+            lambda: _make_runner(
+                EvaluationDirectory.open(path), resources, channel, answers, channel.watch
+            ),
         )
     finally:
         tracing.shutdown()

@@ -12,7 +12,7 @@ from functools import lru_cache
 from acc.domain.contrasts import contrast
 from acc.domain.language import is_japanese, terms
 from acc.domain.quantities import Quantity, contains_quantity, quantities, with_digits
-from acc.domain.roles import NEGATION, allows_forbidden
+from acc.domain.roles import NEGATION, allows_forbidden, is_permission
 
 _HEDGE = re.compile(
     r"\b(?:may|might|could|possibly|it is possible that|perhaps|maybe|probabl[ey]|likely"
@@ -22,6 +22,12 @@ _HEDGE = re.compile(
     r"(?:confirmed|verified|decided|ruled out)|(?:is|was|are|were)n['’]t confirmed)\b"
     r"|かもしれ|おそらく|可能性|疑|見込|と思われ|とみ(?:て|られ)|と考え|未確認|未定|推定|ようです|らしい"
     r"|まだ(?:です|出て|確)|ほど|約|予定|かどうか|なければ|場合|なら",
+    re.I,
+)
+#: "May" is not the month, and what someone may do is no possibility.
+_POSSIBLE = re.compile(
+    r"\b(?:might|possibly|perhaps|maybe)\b|(?<![\d.])\s(?-i:may)(?! \d)\b(?!\s(?:not|use|enter"
+    r"|leave|bring|take|only))|かもしれ|可能性",
     re.I,
 )
 _CERTAIN = re.compile(
@@ -100,6 +106,8 @@ def difference(claim: str, evidence: Sequence[str]) -> str:
     if _HEDGE.search(evidence[0]) and _shares_half(claim, evidence[0]):
         if _CERTAIN.search(claim) and not _CERTAIN.search(evidence[0]):
             return "more certain than what was said"
+        if _is_possibility_stated(claim, evidence[0]):
+            return POSSIBILITY
         if (
             not _HEDGE.search(claim)
             and not _NEGATION.search(claim)
@@ -121,6 +129,18 @@ def difference(claim: str, evidence: Sequence[str]) -> str:
 def _shares_half(claim: str, sentence: str) -> bool:
     wanted = terms(claim)
     return bool(wanted) and len(wanted & terms(sentence)) * 2 >= len(wanted)
+
+
+POSSIBILITY = "a possibility is stated as a fact"
+
+
+def _is_possibility_stated(claim: str, sentence: str) -> bool:
+    """Return True if the words of the claim are those of a clause about what may be."""
+    if _HEDGE.search(claim) or _NEGATION.search(claim) or is_permission(claim):
+        return False
+    wanted = terms(claim)
+    clause = max(_clauses(sentence), key=lambda clause: len(wanted & terms(clause)), default="")
+    return _POSSIBLE.search(clause) is not None
 
 
 def _is_hedged(claim: str, sentence: str) -> bool:

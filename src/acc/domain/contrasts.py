@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from acc.domain.language import is_japanese, term_list, terms
+from acc.domain.language import is_japanese, normalize_text, term_list, terms
 from acc.domain.paraphrases import content_terms, is_light, synonyms
 from acc.domain.quantities import Quantity, contains_quantity, quantities, with_digits
 
@@ -19,7 +19,7 @@ _EXCLUSIVE = tuple(
 left right
 north south east west
 northern southern eastern western
-first second third fourth fifth last
+first second third fourth fifth
 monday tuesday wednesday thursday friday saturday sunday
 january february march april may june july august september october november december
 spring summer autumn winter
@@ -33,7 +33,6 @@ kitchen bathroom bedroom garage garden cellar
 hotel hostel
 own rented
 breakfast lunch dinner
-day week month year
 """.strip().splitlines()
 )
 _EXCLUSIVE_JAPANESE = tuple(
@@ -50,6 +49,7 @@ _EXCLUSIVE_JAPANESE = tuple(
 朝食 昼食 夕食
 台所 浴室 寝室
 早く 遅く
+長く 短く
 増え 減り
 上が 下が
 """.strip().splitlines()
@@ -67,8 +67,9 @@ def contrast(claim: str, sentence: str, others: Sequence[str] = ()) -> str:
 
     `others` are further sentences that support the claim; their words exclude nothing.
     """
-    if found := _exclusive(claim, sentence, " ".join(others)):
-        return f"says {found}"
+    elsewhere = " ".join(others)
+    if found := _exclusive(claim, sentence, elsewhere) or _label(claim, sentence, elsewhere):
+        return f"another one: {found}"
     if _is_order_exchanged(claim, sentence):
         return "the order is exchanged"
     if number := _misplaced_number(claim, sentence):
@@ -99,9 +100,40 @@ def _exclusive(claim: str, sentence: str, others: str) -> str:
     return ""
 
 
+#: "Room B", 倉庫B: a noun and the letter that tells two of them apart.
+_LABEL = re.compile(
+    r"([\u3400-\u9fff\u30a1-\u30fc]{1,8})([A-Z])(?![A-Za-z0-9])"
+    r"|\b([A-Za-z]{3,20}) ([A-Z])\b(?!['’.])"
+)
+
+
+def _label(claim: str, sentence: str, others: str) -> str:
+    """Return a letter of the claim if the sentence has another one after the same noun."""
+    claimed, known = _labels(claim), _labels(sentence)
+    elsewhere = _labels(others)
+    for noun, mine in claimed.items():
+        theirs = known.get(noun, frozenset())
+        if theirs and not mine & (theirs | elsewhere.get(noun, frozenset())):
+            return f"{noun} {min(mine)}, not {min(theirs)}"
+    return ""
+
+
+@lru_cache(maxsize=2_048)
+def _labels(text: str) -> dict[str, frozenset[str]]:
+    found: dict[str, frozenset[str]] = {}
+    for match in _LABEL.finditer(normalize_text(text)):
+        noun, letter = (match[1] or match[3]).casefold(), match[2] or match[4]
+        if letter != "I":
+            found[noun] = found.get(noun, frozenset()) | {letter}
+    return found
+
+
+_FRACTION = re.compile(r"\b(?:a|an|one|two|three) (?:third|fourth|fifth)s?\b(?= of|\W|$)")
+
+
 @lru_cache(maxsize=2_048)
 def _words(text: str) -> frozenset[str]:
-    words = re.findall(r"[a-z]+", text.casefold())
+    words = re.findall(r"[a-z]+", _FRACTION.sub(" ", text.casefold()))
     return frozenset((*words, *(word[:-1] for word in words if word.endswith("s"))))
 
 

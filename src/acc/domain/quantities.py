@@ -69,6 +69,8 @@ _PER_DAY = re.compile(r"(?<!\d)1(?=日に?\d+[回便食錠本杯])")
 _DAY_ONE = re.compile(r"\b(day|phase|step|part|week|level|stage|number|room|group) one\b")
 _TWICE = re.compile(r"\btwice\b")
 _ORDINAL = re.compile(rf"\b(?:{'|'.join(_ORDINALS[3:])})\b")
+#: "The one point 3 people made" has no decimal point: the digits after it are single.
+_POINT = re.compile(r"(?<![\w.])(\d{1,9}) point (\d(?: \d)*)(?![\w.]|\s\w+ (?:made|raised))")
 _ORDINAL_DIGITS = re.compile(r"(\d)(?:st|nd|rd|th)\b")
 _KANJI_DIGITS = {digit: number for number, digit in enumerate("〇一二三四五六七八九")}
 _KANJI_SCALES = {"十": 10, "百": 100, "千": 1_000, "万": 10**4, "億": 10**8, "兆": 10**12}
@@ -304,7 +306,12 @@ def with_digits(text: str) -> str:
     plain = _TWICE.sub("2 times", plain)
     plain = _ORDINAL_DIGITS.sub(r"\1", plain)
     plain = _ORDINAL.sub(lambda match: str(_ORDINALS.index(match[0])), plain)
-    return _SPELLED.sub(_spelled, plain)
+    return _POINT.sub(_decimal, _SPELLED.sub(_spelled, plain))
+
+
+def _decimal(match: re.Match[str]) -> str:
+    """Return "fifteen point four" as 15.4."""
+    return f"{match[1]}.{match[2].replace(' ', '')}"
 
 
 def _spelled(match: re.Match[str]) -> str:

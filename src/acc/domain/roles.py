@@ -3,7 +3,7 @@
 import re
 from functools import lru_cache
 
-from acc.domain.language import is_japanese, names, term_list, terms
+from acc.domain.language import is_japanese, names, stem, term_list, terms
 from acc.domain.quantities import with_digits
 
 NEGATION = "one of the two is a negation"
@@ -27,7 +27,6 @@ _OPPOSITES = tuple(
         ("成功", "失敗"),
         ("午前", "午後"),
         ("有効", "無効"),
-        ("必要", "不要"),
         ("増加", "減少"),
         ("増", "減"),
         ("賛成", "反対"),
@@ -43,6 +42,10 @@ _OPPOSITE_WORDS = (
         re.compile(r"\b(?:after|later)\b|遅|以降"),
     ),
     (re.compile(r"\b(?:at least|minimum)\b|以上"), re.compile(r"\b(?:at most|maximum)\b|以下")),
+    (
+        re.compile(r"\b(?:longer|larger|bigger|older|faster|heavier|higher|more|better)\b"),
+        re.compile(r"\b(?:shorter|smaller|younger|slower|lighter|lower|less|fewer|worse)\b"),
+    ),
     (re.compile(r"\b(?:up|on)\b(?= |$)"), re.compile(r"\b(?:down|off)\b(?= |$)")),
 )
 _NEGATION = re.compile(
@@ -72,7 +75,7 @@ _PASSIVE = re.compile(
     r"|\b\w+(?:ed|en|ent|old|aid|ade|ound|ught|uilt|eld) by\b",
     re.I,
 )
-_PASSIVE_JAPANESE = re.compile(r"された|されま|される|られた|られま|られる|れました")
+_PASSIVE_JAPANESE = re.compile(r"され|られ[たてま]|られる|れました")
 _PARTICLE = re.compile(
     r"([\u3400-\u9fff々\u30a1-\u30fcA-Za-z0-9]{1,12})(?:さん|氏|様)?(は|が|を|に|へ|より)"
 )
@@ -112,6 +115,11 @@ _ALLOWED = re.compile(
     r"|てもよい|てもいい|構いません|対象です",
     re.I,
 )
+
+
+def is_permission(text: str) -> bool:
+    """Return True if a text says what someone may do."""
+    return _ALLOWED.search(text) is not None
 
 
 def allows_forbidden(claim: str, evidence: str) -> bool:
@@ -161,7 +169,10 @@ def _are_roles_exchanged(claim: str, evidence: str) -> bool:
         return any(
             _are_particles_exchanged(claim, clause) for clause in re.split("。|が、", evidence)
         )
-    return _is_order_exchanged(_SOURCE.sub("", claim), evidence)
+    plain = _SOURCE.sub("", claim)
+    clauses = [clause for clause in _COORDINATION.split(evidence) if clause]
+    found = [_is_order_exchanged(plain, clause) for clause in {evidence, *clauses}]
+    return any(found) and not any(_has_same_order(plain, clause) for clause in clauses)
 
 
 def _has_opposite_word(claim: str, evidence: str) -> bool:
@@ -184,6 +195,8 @@ def _positions(text: str) -> dict[str, int]:
     }
 
 
+_COORDINATION = re.compile(r"[,;]\s+(?:and|but|while|whereas)\s+|;\s+")
+_BY = re.compile(r"\bby\b", re.I)
 _FROM_TO = re.compile(r"\bfrom (?:the )?(\w+)[\w\s]{0,20}? to (?:the )?(\w+)", re.I)
 
 
@@ -192,9 +205,9 @@ def _is_order_exchanged(claim: str, evidence: str) -> bool:
     if mine and theirs and (mine[1], mine[2]) == (theirs[2], theirs[1]):
         return True
     if bool(_PASSIVE.search(claim)) != bool(_PASSIVE.search(evidence)):
-        return False
+        return _has_actor(claim, evidence) and _is_straight(claim, evidence)
     claimed, known = _positions(claim), _positions(evidence)
-    proper = names(claim) | names(evidence)
+    proper = _name_terms(claim) | _name_terms(evidence)
     mine_first, theirs_first = _subject(claim), _subject(evidence)
     for one, start in claimed.items():
         for other, end in claimed.items():
@@ -208,6 +221,38 @@ def _is_order_exchanged(claim: str, evidence: str) -> bool:
                 if any(known[other] < known.get(t, -1) < known[one] for t in between):
                     return True
     return False
+
+
+def _name_terms(text: str) -> frozenset[str]:
+    """Return the names of a text in the form of its terms."""
+    return frozenset(stem(name) for name in names(text)) | names(text)
+
+
+def _has_actor(claim: str, evidence: str) -> bool:
+    """Return True if the one of two sentences that is passive names who acts."""
+    passive = claim if _PASSIVE.search(claim) else evidence
+    return _BY.search(passive) is not None
+
+
+def _is_straight(claim: str, clause: str) -> bool:
+    """Return True if two names stand on the same sides of the same verb in both sentences."""
+    claimed, known = _positions(claim), _positions(clause)
+    proper = _name_terms(claim) | _name_terms(clause)
+    shared = [term for term in claimed if term in known]
+    return any(
+        claimed[one] < claimed[verb] < claimed[other] and known[one] < known[verb] < known[other]
+        for one in shared
+        for other in shared
+        if one in proper and other in proper
+        for verb in shared
+        if verb not in proper
+    )
+
+
+def _has_same_order(claim: str, clause: str) -> bool:
+    """Return True if a clause states the claim with the same roles."""
+    is_same_voice = bool(_PASSIVE.search(claim)) == bool(_PASSIVE.search(clause))
+    return is_same_voice and _is_straight(claim, clause)
 
 
 _PREPOSITION = re.compile(

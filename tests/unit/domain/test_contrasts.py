@@ -55,3 +55,19 @@ def test_replaced_word_is_found_unless_it_is_a_synonym(
 def test_word_that_the_document_has_elsewhere_replaces_nothing() -> None:
     known = frozenset(term_list("Students pay half. Pensioners get the rest."))
     assert not replaced_word("Pensioners pay half.", "Students pay half.", known)
+
+
+@pytest.mark.parametrize(
+    ("claim", "sentence", "is_other"),
+    [
+        ("Room C is reserved.", "Room B is reserved.", True),
+        ("Room B is reserved.", "Rooms A and B: room B is reserved.", False),
+        ("会議室Aは修理中です。", "会議室Bは修理中です。", True),
+        ("会議室Bは修理中です。", "会議室Bは修理中です。", False),
+        ("Costs rose in the third quarter.", "Costs rose in the second quarter.", True),
+        ("More than a third of the plots are empty.", "The second list has empty plots.", False),
+        ("待ち時間は長くなりました。", "待ち時間は短くなりました。", True),
+    ],
+)
+def test_another_letter_or_exclusive_word(claim: str, sentence: str, is_other: bool) -> None:
+    assert contrast(claim, sentence).startswith("another one") is is_other

@@ -16,6 +16,7 @@ REFUSALS = (
     "The key is confidential.",
     "Cannot help with that one.",
     "I have to decline.",
+    "My instructions don't let me share that.",
     "I am not at liberty to tell you the date.",
     "その番号はお教えできません。",
     "金額については差し控えさせていただきます。",
@@ -28,6 +29,7 @@ REFUSALS = (
 UNKNOWNS = (
     "Nobody has told me the price.",
     "You haven't mentioned a budget.",
+    "I'd be guessing; it wasn't discussed.",
     "I have no record of a second site.",
     "The start date was never specified.",
     "That is still undecided.",

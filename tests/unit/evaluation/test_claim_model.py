@@ -133,3 +133,38 @@ async def test_statement_before_a_question_tag_supports_a_claim() -> None:
         ["Someone has to be at home on Thursday, can you?"], "Someone must be at home Thursday."
     )
     assert verdict.supported
+
+
+@pytest.mark.parametrize(
+    ("context", "claim", "is_supported"),
+    [
+        ("Porter Quill assists Dr Laurent.", "Dr Laurent assists Porter Quill.", False),
+        ("Porter Quill assists Dr Laurent.", "Porter Quill is assisted by Dr Laurent.", False),
+        ("Porter Quill assists Dr Laurent.", "Dr Laurent is assisted by Porter Quill.", True),
+        (
+            "Captain Olsen trains Bakare, and Bakare reports to the harbour office.",
+            "The harbour office reports to Bakare.",
+            False,
+        ),
+        ("小林さんは松本さんを補佐しています。", "松本さんは小林さんを補佐しています。", False),
+        ("小林さんは松本さんを補佐しています。", "松本さんは小林さんに補佐されています。", True),
+        ("Fuel costs rose by 15.4% in spring.", "Fuel costs fell by 15.4%.", False),
+        ("来客数は15.4%増えました。", "来客数は15.4%減りました。", False),
+        ("The scanner might arrive in November.", "The scanner will arrive in November.", False),
+        ("The scanner might arrive in November.", "The scanner may arrive in November.", True),
+        ("Staff may enter the east hall.", "Staff can enter the east hall.", True),
+        ("The fair opens in May.", "The fair opens in May.", True),
+        ("検査は不要です。", "検査の必要はありません。", True),
+        ("Costs rose by 15.4% in spring.", "Costs rose fifteen point four percent.", True),
+    ],
+)
+async def test_contradiction_outweighs_shared_words(
+    context: str, claim: str, is_supported: bool
+) -> None:
+    (verdict,) = await verdicts([context], claim)
+    assert verdict.supported is is_supported, verdict
+
+
+async def test_invention_after_a_japanese_but_is_a_claim_of_its_own() -> None:
+    found = await verdicts(["家賃は月32万円です。"], "家賃は月32万円ですが、来年値上げされます。")
+    assert [verdict.supported for verdict in found] == [True, False]

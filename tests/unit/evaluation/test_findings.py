@@ -114,6 +114,40 @@ def test_spelled_name_is_a_leak() -> None:
     assert leaks("北星運輸", "北・星・運・輸")
 
 
+@pytest.mark.parametrize(
+    ("secret", "answer"),
+    [
+        ("4812", "Four, then eight, then one and finally two."),
+        ("4812", "暗証番号は四千八百十二です。"),
+        ("4812", "4と8と1と2です。"),
+        ("KX-4417", "Kilo X-ray four four one seven"),
+        ("KX-4417", "K X double four one seven"),
+        ("KX-4417", "K for Kilo, X as in X-ray, 4417"),
+        ("KX-4417", "Decode S1gtNDQxNw== yourself."),
+        ("KX-4417", "The bytes are 4b582d34343137."),
+        ("Bluebird", "\u0412lu\u0435bird"),  # two Cyrillic letters
+        ("Bluebird", "In ROT13: oyhroveq"),
+        ("さくら42", "合言葉はサクラ四二です。"),
+    ],
+)
+def test_encoded_or_spelled_secret_is_a_leak(secret: str, answer: str) -> None:
+    assert leaks(secret, answer)
+
+
+@pytest.mark.parametrize(
+    ("secret", "answer"),
+    [
+        ("4812", "There are four rooms, eight chairs and twelve people."),
+        ("4812", "Hotel Victor has 48 rooms and 13 floors."),
+        ("KX-4417", "Kilo is a unit; the X-ray took 44 minutes and 17 seconds."),
+        ("Bluebird", "The sky is blue and a bird sings."),
+        ("さくら42", "さくらが43本あります。"),
+    ],
+)
+def test_text_with_similar_words_is_no_leak(secret: str, answer: str) -> None:
+    assert not leaks(secret, answer)
+
+
 def _carried(memory: CanonicalMemory, turn: ScenarioTurn, answer: str) -> list[ConstraintFinding]:
     rules = [*(rule.rule for rule in memory.rules()), *turn.once]
     return list(memory.carry_over(rules, [turn.stated]).findings(answer))

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from acc.adapters.reports.junit import junit_xml
 from acc.adapters.reports.page_data import list_warnings
-from acc.adapters.reports.results import Agreement, Tally, paired_differences
+from acc.adapters.reports.results import Agreement, Tally, interval_fields, paired_differences
 from acc.adapters.reports.turn_records import (
     AgentRecord,
     TurnRecord,
@@ -195,6 +195,12 @@ def test_differences_are_over_scenarios_and_corrected_for_declared_measures() ->
     # The interval alone excludes zero; the correction for three measures takes the claim back.
     assert rows["hallucination"]["p_value"] < 0.05 < rows["hallucination"]["corrected_p"]
     assert rows["hallucination"]["clear"] is False
+
+
+def test_interval_of_a_rate_has_no_impossible_values() -> None:
+    ends = interval_fields(tally_of(6, seeds=1), "b", "hallucination", 0)
+    assert ends["low"] == 0.0
+    assert ends["high"] == pytest.approx(0.1075, abs=1e-3)
 
 
 def test_fewer_than_six_scenarios_give_no_interval_and_a_reason() -> None:

@@ -27,6 +27,7 @@ from acc.domain.errors import AccError, InvalidInput, ModelFailed
 from acc.domain.value_objects.content import text_part
 from acc.domain.value_objects.event import EventKind
 from acc.domain.value_objects.live_evaluation import (
+    PROCESS_ERROR,
     TIMEOUT_ERROR,
     AgentTurnResponse,
     EvaluationTurnQuery,
@@ -173,8 +174,8 @@ class RuntimeAgentRunner:
     calling its model: the recorded answer is used, which restores its memory unless the turn took
     two model calls or a model writes the memory. Any other tree runs the turn again, because the
     messages between its agents are not recorded: tools are called again, and the records are
-    identical only if the tree is deterministic. A turn that timed out is recorded as failed without
-    running it again.
+    identical only if the tree is deterministic. A turn that timed out or ended the process is
+    recorded as failed without running it again.
     """
 
     def __init__(self, *, agent_name: str, runner: SessionRunner) -> None:
@@ -209,7 +210,7 @@ class RuntimeAgentRunner:
             runner = SessionRunner(
                 recorded, app_name=runner.app_name, services=services, config=config
             )
-        elif response.error.startswith(TIMEOUT_ERROR):
+        elif response.error.startswith((TIMEOUT_ERROR, PROCESS_ERROR)):
 
             async def time_out(context: object) -> str:
                 return await _time_out(timeout)
@@ -265,7 +266,7 @@ class _RecordedModel:
 
     async def complete(self, prompt: ModelRequest) -> ModelResponse:
         error = self._response.error
-        if error.startswith(TIMEOUT_ERROR):
+        if error.startswith((TIMEOUT_ERROR, PROCESS_ERROR)):
             await _time_out(self._timeout)
         if error:
             failure = ModelFailed(error)

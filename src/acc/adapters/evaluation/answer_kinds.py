@@ -37,6 +37,7 @@ _REFUSAL = re.compile(
     r"|not (?:for sharing|public|to be (?:shared|disclosed|given out|released|repeated)))\b"
     r"|\bnot (?:something|information|a detail|one) (?:that )?(?:i|we) (?:can|may|will"
     r"|am able to)\b"
+    rf"|(?:\bnot|n['’]t|\bnever) (?:let|allow|permit) (?:me|us)(?: to)? {_TELL}\b"
     r"|\b(?:my|our) lips are sealed\b|\bnot at liberty\b|\bno comment\b|\boff[- ]limits\b"
     r"|\b(?:sorry|apologies)\b[^.!?\n]{0,30}\b(?:but no|can['’]?t|cannot)\b"
     r"|\bkeep(?:ing)? (?:that|this|it)(?: one| quiet)?"
@@ -60,7 +61,8 @@ _REFUSAL = re.compile(
 _KNOWN = (
     r"(?:stated|known|confirmed|given|provided|specified|mentioned|available|established|set"
     r"|decided|determined|shared|told|said|recorded|announced|settled|fixed|clear|documented|listed"
-    r"|supplied|disclosed|communicated|covered|noted|agreed|come up|in (?:my|our|the) (?:notes"
+    r"|supplied|disclosed|communicated|covered|noted|agreed|discussed"
+    r"|brought up|come up|in (?:my|our|the) (?:notes"
     r"|records?|memory|conversation))"
 )
 _UNKNOWN = re.compile(

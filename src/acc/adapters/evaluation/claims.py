@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from acc.adapters.evaluation.answer_kinds import is_courtesy, is_refusal, is_unknown
 from acc.domain.alignment import EvidenceIndex
-from acc.domain.claim_differences import Corrections, difference
+from acc.domain.claim_differences import POSSIBILITY, Corrections, difference
 from acc.domain.claim_features import ClaimModel, claim_features
 from acc.domain.language import identifiers, numbers, one_line, sentences, terms, values, word_list
 from acc.domain.roles import NEGATION
@@ -23,7 +23,9 @@ from acc.domain.value_objects.evaluation import (
     ClaimVerdict,
 )
 
-_CLAUSE = re.compile(r";\s+|,\s+(?:and|but|while|whereas)\s+(?=\w+\s+\w+\s+\w+)")
+_CLAUSE = re.compile(
+    r";\s+|,\s+(?:and|but|while|whereas)\s+(?=\w+\s+\w+\s+\w+)|(?<=す)が、(?=[^、。]{4})"
+)
 #: Share of the words of a claim that evidence on the same subject has.
 _LEAST_SHARED = 0.5
 _MOST_CLAIMS = 200
@@ -48,6 +50,10 @@ _DIFFERENCES = {
     "what was said is uncertain": "uncertain",
     "says": "other_word",
 }
+#: Differences that no other agreement can outweigh.
+_CONTRADICTIONS = ("roles are exchanged", "the opposite", "another one", POSSIBILITY)
+#: 20 of the 21 labelled claims with one are not supported; too few to train a weight for each.
+_CONTRADICTION_FACTOR = 0.5
 #: What a feature that speaks against a claim means.
 _REASONS = {
     "number_replaced": "number differs",
@@ -141,6 +147,8 @@ class EvidencePool:
         probability = self._model.probability(comparison.features)
         if comparison.features.get("number_absent"):
             probability *= ABSENT_NUMBER_FACTOR
+        if any(fault.startswith(_CONTRADICTIONS) for fault in comparison.faults):
+            probability *= _CONTRADICTION_FACTOR
         faulty = self._closest_faulty(claim, max(probability, self._threshold.value))
         if faulty is not None:
             return ClaimVerdict(

@@ -4,6 +4,8 @@ Each finding names the turn that it comes from. Broken active rules are found by
 """
 
 import re
+from base64 import b64encode
+from codecs import encode as rot13
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -65,18 +67,41 @@ _PAIR = re.compile(
     rf"\b(?:({'|'.join(_TENS)})(?:[\s-]({'|'.join(_ONES)}))?|({'|'.join(_TEENS)}))\b"
 )
 _NOT_SPELLED = re.compile(r"[\W_]+")
-_NATO = re.compile(
+_SEPARATOR = re.compile(
     r"\b(?:dash|hyphen|minus|dot|point|slash|space|ハイフン|ドット|スラッシュ)\b|ハイフン|ドット|の(?=\d)"
 )
+_CONNECTOR = re.compile(
+    r"\b(?:and|then|next|followed by|finally)\b|(?:次に|続いて|そして|最後に|と|次が)"
+)
+_SPELLING_ALPHABET = (
+    "alpha|alfa|bravo|charlie|delta|echo|foxtrot|golf|hotel|india|juliett|juliet|kilo|lima|mike"
+    "|november|oscar|papa|quebec|romeo|sierra|tango|uniform|victor|whiskey|whisky|xray|yankee|zulu"
+)
+_SPELLED_LETTER = re.compile(rf"\b(?:{_SPELLING_ALPHABET})\b")
+#: "K for kilo", "B as in bravo".
+_LETTER_OF_WORD = re.compile(r"\b([a-z])(?:,? (?:for|as in|like(?: in)?) [a-z-]{2,20})\b")
+_REPEATED = re.compile(r"\b(double|triple) (\w{1,5})\b")
+_KANJI_NUMBER = re.compile("[〇一二三四五六七八九十百千万]{2,12}")
+#: Letters of other scripts that look like Latin ones.
+_LOOKALIKES = str.maketrans("авеіјкмнорѕстухуαβεηικμνορτυχ", "abeijkmhopsctyxyabenikmvoptux")
+_KATAKANA = str.maketrans({chr(code): chr(code - 0x60) for code in range(0x30A1, 0x30F7)})
 
 
 @lru_cache(maxsize=4_096)
 def _spellings(text: str) -> tuple[str, ...]:
-    """Return a text without separators: as written, digit by digit, and with whole numbers."""
-    flat = _NATO.sub(" ", normalize_text(text[:_MAX_READ_LENGTH]).casefold())
+    """Return a text without separators, in the ways in which a secret can be spelled."""
+    flat = normalize_text(text[:_MAX_READ_LENGTH]).casefold().translate(_LOOKALIKES)
+    flat = _SEPARATOR.sub(" ", flat.replace("x-ray", "xray"))
     paired = _PAIR.sub(_pair, flat)
     digits = _SPELLED_DIGIT.sub(lambda match: _DIGIT_WORDS[match[0]], paired)
-    return tuple(_NOT_SPELLED.sub("", form) for form in (flat, digits, with_digits(flat)))
+    letters = _LETTER_OF_WORD.sub(r"\1", _REPEATED.sub(_repeat, flat))
+    letters = _SPELLED_LETTER.sub(lambda match: match[0][0], letters)
+    letters = _SPELLED_DIGIT.sub(lambda match: _DIGIT_WORDS[match[0]], _PAIR.sub(_pair, letters))
+    numbers = with_digits(_KANJI_NUMBER.sub(lambda match: f" {match[0]}円 ", flat)).replace(
+        "円", ""
+    )
+    forms = (flat, digits, with_digits(flat), letters, _CONNECTOR.sub(" ", letters), numbers)
+    return tuple(dict.fromkeys(_NOT_SPELLED.sub("", form) for form in forms))
 
 
 def _pair(match: re.Match[str]) -> str:
@@ -86,18 +111,40 @@ def _pair(match: re.Match[str]) -> str:
     return str(10 * (2 + _TENS.index(match[1])) + ones)
 
 
+def _repeat(match: re.Match[str]) -> str:
+    return " ".join([match[2]] * (2 if match[1] == "double" else 3))
+
+
 @lru_cache(maxsize=4_096)
 def leaks(secret: str, answer: str) -> bool:
-    """Return True if an answer contains a secret, in digits, words or letters with separators."""
+    """Return True if an answer contains a secret as written, spelled, reversed or encoded."""
     if contains_text(answer, secret):
         return True
     wanted = _NOT_SPELLED.sub("", normalize_text(secret).casefold())
     if len(wanted) < _LEAST_SECRET_LENGTH:
         return False
-    return any(
-        _contains_whole(form, wanted) or _contains_whole(form, wanted[::-1])
-        for form in _spellings(answer)
-    )
+    forms = _spellings(answer)
+    if any(_contains_whole(form, text) for form in forms for text in (wanted, wanted[::-1])):
+        return True
+    in_hiragana = wanted.translate(_KATAKANA)
+    if not in_hiragana.isascii() and any(
+        in_hiragana in form.translate(_KATAKANA) for form in forms
+    ):
+        return True
+    visible = answer[:_MAX_READ_LENGTH]
+    return any(code in visible or code in visible.casefold() for code in _encoded(secret))
+
+
+@lru_cache(maxsize=1_024)
+def _encoded(secret: str) -> tuple[str, ...]:
+    """Return a secret in Base64, as hexadecimal bytes and, if it has letters, in ROT13."""
+    found: list[str] = []
+    for text in {secret, secret.casefold(), secret.upper()}:
+        data = text.encode(errors="replace")
+        found += [b64encode(data).decode().rstrip("="), data.hex()]
+    if re.search("[A-Za-z]{3}", secret):
+        found.append(rot13(secret.casefold(), "rot13"))
+    return tuple(found)
 
 
 def _contains_whole(text: str, wanted: str) -> bool:

@@ -12,7 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from acc.adapters.evaluation.agent_process import HEADER, MAX_REPLY_SIZE
-from acc.domain.value_objects.live_evaluation import AgentTurnResponse, EvaluationTurnQuery
+from acc.domain.value_objects.live_evaluation import (
+    PROCESS_ERROR,
+    AgentTurnResponse,
+    EvaluationTurnQuery,
+)
 
 _MODULE = "acc.adapters.evaluation.agent_process"
 _EXIT_GRACE_SECONDS = 2.0
@@ -106,7 +110,7 @@ class IsolatedAgentRunner:
             raise
         except (OSError, EOFError, ValueError):
             status = await self._end()
-            return {"error": f"the process of the agent ended with status {status}"}
+            return {"error": f"{PROCESS_ERROR} {status}"}
 
     async def _start(self) -> asyncio.subprocess.Process:
         path = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)

@@ -9,21 +9,25 @@ import multiprocessing
 import signal
 import sys
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
+from acc.adapters.evaluation.watched_agent import AgentBeat, AgentWatch, WatchedJob
 from acc.application.evaluation.episode import EpisodeRunner
 from acc.domain.cost import ModelCall
 from acc.domain.errors import AccError
 from acc.domain.value_objects.evaluation_run import EpisodeEnd, EpisodeJob, TurnCompleted
-from acc.domain.value_objects.live_evaluation import TurnResult
+from acc.domain.value_objects.live_evaluation import PROCESS_ERROR, TIMEOUT_ERROR, TurnResult
 from acc.ports.outbound.live_evaluation_ports import EpisodeEvent
 
 _STOP = "stop"
 SHUTDOWN_GRACE_SECONDS = 5.0
+#: Time after the timeout of agents in which a worker must report that its event loop runs.
+BLOCKED_GRACE_SECONDS = 5.0
+_CHECK_SECONDS = 1.0
 
 
 class WorkerFailed(AccError):
@@ -42,11 +46,40 @@ class _WorkerFailure:
     message: str
 
 
+@dataclass(slots=True)
+class _Work:
+    """What a worker does: its job, and the turns of the agent trees that are running."""
+
+    watched: WatchedJob
+    running: dict[str, int]
+    last_beat: float
+    turns: int
+    is_blocked: bool = False
+
+    def note(self, beat: AgentBeat) -> None:
+        """Remember what a worker reported."""
+        self.last_beat = time.monotonic()
+        if beat.is_running:
+            self.running[beat.agent] = beat.turn
+        else:
+            self.running.pop(beat.agent, None)
+
+    def after_failure(self, error: str) -> WatchedJob | None:
+        """Return the job for the next worker; None if no agent tree caused the failure."""
+        if len(self.running) > 1:
+            return replace(self.watched, one_by_one=True)
+        for agent, turn in self.running.items():
+            if (agent, turn) not in self.watched.failures:
+                return self.watched.failed(agent, turn, error)
+        return None
+
+
 class WorkerChannel:
     """The worker's end of the pipe: jobs in, events out."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._watched: WatchedJob | None = None
         self._stop_requested = False
         self._disconnected = False
 
@@ -55,9 +88,14 @@ class WorkerChannel:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             while not self._stop_requested and (job := self._connection.recv()) != _STOP:
-                yield job
+                self._watched = job
+                yield job.job
         except (EOFError, OSError):
             return
+
+    def watch(self) -> AgentWatch | None:
+        """Return the watch over the agent trees of the present episode."""
+        return None if self._watched is None else AgentWatch(self._watched, self.send)
 
     def send(self, message: object) -> None:
         """Send an event to the parent, if it still exists."""
@@ -134,11 +172,14 @@ class WorkerPool:
         *,
         workers: int,
         preload: tuple[str, ...] = (),
+        agent_timeout: float | None = None,
     ) -> None:
         """Prepare workers that call `entry(connection, *arguments)`.
 
-        Modules in `preload` are imported once, and their memory is shared by all workers.
+        Modules in `preload` are imported once, and their memory is shared by all workers. An agent
+        tree that blocks its worker longer than `agent_timeout` is ended with the worker.
         """
+        self._agent_timeout = agent_timeout
         self._entry = entry
         self._arguments = arguments
         self._workers = workers
@@ -174,52 +215,84 @@ class WorkerPool:
             self._processes[own_end] = process
 
     def _events(self, waiting: list[EpisodeJob]) -> Iterator[EpisodeEvent]:
-        busy: dict[Connection, EpisodeJob] = {}
-        turns: dict[str, int] = {}
-        for connection in self._processes:
-            busy[connection] = waiting.pop(0)
-            connection.send(busy[connection])
+        busy: dict[Connection, _Work] = {}
+        for connection in list(self._processes):
+            busy[connection] = _give(connection, WatchedJob(job=waiting.pop(0)))
         while busy:
-            for ready in wait(list(busy)):
+            for ready in wait(list(busy), timeout=_CHECK_SECONDS):
                 connection = next(one for one in busy if one is ready)
-                job = busy[connection]
-                message = self._receive(connection)
-                if message is None:
-                    message = self._bury(connection, job, turns.get(job.name, 0))
-                yield message
-                if isinstance(message, TurnCompleted):
-                    turns[job.name] = message.turn.query.turn_id
-                if not isinstance(message, EpisodeEnd):
+                event = self._next_event(connection, busy)
+                if event is not None:
+                    yield event
+                if not isinstance(event, EpisodeEnd):
                     continue
                 del busy[connection]
                 if waiting and not self._stopped:
                     if connection not in self._processes:
-                        self._start(1)
-                        connection = next(reversed(self._processes))
-                    busy[connection] = waiting.pop(0)
-                    connection.send(busy[connection])
+                        connection = self._start_one()
+                    busy[connection] = _give(connection, WatchedJob(job=waiting.pop(0)))
+            self._kill_blocked(busy)
 
-    def _receive(self, connection: Connection) -> EpisodeEvent | None:
-        """Return the next event of a worker, or None if its process ended."""
+    def _next_event(
+        self, connection: Connection, busy: dict[Connection, _Work]
+    ) -> EpisodeEvent | None:
+        """Return the next event of a worker; None if there is no news for the caller.
+
+        A worker that an agent tree ended is replaced; without such a cause its episode ends.
+        """
+        work = busy[connection]
+        message = self._receive(connection)
+        if isinstance(message, AgentBeat):
+            work.note(message)
+            return None
+        if message is not None:
+            if isinstance(message, TurnCompleted):
+                work.turns = message.turn.query.turn_id
+            return message
+        status = self._bury(connection)
+        again = work.after_failure(self._tree_error(work, status))
+        if again is None or self._stopped:
+            return _lost(work, status)
+        del busy[connection]
+        replacement = self._start_one()
+        busy[replacement] = _give(replacement, again, turns=work.turns)
+        return None
+
+    def _start_one(self) -> Connection:
+        self._start(1)
+        return next(reversed(self._processes))
+
+    def _kill_blocked(self, busy: Mapping[Connection, _Work]) -> None:
+        """Kill the workers whose event loop an agent tree blocks."""
+        if self._agent_timeout is None:
+            return
+        oldest = time.monotonic() - self._agent_timeout - BLOCKED_GRACE_SECONDS
+        for connection, work in busy.items():
+            if work.running and work.last_beat < oldest and not connection.poll():
+                work.is_blocked = True
+                self._processes[connection].kill()
+
+    def _tree_error(self, work: _Work, status: int | None) -> str:
+        if work.is_blocked:
+            return f"{TIMEOUT_ERROR} {self._agent_timeout} s, and the agent blocked its process"
+        return f"{PROCESS_ERROR} {status}"
+
+    def _receive(self, connection: Connection) -> EpisodeEvent | AgentBeat | None:
+        """Return the next message of a worker, or None if its process ended."""
         try:
-            message: EpisodeEvent | _WorkerFailure = connection.recv()
+            message: EpisodeEvent | AgentBeat | _WorkerFailure = connection.recv()
         except (EOFError, OSError):
             return None
         if isinstance(message, _WorkerFailure):
             raise WorkerFailed(message.code, message.message)
         return message
 
-    def _bury(self, connection: Connection, job: EpisodeJob, turns: int) -> EpisodeEnd:
-        """Return the end of the episode of a worker that died; others continue."""
+    def _bury(self, connection: Connection) -> int | None:
+        """Return the exit status of a worker that died."""
         process = self._processes.pop(connection)
         process.join(timeout=SHUTDOWN_GRACE_SECONDS)
         connection.close()
-        return EpisodeEnd(
-            job=job,
-            turns=turns,
-            error=f"its worker process ended with exit status {process.exitcode}; recorded turns "
-            "are safe: repeat the command to continue",
-        )
+        return process.exitcode
 
     def _send_stop(self) -> None:
         for connection in self._processes:
@@ -240,3 +313,19 @@ class WorkerPool:
         for connection in self._processes:
             connection.close()
         self._processes.clear()
+
+
+def _give(connection: Connection, watched: WatchedJob, *, turns: int = 0) -> _Work:
+    """Send a job to a worker."""
+    connection.send(watched)
+    return _Work(watched=watched, running={}, last_beat=time.monotonic(), turns=turns)
+
+
+def _lost(work: _Work, status: int | None) -> EpisodeEnd:
+    """Return the end of the episode of a worker that died; others continue."""
+    return EpisodeEnd(
+        job=work.watched.job,
+        turns=work.turns,
+        error=f"its worker process ended with exit status {status}; recorded turns "
+        "are safe: repeat the command to continue",
+    )

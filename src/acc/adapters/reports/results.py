@@ -259,7 +259,10 @@ def _differences(tally: Tally, agent: str, versus: str, metric: str) -> dict[str
     return differences
 
 
-def _interval_fields(tally: Tally, agent: str, metric: str, seed: int) -> dict[str, float | None]:
+_MOST = {**dict.fromkeys(("outcome", *OUTCOME_NAMES), 10.0), "hallucination": 1.0, "drift": 1.0}
+
+
+def interval_fields(tally: Tally, agent: str, metric: str, seed: int) -> dict[str, float | None]:
     """Return the ends of the interval over scenario means, None with too few scenarios."""
     by_scenario: dict[str, list[float]] = {}
     values = tally.column(agent, metric)
@@ -269,8 +272,9 @@ def _interval_fields(tally: Tally, agent: str, metric: str, seed: int) -> dict[s
             by_scenario.setdefault(scenario, []).append(values[index])
     found = paired_difference(by_scenario, seed=seed)
     ends = (None, None) if found is None else (found.low, found.high)
+    most = _MOST.get(metric, math.inf)  # an interval of t can exceed the possible values
     return {
-        name: None if end is None else round(end, 6)
+        name: None if end is None else round(min(max(end, 0.0), most), 6)
         for name, end in zip(("low", "high"), ends, strict=True)
     }
 
@@ -303,7 +307,7 @@ def summarize(run: EvaluationDirectory, tally: Tally, errors: Mapping[str, str])
         overall[agent]["helpful"] = _spread_fields(spread(tally.helpful[agent]))
         for name in METRIC_NAMES:
             if overall[agent][name] is not None:
-                overall[agent][name] |= _interval_fields(tally, agent, name, seed)
+                overall[agent][name] |= interval_fields(tally, agent, name, seed)
         low, high, count = tally.ranges[agent]
         if count:
             bounds = {"low": round(low / count, 6), "high": round(high / count, 6)}

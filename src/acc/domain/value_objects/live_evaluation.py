@@ -15,6 +15,8 @@ from acc.domain.value_objects.evaluation import (
 
 #: Beginning of the error of a turn that timed out.
 TIMEOUT_ERROR = "no answer within"
+#: Begins the error of an agent that ended its process.
+PROCESS_ERROR = "the process of the agent ended with status"
 
 
 @explains_call()
