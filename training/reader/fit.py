@@ -12,7 +12,7 @@ from training.reader.dataset import Example, Line, Writer, act_mask
 
 from acc.adapters.memory.reader_links import FEATURES, PAIR_ACTS, Candidates
 from acc.adapters.memory.reader_weights import ACTS, ROWS, LanguageWeights, features
-from acc.domain.value_objects.reading import Act
+from acc.domain.value_objects.reading import REFERRING_ACTS, Act
 
 #: Inverse of the strength of the L2 penalty of the classifier.
 INVERSE_PENALTY = 8.0
@@ -219,7 +219,11 @@ class _Problem:
 
 
 def fit_links(found: Sequence[Situation]) -> tuple[float, ...]:
-    """Return the parameters of `joint_scores` that explain the labels best."""
+    """Return the parameters of `joint_scores` that explain the labels best.
+
+    A reference to something that is not in the text has no right answer, so it is not used.
+    """
+    found = [each for each in found if each.target is not None or not each.acts <= REFERRING_ACTS]
     sizes = [len(situation.pairs) for situation in found]
     starts = np.cumsum([0, *sizes])
     pair_right = np.zeros((starts[-1], len(_PAIRS)))
