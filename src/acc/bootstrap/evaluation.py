@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from acc.application.evaluation.configuration import (
     AGENT_KINDS,
@@ -117,14 +117,16 @@ class AgentFactory:
     watch: "AgentWatch | None" = None
 
     @classmethod
-    def for_run(cls, configuration: EvaluationConfig, **options: Any) -> "AgentFactory":
+    def for_run(
+        cls, configuration: EvaluationConfig, *, allow: tuple[str, ...] = ()
+    ) -> "AgentFactory":
         """Return the factory with the sizes and models of a configuration."""
         return cls(
             window=configuration.window,
             budget=configuration.budget,
             compressor=configuration.compressor,
             model=configuration.model,
-            **options,
+            allow=allow,
         )
 
     def create(self, name: str, kind: str) -> AgentRunnerPort:
@@ -330,9 +332,8 @@ class DirectoryEpisodes:
             stored = StoredCalls(costs, calls, current_turn=lambda: journal.current_turn)
             pool = make_pool(job.name, self.resources, stored)
             stack.push_async_callback(pool.aclose)
-            factory = AgentFactory.for_run(
-                config, pool=pool, allow=self.resources.allow, isolated=True, watch=self.watch()
-            )
+            factory = AgentFactory.for_run(config, allow=self.resources.allow)
+            factory = replace(factory, pool=pool, isolated=True, watch=self.watch())
             recorded: Mapping[str, AgentRunnerPort] = {}
             if self.answers is not None:
                 turns = RecordedEpisode(self.answers.journal(job), scenario).read()
