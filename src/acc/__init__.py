@@ -79,7 +79,7 @@ if TYPE_CHECKING:
         TransferLoop as TransferLoop,
         Unavailable as Unavailable,
     )
-    from acc.domain.support import (
+    from acc.domain.claim_support import (
         SupportFeatures as SupportFeatures,
         SupportScore as SupportScore,
         support_score as support_score,
@@ -196,7 +196,7 @@ _PUBLIC_NAMES = {
         "TransferLoop",
         "Unavailable",
     ),
-    "acc.domain.support": ("SupportFeatures", "SupportScore", "support_score"),
+    "acc.domain.claim_support": ("SupportFeatures", "SupportScore", "support_score"),
     "acc.domain.value_objects.approval": (
         "ApprovalDecision",
         "InputAnswer",

@@ -15,14 +15,14 @@ from acc.domain.value_objects.evaluation_run import EvaluationConfig
 if TYPE_CHECKING:
     from acc.adapters.reports.labels import LabelSession, RunLabelSessions
     from acc.adapters.reports.run_directory import EvaluationDirectory
-    from acc.adapters.reports.run_folder import RunFolder
+    from acc.adapters.reports.run_list import RunFolder
     from acc.domain.labels import LabelReport, SampleMethod
 
 
 def open_runs(path: Path) -> "RunFolder":
     """Return the evaluation runs in a folder."""
     from acc.adapters.evaluation.scenarios import ScenarioLibrary
-    from acc.adapters.reports.run_folder import RunFolder
+    from acc.adapters.reports.run_list import RunFolder
 
     return RunFolder(path, scenario_turns=ScenarioLibrary().turn_count)
 

@@ -30,7 +30,7 @@ from acc.cli.approval import answer_to, arguments_of, can_ask
 from acc.cli.event_view import make_console, safe_text, write_json
 from acc.cli.options import NO_TLS, TlsOptions, with_tls_advice
 from acc.cli.output import print_error, print_json, read_stdin
-from acc.cli.session import WAITING
+from acc.cli.session_options import WAITING
 from acc.domain.errors import (
     AddressRefused,
     InvalidInput,

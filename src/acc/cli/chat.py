@@ -20,7 +20,12 @@ from acc.cli.event_view import (
 )
 from acc.cli.event_view import show_prompts as print_prompts
 from acc.cli.output import print_error
-from acc.cli.session import EXIT_INPUT_REQUIRED, AgentReference, AgentSession, SessionOptions
+from acc.cli.session_options import (
+    EXIT_INPUT_REQUIRED,
+    AgentReference,
+    AgentSession,
+    SessionOptions,
+)
 from acc.domain.errors import AccError, InvalidInput, NothingPending, SessionWaiting
 from acc.domain.value_objects.approval import InputAnswer
 from acc.domain.value_objects.run import RunStatus

@@ -16,7 +16,7 @@ from acc.bootstrap.a2a import check_card_file
 from acc.bootstrap.agents import load_agent
 from acc.cli.event_view import make_console, safe_text
 from acc.cli.output import count_noun, print_json
-from acc.cli.session import AgentReference
+from acc.cli.session_options import AgentReference
 
 _INDENT = 18
 _STYLES = {

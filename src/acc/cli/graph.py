@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from acc.bootstrap.agents import GraphFormat, draw_graph, load_agent
 from acc.cli.output import console
-from acc.cli.session import AgentReference
+from acc.cli.session_options import AgentReference
 from acc.domain.errors import InvalidInput, StorageFailed
 
 #: File name extensions of image formats that are not supported.

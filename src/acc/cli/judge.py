@@ -26,10 +26,10 @@ from acc.cli.eval import read_thresholds
 from acc.cli.eval_view import COST_LIMIT_STATUS, describe_cost, result_tables
 from acc.cli.event_view import safe_text
 from acc.cli.output import console, error_console, print_error, print_json
+from acc.domain.claim_support import support_score
 from acc.domain.errors import InvalidInput, StorageFailed
 from acc.domain.labels import LabelKind
 from acc.domain.statistics import ranking_quality
-from acc.domain.support import support_score
 from acc.domain.value_objects.evaluation import ClaimThreshold
 from acc.domain.value_objects.evaluation_run import JudgeConfig
 

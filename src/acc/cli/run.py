@@ -29,7 +29,7 @@ from acc.cli.event_view import (
     write_json,
 )
 from acc.cli.output import print_error, read_stdin
-from acc.cli.session import (
+from acc.cli.session_options import (
     EXIT_INPUT_REQUIRED,
     AgentReference,
     AgentSession,

@@ -26,7 +26,7 @@ from acc.bootstrap.events import (
 from acc.bootstrap.tracing import start_tracing
 from acc.cli.options import OtelOption
 from acc.cli.output import configure_logging, console, count_noun, show_controls
-from acc.cli.session import AgentReference
+from acc.cli.session_options import AgentReference
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.cloud_event import CloudEvent
 from acc.domain.value_objects.run import RunConfig

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import acc.adapters.console
-import acc.adapters.reports.run_folder
+import acc.adapters.reports.run_list
 import acc.application.console
 from acc.adapters.console.phrases import describe_error, translate_phrase
 from acc.domain.errors import InvalidInput, ModelFailed, SessionBusy
@@ -38,7 +38,7 @@ def literal(node: ast.expr) -> str:
 
 
 def test_every_error_of_the_console_is_translated() -> None:
-    files = [*FILES, Path(acc.adapters.reports.run_folder.__file__)]
+    files = [*FILES, Path(acc.adapters.reports.run_list.__file__)]
     texts = [text for file in files for text in raised_texts(file)]
     assert len(texts) > 40
     assert [text for text in texts if not JAPANESE.search(translate_phrase(text, "ja"))] == []

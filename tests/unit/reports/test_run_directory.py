@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from acc.adapters.reports.run_directory import EvaluationDirectory
-from acc.adapters.reports.run_folder import RunFolder
+from acc.adapters.reports.run_list import RunFolder
 from acc.adapters.reports.turn_records import (
     apply_changes,
     decode_turn,

@@ -10,10 +10,10 @@ from acc.adapters.evaluation.answer_kinds import is_courtesy, is_refusal, is_unk
 from acc.domain.alignment import EvidenceIndex
 from acc.domain.claim_differences import POSSIBILITY, Corrections, difference
 from acc.domain.claim_features import ClaimModel, claim_features
+from acc.domain.claim_support import ABSENT_NUMBER_FACTOR, MAX_CLAIM_LENGTH, SupportDocument
 from acc.domain.language import identifiers, numbers, one_line, sentences, terms, values, word_list
 from acc.domain.roles import NEGATION
 from acc.domain.statement_frames import frame
-from acc.domain.support import ABSENT_NUMBER_FACTOR, MAX_CLAIM_LENGTH, SupportDocument
 from acc.domain.value_objects.evaluation import (
     NOT_CLOSE,
     NOT_IN_FULL,

@@ -3,7 +3,7 @@
 import pytest
 
 from acc import support_score
-from acc.domain.support import SupportDocument
+from acc.domain.claim_support import SupportDocument
 
 REPORT = (
     "The gateway failed at 02:14 and returned errors for 15.4 % of requests. Priya Raman restarted "
