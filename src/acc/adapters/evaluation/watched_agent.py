@@ -1,8 +1,8 @@
-"""Watches agent trees, which share the process of their episode.
+"""Watch the agent trees of an episode, which share one worker process.
 
-The worker reports which trees are in a turn, and that its event loop still runs. If a tree blocks
-the loop or ends the process, the pool knows which one it was: it starts the process again, and only
-the turn of that tree fails.
+The worker sends beats: which trees are in a turn, and that its event loop still runs. A tree can
+block the event loop or end the process. From the beats, the pool knows which tree it was. Another
+worker continues the episode, and only the turn of that tree fails.
 """
 
 import asyncio
@@ -18,20 +18,21 @@ from acc.domain.value_objects.live_evaluation import AgentTurnResponse, Evaluati
 if TYPE_CHECKING:
     from acc.adapters.evaluation.agents import RuntimeAgentRunner
 
+#: Time between two beats of a tree that is in a turn.
 BEAT_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchedJob:
-    """An episode for a worker, with what earlier workers of the same episode did not survive."""
+    """An episode for a worker, with the turns that ended earlier workers of this episode."""
 
     job: EpisodeJob
-    #: Errors by agent and turn; these turns are not run.
+    #: Errors of the turns that ended a worker, by agent and turn. These turns are not run again.
     failures: Mapping[tuple[str, int], str] = field(default_factory=dict)
-    #: Run the trees of each turn one after the other, so that the next failure has one cause.
+    #: Run the trees of each turn one after the other, so that the cause of a failure is known.
     one_by_one: bool = False
 
-    def failed(self, agent: str, turn: int, error: str) -> "WatchedJob":
+    def with_failure(self, agent: str, turn: int, error: str) -> "WatchedJob":
         """Return the job with one more failed turn."""
         failures = {**self.failures, (agent, turn): error}
         return replace(self, failures=failures, one_by_one=False)
@@ -39,7 +40,10 @@ class WatchedJob:
 
 @dataclass(frozen=True, slots=True)
 class AgentBeat:
-    """The event loop of a worker runs, and an agent tree begins, continues or ends its turn."""
+    """A report of a worker: an agent tree begins, continues or ends its turn.
+
+    Each report also shows that the event loop of the worker runs.
+    """
 
     agent: str
     turn: int
@@ -56,14 +60,14 @@ class AgentWatch:
         self._lock = asyncio.Lock() if watched.one_by_one else None
 
     def failure(self, agent: str, turn: int) -> str:
-        """Return the error of a turn that an earlier worker did not survive, or an empty text."""
+        """Return the error of a turn that ended an earlier worker, or an empty text."""
         return self._watched.failures.get((agent, turn), "")
 
     @asynccontextmanager
     async def turn(self, agent: str, turn: int) -> AsyncGenerator[None, None]:
         """Report that a tree is in its turn while the block runs."""
         if self._lock is not None:
-            with pause_deadlines():  # the time of another tree is not its own
+            with pause_deadlines():  # the timeout of a tree does not count the turns of others
                 await self._lock.acquire()
         beat = AgentBeat(agent, turn)
         self._beat(beat)
@@ -78,8 +82,8 @@ class AgentWatch:
     def _beat(self, beat: AgentBeat) -> None:
         """Report now, and again while the event loop runs."""
         self._send(beat)
-        later = asyncio.get_running_loop().call_later(BEAT_SECONDS, self._beat, beat)
-        self._timers[beat.agent] = later
+        timer = asyncio.get_running_loop().call_later(BEAT_SECONDS, self._beat, beat)
+        self._timers[beat.agent] = timer
 
 
 class WatchedAgentRunner:
@@ -97,7 +101,7 @@ class WatchedAgentRunner:
     async def run_turn(
         self, query: EvaluationTurnQuery, canonical_memory: Mapping[str, object]
     ) -> AgentTurnResponse:
-        """Run the turn, or fail as the earlier worker did."""
+        """Run the turn; if it ended an earlier worker, return its error instead."""
         name = self.agent_name
         async with self._watch.turn(name, query.turn_id):
             error = self._watch.failure(name, query.turn_id)
@@ -113,7 +117,7 @@ class WatchedAgentRunner:
         canonical_memory: Mapping[str, object],
         response: AgentTurnResponse,
     ) -> None:
-        """Replay a recorded turn; one that an earlier worker did not survive has failed."""
+        """Replay a recorded turn; if it ended an earlier worker, replay it as a failed turn."""
         if error := self._watch.failure(self.agent_name, query.turn_id):
             response = replace(response, response_text="", error=error)
         async with self._watch.turn(self.agent_name, query.turn_id):

@@ -25,8 +25,9 @@ from acc.ports.outbound.live_evaluation_ports import EpisodeEvent
 
 _STOP = "stop"
 SHUTDOWN_GRACE_SECONDS = 5.0
-#: Time after the timeout of agents in which a worker must report that its event loop runs.
+#: A worker is killed if it sends no beat during the timeout of agents and this additional time.
 BLOCKED_GRACE_SECONDS = 5.0
+#: Longest time between two searches for blocked workers.
 _CHECK_SECONDS = 1.0
 
 
@@ -39,38 +40,46 @@ class WorkerFailed(AccError):
 
 
 @dataclass(frozen=True, slots=True)
-class _WorkerFailure:
-    """An error of a worker in a form that can be pickled."""
+class _PickledError:
+    """The code and message of an AccError in a worker; not every AccError can be pickled."""
 
     code: str
     message: str
 
 
 @dataclass(slots=True)
-class _Work:
-    """What a worker does: its job, and the turns of the agent trees that are running."""
+class _Assignment:
+    """The job of a busy worker, and what the worker has reported about it."""
 
     watched: WatchedJob
+    #: The turn that each agent tree is in, by agent; only trees that are in a turn.
     running: dict[str, int]
     last_beat: float
+    #: Number of completed turns of the episode.
     turns: int
+    #: True if the pool killed the worker because an agent tree blocked its event loop.
     is_blocked: bool = False
 
-    def note(self, beat: AgentBeat) -> None:
-        """Remember what a worker reported."""
+    def record_beat(self, beat: AgentBeat) -> None:
+        """Update the running trees from a report of the worker."""
         self.last_beat = time.monotonic()
         if beat.is_running:
             self.running[beat.agent] = beat.turn
         else:
             self.running.pop(beat.agent, None)
 
-    def after_failure(self, error: str) -> WatchedJob | None:
-        """Return the job for the next worker; None if no agent tree caused the failure."""
+    def job_after_failure(self, error: str) -> WatchedJob | None:
+        """Return the job with which another worker continues the episode, or None.
+
+        - One tree was running: it caused the failure, so its turn fails with the error.
+        - Several trees were running: the turn is repeated, one tree at a time, to find the cause.
+        - No tree was running, or its turn has failed before: None, the cause is unknown.
+        """
         if len(self.running) > 1:
             return replace(self.watched, one_by_one=True)
         for agent, turn in self.running.items():
             if (agent, turn) not in self.watched.failures:
-                return self.watched.failed(agent, turn, error)
+                return self.watched.with_failure(agent, turn, error)
         return None
 
 
@@ -94,7 +103,7 @@ class WorkerChannel:
             return
 
     def watch(self) -> AgentWatch | None:
-        """Return the watch over the agent trees of the present episode."""
+        """Return the watch of the current episode, None before the first job."""
         return None if self._watched is None else AgentWatch(self._watched, self.send)
 
     def send(self, message: object) -> None:
@@ -126,7 +135,7 @@ class WorkerChannel:
 
 def serve_episodes(channel: WorkerChannel, new_runner: Callable[[], EpisodeRunner]) -> None:
     """Run jobs of the parent until there are no more; called in a worker process."""
-    # Few objects are cyclic, so collecting them less often saves time.
+    # Few objects are in reference cycles, so a rarer garbage collection saves time.
     gc.set_threshold(50_000, 20, 20)
     sys.stdout = sys.stderr  # the output of agents is not the output of the command
     try:
@@ -140,7 +149,7 @@ def serve_episodes(channel: WorkerChannel, new_runner: Callable[[], EpisodeRunne
                 if event.stopped or event.aborted:
                     return
     except AccError as error:
-        channel.send(_WorkerFailure(error.code, str(error)))
+        channel.send(_PickledError(error.code, str(error)))
 
 
 def _progress_only(turn: TurnResult) -> TurnResult:
@@ -176,8 +185,9 @@ class WorkerPool:
     ) -> None:
         """Prepare workers that call `entry(connection, *arguments)`.
 
-        Modules in `preload` are imported once, and their memory is shared by all workers. An agent
-        tree that blocks its worker longer than `agent_timeout` is ended with the worker.
+        Modules in `preload` are imported once, and their memory is shared by all workers. If an
+        agent tree blocks the event loop of its worker longer than `agent_timeout`, the worker is
+        killed. None means no limit.
         """
         self._agent_timeout = agent_timeout
         self._entry = entry
@@ -215,12 +225,13 @@ class WorkerPool:
             self._processes[own_end] = process
 
     def _events(self, waiting: list[EpisodeJob]) -> Iterator[EpisodeEvent]:
-        busy: dict[Connection, _Work] = {}
+        busy: dict[Connection, _Assignment] = {}
         for connection in list(self._processes):
-            busy[connection] = _give(connection, WatchedJob(job=waiting.pop(0)))
+            busy[connection] = _assign(connection, WatchedJob(job=waiting.pop(0)))
         while busy:
             for ready in wait(list(busy), timeout=_CHECK_SECONDS):
-                connection = next(one for one in busy if one is ready)
+                # `wait` is typed to return other objects too.
+                connection = next(candidate for candidate in busy if candidate is ready)
                 event = self._next_event(connection, busy)
                 if event is not None:
                     yield event
@@ -228,67 +239,71 @@ class WorkerPool:
                     continue
                 del busy[connection]
                 if waiting and not self._stopped:
-                    if connection not in self._processes:
+                    if connection not in self._processes:  # the worker died
                         connection = self._start_one()
-                    busy[connection] = _give(connection, WatchedJob(job=waiting.pop(0)))
+                    busy[connection] = _assign(connection, WatchedJob(job=waiting.pop(0)))
             self._kill_blocked(busy)
 
     def _next_event(
-        self, connection: Connection, busy: dict[Connection, _Work]
+        self, connection: Connection, busy: dict[Connection, _Assignment]
     ) -> EpisodeEvent | None:
-        """Return the next event of a worker; None if there is no news for the caller.
+        """Return the next event of a worker; None if the caller gets no event.
 
-        A worker that an agent tree ended is replaced; without such a cause its episode ends.
+        If the worker has died because of an agent tree, another worker continues its episode.
+        Otherwise the death of the worker is the end of the episode.
         """
-        work = busy[connection]
+        assignment = busy[connection]
         message = self._receive(connection)
         if isinstance(message, AgentBeat):
-            work.note(message)
+            assignment.record_beat(message)
             return None
         if message is not None:
             if isinstance(message, TurnCompleted):
-                work.turns = message.turn.query.turn_id
+                assignment.turns = message.turn.query.turn_id
             return message
-        status = self._bury(connection)
-        again = work.after_failure(self._tree_error(work, status))
-        if again is None or self._stopped:
-            return _lost(work, status)
+        exit_status = self._remove_dead(connection)
+        next_job = assignment.job_after_failure(self._turn_error(assignment, exit_status))
+        if next_job is None or self._stopped:
+            return _end_after_death(assignment, exit_status)
         del busy[connection]
         replacement = self._start_one()
-        busy[replacement] = _give(replacement, again, turns=work.turns)
+        busy[replacement] = _assign(replacement, next_job, turns=assignment.turns)
         return None
 
     def _start_one(self) -> Connection:
         self._start(1)
-        return next(reversed(self._processes))
+        return next(reversed(self._processes))  # the process that was added last
 
-    def _kill_blocked(self, busy: Mapping[Connection, _Work]) -> None:
+    def _kill_blocked(self, busy: Mapping[Connection, _Assignment]) -> None:
         """Kill the workers whose event loop an agent tree blocks."""
         if self._agent_timeout is None:
             return
-        oldest = time.monotonic() - self._agent_timeout - BLOCKED_GRACE_SECONDS
-        for connection, work in busy.items():
-            if work.running and work.last_beat < oldest and not connection.poll():
-                work.is_blocked = True
+        oldest_allowed = time.monotonic() - self._agent_timeout - BLOCKED_GRACE_SECONDS
+        for connection, assignment in busy.items():
+            is_overdue = assignment.running and assignment.last_beat < oldest_allowed
+            # A message that is not read yet may be a beat.
+            if is_overdue and not connection.poll():
+                assignment.is_blocked = True
                 self._processes[connection].kill()
 
-    def _tree_error(self, work: _Work, status: int | None) -> str:
-        if work.is_blocked:
+    def _turn_error(self, assignment: _Assignment, exit_status: int | None) -> str:
+        """Return the error of the turn that ended a worker."""
+        if assignment.is_blocked:
             return f"{TIMEOUT_ERROR} {self._agent_timeout} s, and the agent blocked its process"
-        return f"{PROCESS_ERROR} {status}"
+        return f"{PROCESS_ERROR} {exit_status}"
 
     def _receive(self, connection: Connection) -> EpisodeEvent | AgentBeat | None:
         """Return the next message of a worker, or None if its process ended."""
         try:
-            message: EpisodeEvent | AgentBeat | _WorkerFailure = connection.recv()
+            message: EpisodeEvent | AgentBeat | _PickledError = connection.recv()
         except (EOFError, OSError):
             return None
-        if isinstance(message, _WorkerFailure):
+        if isinstance(message, _PickledError):
             raise WorkerFailed(message.code, message.message)
         return message
 
-    def _bury(self, connection: Connection) -> int | None:
-        """Return the exit status of a worker that died."""
+    def _remove_dead(self, connection: Connection) -> int | None:
+        """Remove a worker that has died; return its exit status."""
         process = self._processes.pop(connection)
         process.join(timeout=SHUTDOWN_GRACE_SECONDS)
         connection.close()
@@ -315,17 +330,17 @@ class WorkerPool:
         self._processes.clear()
 
 
-def _give(connection: Connection, watched: WatchedJob, *, turns: int = 0) -> _Work:
+def _assign(connection: Connection, watched: WatchedJob, *, turns: int = 0) -> _Assignment:
     """Send a job to a worker."""
     connection.send(watched)
-    return _Work(watched=watched, running={}, last_beat=time.monotonic(), turns=turns)
+    return _Assignment(watched=watched, running={}, last_beat=time.monotonic(), turns=turns)
 
 
-def _lost(work: _Work, status: int | None) -> EpisodeEnd:
-    """Return the end of the episode of a worker that died; others continue."""
+def _end_after_death(assignment: _Assignment, exit_status: int | None) -> EpisodeEnd:
+    """Return the end of the episode of a worker that died; other episodes continue."""
     return EpisodeEnd(
-        job=work.watched.job,
-        turns=work.turns,
-        error=f"its worker process ended with exit status {status}; recorded turns "
+        job=assignment.watched.job,
+        turns=assignment.turns,
+        error=f"its worker process ended with exit status {exit_status}; recorded turns "
         "are safe: repeat the command to continue",
     )

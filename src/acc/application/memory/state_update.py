@@ -31,44 +31,47 @@ MAX_NOTES = 64
 RULE_PREFIX = "rule:"
 #: Minimum score of a sentence to become a note.
 _MIN_SCORE = 0.15
-#: Constraints of one task are dropped after this number of turns.
+#: Notes with the act ONCE, which constrain one answer or task, are dropped after so many turns.
 _ONCE_TURNS = 6
 #: A change with fewer characters is stored together with the rule that it changes.
 _SELF_CONTAINED_LENGTH = 40
-#: Minimum probability of the link from a correction to the earlier fact.
-_MIN_LINK = 0.3
-#: The same for a changed or lifted rule; higher, because hiding a rule by mistake is worse.
+#: Minimum probability that a correction refers to the fact that the reader found.
+_MIN_FACT_LINK = 0.3
+#: Minimum probability that a change or lift refers to the rule that the reader found. It is higher
+#: than for facts, because it is worse to hide a rule by mistake.
 _MIN_RULE_LINK = 0.45
-#: Minimum probability that a change is a rule, if it does not replace a rule.
-_MIN_RULE = 0.7
-#: Minimum probability of a lift that becomes an open question if its rule is not found.
-_MIN_QUESTION = 0.5
-#: Weights of rules and of constraints of one task in the score of a note; a fact has 1.
+#: A change that replaces no rule becomes a rule if it is one with at least this probability.
+_MIN_RULE_PROBABILITY = 0.7
+#: A lift whose rule is not found becomes an open question if it is at least this certain.
+_MIN_QUESTION_CONFIDENCE = 0.5
+#: Weights in the score of a note: rules, and sentences with the act ONCE. Facts have weight 1.
 _RULE_WEIGHT = 2.0
 _ONCE_WEIGHT = 0.3
-#: Rules with at least this probability are all equally certain: the oldest is dropped first.
+#: A rule with at least this probability is certain.
 _CERTAIN = 0.9
-#: Places of the acts in `Reading.words`.
-_SET, _CHANGE = map(tuple(Act).index, (Act.SET, Act.CHANGE))
-#: A notice about dropped rules names so many of them, each up to this number of characters.
+#: Indexes of the acts in `Reading.words`.
+_SET_INDEX, _CHANGE_INDEX = map(tuple(Act).index, (Act.SET, Act.CHANGE))
+#: Maximum number of dropped rules that a notice names.
 _MAX_NOTICE_RULES = 4
+#: Maximum number of characters of each rule in a notice.
 _NOTICE_RULE_LENGTH = 40
-#: A notice may use one part in so many of the tokens for rules.
-_NOTICE_SHARE = 4
+#: The tokens for rules are divided by this number to get the limit of a notice.
+_NOTICE_DIVISOR = 4
 #: Tokens of the field name and the level that are rendered around a notice.
 _NOTICE_FRAME_TOKENS = 8
-#: Number of words at the start of a sentence that are its subject if nothing ends it.
+#: Without a pattern that ends the subject of a sentence, its first words are the subject.
 _SUBJECT_WORDS = 3
 #: A number, or a code such as P4 or db-1.
 _CODE = re.compile(r"[A-Za-z_-]*\d[\w.-]*")
-#: A run of one Japanese script, or a word, number or time of another script.
-_TOKEN = re.compile(
+#: A word, number or time. In Japanese, characters of one script in sequence.
+_WORD = re.compile(
     r"[一-龠々]+|[ァ-ヶー]+|[ぁ-ん]+"
     r"|[^\W一-龠々ァ-ヶーぁ-ん]+(?:[.:,'’/-][^\W一-龠々ァ-ヶーぁ-ん]+)*"
 )
 #: A label such as "Milk:" at the start of a sentence.
 _LABEL = re.compile(r"^[^:：]{1,40}[:：](?!\d)")
-#: What ends a subject, the most certain first: "leaves" is also a noun.
+#: Patterns that end the subject, in the order in which they are tried. Uncertain ones are last:
+#: "leaves" is also a noun.
 _SUBJECT_ENDS = (
     _LABEL,
     re.compile(r"\b(?:is|are|was|were|will|has|have|had)\b", re.I),
@@ -83,11 +86,10 @@ _SUBJECT_ENDS = (
 
 
 class StateUpdate:
-    """Rules and notes after the sentences of one turn.
+    """The rules and notes of a memory while the sentences of one turn are applied.
 
-    A rule is the user's sentence, word for word. Only its author can change or lift it. `retired`
-    has the ids of superseded sentences, `changes` describes the turn, and `uncertain` lists what
-    the agent should ask about.
+    A rule (`StandingConstraint`) is a sentence of the user, word for word. Only its author can
+    change or lift it.
     """
 
     def __init__(
@@ -104,37 +106,51 @@ class StateUpdate:
         self.rule_words = dict(rule_words)
         oldest = signal.turn_id - _ONCE_TURNS
         self.notes = [n for n in notes if n.act is not Act.ONCE or n.turn_id >= oldest]
+        #: Ids of superseded sentences.
         self.retired: list[str] = []
+        #: What the turn changed, for the trace of the state.
         self.changes: list[str] = []
+        #: Open questions of the agent.
         self.uncertain: list[str] = []
+        #: Items that did not fit.
         self.dropped: list[str] = []
+        #: Rejected changes of rules.
         self.messages: list[str] = []
         self._signal = signal
         #: Texts of notes and of recalled sentences by id.
         self._texts = texts
 
     def apply(self, sentence: Sentence, reading: Reading) -> None:
-        """Apply one sentence."""
+        """Apply one sentence.
+
+        - SET: it becomes a rule.
+        - CHANGE, CORRECT: it replaces the earlier sentence. If that was a rule, or if this sentence
+          probably is one, it becomes a rule.
+        - LIFT: it removes the earlier sentence. If none is found, it can become an open question.
+        - Other acts: the rules stay as they are.
+
+        The sentence also becomes a note if its score suffices, but not after a successful lift.
+        """
         signal = self._signal
         note = Note(
             id=sentence_id(passage_id(signal.turn_id, 0), sentence.start, sentence.end),
             turn_id=signal.turn_id,
-            act=_lasting_act(reading),
-            score=_score(reading),
+            act=_note_act(reading),
+            score=_note_score(reading),
             words=reading.words,
         )
         match reading.act:
             case Act.SET:
-                self._set(sentence.text, reading.words)
+                self._add_rule(sentence.text, reading.words)
             case Act.CHANGE | Act.CORRECT:
-                rules = len(self.constraints)
+                rules_before = len(self.constraints)
                 is_new = self._is_new_subject(sentence.text, reading)
                 old = "" if is_new else self._supersede(reading)
-                # A sentence that replaces a rule is a rule.
-                if len(self.constraints) < rules or _is_rule(reading):
-                    # A change of a rule is certainly a rule, so its words are not needed.
-                    words = () if len(self.constraints) < rules else reading.words
-                    self._set(_changed_rule_text(sentence.text, old), words, replaced=old)
+                replaces_rule = len(self.constraints) < rules_before
+                if replaces_rule or _is_rule(reading):
+                    # Without words, a rule counts as certain. One that replaces a rule is certain.
+                    words = () if replaces_rule else reading.words
+                    self._add_rule(_changed_rule_text(sentence.text, old), words, replaced=old)
                 elif old:
                     self.changes.append(f"corrected: {old}")
                     if self.retired and not _stands_alone(sentence.text, old):
@@ -144,23 +160,26 @@ class StateUpdate:
                 if old:
                     self.changes.append(f"lifted: {old}")
                     return
-                if reading.confidence >= _MIN_QUESTION:
+                if reading.confidence >= _MIN_QUESTION_CONFIDENCE:
                     self.uncertain.append(f"which rule is withdrawn: {sentence.text}")
         if note.score >= _MIN_SCORE:
+            # A repeated sentence replaces its earlier note.
             line = one_line(sentence.text)
             self.notes = [n for n in self.notes if self._texts.get(n.id) != line]
             self.notes.append(note)
 
     def _is_new_subject(self, text: str, reading: Reading) -> bool:
-        target = self._texts.get(reading.target, "")
-        if not target:
+        """Return True if a sentence is about something else than the earlier sentence."""
+        earlier = self._texts.get(reading.target, "")
+        if not earlier:
             return False
-        # A changed rule may have other words in several places.
-        is_other = _has_other_subject if reading.act is Act.CORRECT else _has_other_code
-        return is_other(text, target)
+        if reading.act is Act.CORRECT:
+            return _has_other_subject(text, earlier)
+        # The words of a rule and of its change often differ, so only codes are compared.
+        return _has_other_code(text, earlier)
 
     def finish(self) -> None:
-        """Keep the rules and notes that matter most, in the order of the conversation."""
+        """Drop the least important rules and notes above the limits; the order stays the same."""
         if len(self.notes) > MAX_NOTES:
             best = sorted(self.notes, key=lambda note: (note.score, note.turn_id))[-MAX_NOTES:]
             chosen = {note.id for note in best}
@@ -170,10 +189,11 @@ class StateUpdate:
             self.constraints.remove(rule)
             self.dropped.append(f"constraints: {rule.text}")
             self.uncertain.append(f"no longer kept, there are too many rules: {rule.text}")
-        known = self.rule_words
-        self.rule_words = {rule.text: known.get(rule.text, ()) for rule in self.constraints}
+        words = self.rule_words
+        self.rule_words = {rule.text: words.get(rule.text, ()) for rule in self.constraints}
 
-    def _set(self, text: str, words: tuple[int, ...], *, replaced: str = "") -> None:
+    def _add_rule(self, text: str, words: tuple[int, ...], *, replaced: str = "") -> None:
+        """Add a rule of the author, unless the same rule exists."""
         limit = LIMITS["constraints"].characters
         line = one_line(text)
         if len(line) > limit:
@@ -186,11 +206,15 @@ class StateUpdate:
         self.changes.append(f"replaced: {replaced}" if replaced else f"rule set: {line}")
 
     def _supersede(self, reading: Reading) -> str:
-        """Remove the sentence that a reading refers to; return its text, or "" if not found."""
+        """Remove the rules and notes of the sentence that a reading refers to; return its text.
+
+        Return "" if the sentence is not found, if it is not probable that the reading refers to it,
+        or if it is a rule of another author.
+        """
         text = self._texts.get(reading.target, "")
         rules = [rule for rule in self.constraints if rule.text == one_line(text)]
         is_fact = reading.act is Act.CORRECT and not rules
-        if not text or reading.target_score < (_MIN_LINK if is_fact else _MIN_RULE_LINK):
+        if not text or reading.target_score < (_MIN_FACT_LINK if is_fact else _MIN_RULE_LINK):
             return ""
         for rule in rules:
             if rule.set_by != self._signal.author:
@@ -203,7 +227,7 @@ class StateUpdate:
         for note in [n for n in self.notes if self._texts.get(n.id) == text]:
             self.notes.remove(note)
             self.retired.append(note.id)
-        if not reading.target.startswith(RULE_PREFIX):
+        if not reading.target.startswith(RULE_PREFIX):  # the id of a rule is not that of a sentence
             self.retired.append(reading.target)
         return text
 
@@ -211,18 +235,21 @@ class StateUpdate:
 def least_certain_first(
     rules: Iterable[StandingConstraint], words: Mapping[str, tuple[int, ...]]
 ) -> list[StandingConstraint]:
-    """Return rules in the order in which they are dropped: uncertain ones, then the oldest.
+    """Return rules in the order in which they are dropped: uncertain ones, then certain ones.
 
+    Uncertain rules are sorted by probability. Certain rules are sorted by age, the oldest first.
     `words` are the `Reading.words` of the rules by text. A rule without them is certain.
     """
     return sorted(rules, key=lambda rule: _certainty(rule, words))
 
 
 def _certainty(rule: StandingConstraint, words: Mapping[str, tuple[int, ...]]) -> float:
-    known = words.get(rule.text)
-    if not known:
+    """Return the probability that a sentence is a rule; all certain rules have the same value."""
+    probabilities = words.get(rule.text)
+    if not probabilities:
         return _CERTAIN
-    return min((known[_SET] + known[_CHANGE]) / sum(known), _CERTAIN)
+    as_rule = probabilities[_SET_INDEX] + probabilities[_CHANGE_INDEX]
+    return min(as_rule / sum(probabilities), _CERTAIN)
 
 
 def fit_rules(
@@ -247,31 +274,40 @@ def fit_rules(
     if size <= limit:
         return FittedState(shown, (), size)
     if count(render_state(CompressedCognitiveState(constraints=state.constraints))) <= limit:
-        return fit_to_budget(shown, limit, count)
+        return fit_to_budget(shown, limit, count)  # the goal and questions are dropped before rules
     ordered = least_certain_first(shown.constraints, words)
     certain = [rule for rule in ordered if _certainty(rule, words) >= _CERTAIN]
     reduced, dropped, tokens = fit_to_budget(_with_rules(shown, ordered), limit, count)
     if set(certain) <= set(reduced.constraints):
         return FittedState(_in_order(reduced, shown), dropped, tokens)
-    limit = max(limit, certain_limit)
-    notice_limit = limit // _NOTICE_SHARE
-    room = max(limit - notice_limit - _NOTICE_FRAME_TOKENS, MIN_BUDGET_TOKENS)
-    reduced, dropped, tokens = fit_to_budget(_with_rules(shown, certain), room, count)
+    fitted = _fit_certain_rules(shown, certain, count, limit=max(limit, certain_limit))
     uncertain = [f"constraints: {rule.text}" for rule in ordered if rule not in certain]
-    dropped = (*uncertain, *dropped)
+    return fitted._replace(dropped=(*uncertain, *fitted.dropped))
+
+
+def _fit_certain_rules(
+    shown: CompressedCognitiveState,
+    certain: Sequence[StandingConstraint],
+    count: CountTokens,
+    *,
+    limit: int,
+) -> FittedState:
+    """Return a state with certain rules only, and with a notice about those that do not fit."""
+    notice_limit = limit // _NOTICE_DIVISOR
+    rules_limit = max(limit - notice_limit - _NOTICE_FRAME_TOKENS, MIN_BUDGET_TOKENS)
+    reduced, dropped, tokens = fit_to_budget(_with_rules(shown, certain), rules_limit, count)
     reduced = _in_order(reduced, shown)
+    fitted = FittedState(reduced, dropped, tokens)
     missing = [rule.text for rule in certain if rule not in reduced.constraints]
     if not missing:
-        return FittedState(reduced, dropped, tokens)
+        return fitted
     notice = _notice(missing, notice_limit, count)
     unconfirmed = (*reduced.uncertainty_signal.unconfirmed, notice)
     signal = UncertaintySignal(level=UncertaintyLevel.MEDIUM, unconfirmed=unconfirmed)
-    reported = replace_state(reduced, uncertainty_signal=signal)
-    size = count(render_prompt(reported))
+    with_notice = replace_state(reduced, uncertainty_signal=signal)
+    size = count(render_prompt(with_notice))
     # A very small budget cannot contain the notice.
-    if size <= limit:
-        return FittedState(reported, dropped, size)
-    return FittedState(reduced, dropped, tokens)
+    return FittedState(with_notice, dropped, size) if size <= limit else fitted
 
 
 def _with_rules(
@@ -319,64 +355,69 @@ def _first_words(sentence: str) -> str:
 def _has_other_subject(new: str, old: str) -> bool:
     """Return True if two sentences say the same about different things.
 
-    "Ben's phone number is 9876." does not correct "Anna's phone number is 1234.". Such sentences
-    share half of their words, or a third if both begin with a label such as "Ben:". The other
-    words are replaced, some in the subject and some after it.
+    "Ben's phone number is 9876." does not correct "Anna's phone number is 1234.". Three conditions
+    must be met:
+
+    - The sentences share half of their words, or a third if both begin with a label ("Ben:").
+    - All other words are replaced; no word is only added or removed.
+    - The replaced words begin in the subject and end after it.
+
+    Sentences whose subjects differ only in a number or code need not meet them.
     """
     if _has_other_code(new, old):
         return True
     sentences = (new, old)
     if max(map(len, sentences)) > MAX_SENTENCE_LENGTH:
         return False
-    tokens = [list(_TOKEN.finditer(sentence)) for sentence in sentences]
-    words = [[token[0].casefold() for token in found] for found in tokens]
-    codes = SequenceMatcher(None, words[0], words[1], autojunk=False).get_opcodes()
-    same = sum(end - start for kind, start, end, *_ in codes if kind == "equal")
-    share = 3 if all(map(_LABEL.match, sentences)) else 2
-    places = [code for code in codes if code[0] != "equal"]
-    if share * same < max(map(len, words)) or not places:
+    matches = [list(_WORD.finditer(sentence)) for sentence in sentences]
+    words = [[match[0].casefold() for match in found] for found in matches]
+    edits = SequenceMatcher(None, words[0], words[1], autojunk=False).get_opcodes()
+    equal_words = sum(end - start for kind, start, end, *_ in edits if kind == "equal")
+    divisor = 3 if all(map(_LABEL.match, sentences)) else 2
+    changes = [edit for edit in edits if edit[0] != "equal"]
+    if divisor * equal_words < max(map(len, words)) or not changes:
         return False
-    if any(kind != "replace" for kind, *_ in places):
+    if any(kind != "replace" for kind, *_ in changes):
         return False
-    (_, first_new, _, first_old, _), (_, _, last_new, _, last_old) = places[0], places[-1]
-    ranges = ((first_new, last_new), (first_old, last_old))
+    (_, first_new, _, first_old, _), (_, _, end_new, _, end_old) = changes[0], changes[-1]
+    ranges = ((first_new, end_new), (first_old, end_old))
     return all(
-        found[first].start() < _subject_end(sentence, found) < found[last - 1].end()
-        for sentence, found, (first, last) in zip(sentences, tokens, ranges, strict=True)
+        found[first].start() < _subject_end(sentence, found) < found[end - 1].end()
+        for sentence, found, (first, end) in zip(sentences, matches, ranges, strict=True)
     )
 
 
-def _subject_end(sentence: str, tokens: Sequence[re.Match[str]]) -> int:
-    """Return where the first words of a sentence end that say what it is about."""
+def _subject_end(sentence: str, words: Sequence[re.Match[str]]) -> int:
+    """Return the position in a sentence at which its subject ends."""
     for pattern in _SUBJECT_ENDS:
         if (match := pattern.search(sentence)) is not None:
             return match.end() if pattern is _LABEL else match.start()
-    return tokens[min(len(tokens), _SUBJECT_WORDS) - 1].end()
+    return words[min(len(words), _SUBJECT_WORDS) - 1].end()
 
 
 def _is_rule(reading: Reading) -> bool:
     """Return True if a change is certain enough to be a rule."""
     scores = reading.scores
-    return scores.get(Act.SET, 0.0) + scores.get(Act.CHANGE, 0.0) >= _MIN_RULE
+    return scores.get(Act.SET, 0.0) + scores.get(Act.CHANGE, 0.0) >= _MIN_RULE_PROBABILITY
 
 
 def _stands_alone(correction: str, earlier: str) -> bool:
     """Return True if a correction can be understood without the sentence that it corrects."""
     new, old = terms(correction), terms(earlier)
     shared = len(new & old)
-    return shared >= 1 and 3 * shared >= len(old)
+    return shared >= 1 and 3 * shared >= len(old)  # at least a third of the earlier terms
 
 
-def _lasting_act(reading: Reading) -> Act:
-    """Return the act of a note. A note that is probably a rule must not expire."""
+def _note_act(reading: Reading) -> Act:
+    """Return the act of a note; a probable rule gets SET, because notes with ONCE expire."""
     scores = reading.scores
     if reading.act is Act.ONCE and scores.get(Act.SET, 0.0) > scores.get(Act.ONCE, 0.0):
         return Act.SET
     return reading.act
 
 
-def _score(reading: Reading) -> float:
-    """Return how much a sentence matters later: rules most, constraints of one answer least."""
+def _note_score(reading: Reading) -> float:
+    """Return how much a sentence matters later: rules most, then facts, then the act ONCE."""
     scores = reading.scores
     rule = sum(scores.get(act, 0.0) for act in (Act.SET, Act.CHANGE, Act.LIFT))
     fact = scores.get(Act.STATE, 0.0) + scores.get(Act.CORRECT, 0.0)
@@ -384,6 +425,7 @@ def _score(reading: Reading) -> float:
 
 
 def _changed_rule_text(new: str, old: str) -> str:
+    """Return the text of a changed rule; a short one also contains the replaced sentence."""
     if not old or len(new) >= _SELF_CONTAINED_LENGTH:
         return new
     return f"{new} (instead of: {old})"

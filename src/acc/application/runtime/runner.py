@@ -21,12 +21,7 @@ from acc.application.runtime.caller_rules import readable_state
 from acc.application.runtime.context import UNSET, RunContext
 from acc.application.runtime.dispatch import RunDispatcher, error_detail
 from acc.application.runtime.event_stream import RunStreams, TurnOptions
-from acc.application.runtime.inputs import (
-    Message,
-    as_answers,
-    collect_answers,
-    message_parts,
-)
+from acc.application.runtime.inputs import Message, as_answers, collect_answers, message_parts
 from acc.application.runtime.interrupts import REJECTIONS, RunPaused, rejection_reason
 from acc.application.runtime.leases import SessionLease, SessionLeases
 from acc.application.runtime.replay import (
@@ -53,7 +48,7 @@ from acc.application.runtime.run import (
     check_run_options,
     user_call_context,
 )
-from acc.application.runtime.segments import RETRIED_ERRORS, Segment, holder_prefix
+from acc.application.runtime.segments import RETRIED_ERRORS, Segment, holder_prefix, is_handed_over
 from acc.application.runtime.sessions import Sessions
 from acc.application.runtime.state import State
 from acc.application.runtime.type_variables import AnyDepsT, AnyOutputT
@@ -150,8 +145,8 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
 
         Without ids, the turn continues the default session of the default user. If the run waits
         for input, the result has the status `input_required` and contains the requests. Tools,
-        callbacks and instructions can use `deps`, which are never stored. The `observer` gets the
-        events, and the `recorder` stores them. A worker of an engine passes the `segment`.
+        callbacks and instructions can use `deps`, which are never stored. The `recorder` stores
+        the events, then the `observer` gets them. A worker of an engine passes the `segment`.
         """
         if config is not None or context is not None:
             check_run_options(self.agent, config, context)
@@ -221,12 +216,12 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         recorder: EventRecorder | None = None,
         segment: Segment | None = None,
     ) -> RunResult[AnyOutputT]:
-        """Continue a run that waits for input, or whose process died, in any process.
+        """Continue a run that waits for input, or that was interrupted.
 
-        Resume is replay: recorded model responses and tool results are used again, and nothing is
-        called for them. A tool call that was started and has no recorded result is repeated only if
-        the tool is idempotent. Otherwise the model is informed that the outcome is unknown. Pass
-        `deps` again, because they are not stored. A worker of an engine passes the `segment`.
+        Any process can resume a run. Recorded model responses and tool results are used again, and
+        nothing is called for them. A tool call that was started, but has no recorded result, is
+        repeated only if the tool is idempotent. Otherwise the model is informed that the outcome is
+        unknown. Pass `deps` again: they are not stored. Workers of engines pass the `segment`.
         """
         if config is not None or context is not None:
             check_run_options(self.agent, config, context)
@@ -273,7 +268,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
                     if answered:
                         await recorder.record(*answered)
                 except asyncio.CancelledError:
-                    if segment is None or not segment.attempt.is_handed_over:
+                    if not is_handed_over(segment):
                         await self._end(run, RunStatus.CANCELED, "canceled")
                     raise
                 return await self._execute(run, state, segment=segment)
@@ -300,7 +295,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         reason: str = "",
     ) -> None:
         """Cancel a run that waits for input, so that the session accepts another message."""
-        request = self._request(user_id, session_id)
+        request = self._session_request(user_id, session_id)
         if await self.services.sessions.read(request.key) is None:
             raise NothingPending(f"session {session_id!r} does not exist; nothing to abandon")
         recorder = EventRecorder(self.services.sessions)
@@ -313,10 +308,10 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
 
     async def cancel_engine_run(self, key: SessionKey, run_id: str) -> None:
         """Cancel a run whose engine no longer executes it, unless the run has ended."""
-        request = self._request(key.user_id, key.session_id)
+        request = self._session_request(key.user_id, key.session_id)
         recorder = EventRecorder(self.services.sessions)
         prefix = holder_prefix(run_id)
-        holder = f"{prefix}{request.run_id}"
+        holder = f"{prefix}{request.run_id}"  # unique, because the request has a new run id
         async with self.leases.acquire(key, holder, recorder, replaces=prefix) as lease:
             session = await self.open_session(recorder, lease)
             is_open = session.status in (RunStatus.WORKING, RunStatus.INPUT_REQUIRED)
@@ -326,6 +321,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
     async def _end_open_run(
         self, request: RunRequest, session: Session, recorder: EventRecorder, reason: str
     ) -> None:
+        """Record that the open run of a session is canceled; the lease must have been acquired."""
         self.services.memory_cache.evict(request.key, *[agent.name for agent in self.agent.walk()])
         request = replace(request, run_id=session.run_id)
         run = Run(request, services=self.services, recorder=recorder)
@@ -342,7 +338,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         """Write to the state of a session between runs, such as before its first message."""
         if not isinstance(values, Mapping):
             raise InvalidInput(f"values must be a mapping from keys to values, got {values!r}")
-        request = self._request(user_id, session_id)
+        request = self._session_request(user_id, session_id)
         recorder = EventRecorder(self.services.sessions)
         async with self.leases.acquire(request.key, request.run_id, recorder) as lease:
             state = State((await self.open_session(recorder, lease)).state)
@@ -354,7 +350,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
             )
 
     async def open_session(self, recorder: EventRecorder, lease: SessionLease) -> Session:
-        """Open the session of a lease for a recorder."""
+        """Open the session of a lease; from now on the recorder appends to it."""
         session = await lease.open()
         recorder.attach(session, holder=lease.holder)
         return session
@@ -363,8 +359,8 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
     def _intents(self) -> Intents:
         return Intents(self.agent)
 
-    def _request(self, user_id: str, session_id: str) -> RunRequest:
-        """Return a request without a message, to change a session between turns."""
+    def _session_request(self, user_id: str, session_id: str) -> RunRequest:
+        """Return a request with a new run id and no message, to change a session between turns."""
         run_id = self.services.ids.new()
         return RunRequest(
             run_id=run_id,
@@ -386,10 +382,12 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
     ) -> TurnStart:
         """Open the session and store the message.
 
-        The store closes an interrupted earlier run. If it has an engine, this turn waits for it.
+        A run that an engine executes is durable. If an earlier run was interrupted, the store
+        closes it. If that run and this one are durable, this turn waits for the earlier run.
         """
-        waits_for_runs = is_durable or segment is not None
-        detail = first_event_detail(request, is_durable=waits_for_runs)
+        is_durable = is_durable or segment is not None
+        waits_for_runs = is_durable  # an interrupted run is not closed until it is known as durable
+        detail = first_event_detail(request, is_durable=is_durable)
         if span is not None and (parent := span.traceparent):
             detail[TRACE_PARENT] = parent
         while True:
@@ -411,7 +409,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
                         await self._dispatcher.revive(request.key)
                 await lease.wait_until_free(error)
             except asyncio.CancelledError:
-                if segment is None or not segment.attempt.is_handed_over:
+                if not is_handed_over(segment):
                     await self._cancel_stored_turn(request, recorder)
                 raise
         lease.start_renewal()
@@ -424,7 +422,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         return start
 
     async def _cancel_stored_turn(self, request: RunRequest, recorder: EventRecorder) -> None:
-        """Cancel a turn that the store started although the call was cancelled."""
+        """Cancel a turn that was stored before the cancellation of its call arrived."""
         session = await self.services.sessions.read(request.key)
         if session is not None and session.run_id == request.run_id:
             await self._end_open_run(request, session, recorder, "canceled")
@@ -462,12 +460,12 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         first_events: Sequence[Event] = (),
         segment: Segment | None = None,
     ) -> RunResult[AnyOutputT]:
-        """Run the tree and record the end of the run, unless the segment is handed over."""
+        """Run the tree, and record the end of the run unless an engine continues it later."""
         output: object = UNSET
-        status, text = RunStatus.FAILED, "the process was interrupted"
+        status, text = RunStatus.FAILED, "the process was interrupted"  # for other exceptions
         requests: tuple[InputRequest, ...] = ()
         detail: Mapping[str, Any] = {}
-        is_handed_over = False
+        is_continued_later = False
         try:
             try:
                 if first_events:
@@ -475,8 +473,8 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
                 text, output = await self._run_tree(run, state)
                 status = RunStatus.COMPLETED
             except RunPaused as pause:
-                if is_handed_over := not pause.requests:
-                    raise  # nobody is asked: the engine continues the run later
+                if is_continued_later := not pause.requests:
+                    raise
                 status, text, requests = RunStatus.INPUT_REQUIRED, "", pause.requests
                 reset_to_recorded(run, state)
                 detail = pause_detail(run, state, requests)
@@ -485,18 +483,19 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
                 reset_to_recorded(run, state)
             except asyncio.CancelledError:
                 status, text = RunStatus.CANCELED, "canceled"
-                is_handed_over = segment is not None and segment.attempt.is_handed_over
+                is_continued_later = is_handed_over(segment)
                 run.recorder.detach_observer()  # it may not accept events after a cancellation
                 raise
             except AccError as error:
-                is_handed_over = segment is not None and isinstance(error, RETRIED_ERRORS)
-                text, detail = str(error), error_detail(error) if segment else {"code": error.code}
+                is_continued_later = segment is not None and isinstance(error, RETRIED_ERRORS)
+                text = str(error)
+                detail = error_detail(error) if segment else {"code": error.code}
                 raise
         finally:
             if status is not RunStatus.INPUT_REQUIRED and status is not RunStatus.COMPLETED:
                 self.services.memory_cache.evict(run.request.key, *run.memories)
-            if not is_handed_over:
-                await self._end_or_fail(run, status, text, detail, state, segment)
+            if not is_continued_later:
+                await self._end_or_record_failure(run, status, text, detail, state, segment)
         if status is RunStatus.COMPLETED:
             await commit_memories(run)
         return RunResult(
@@ -510,7 +509,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
             output_or_error=output,
         )
 
-    async def _end_or_fail(
+    async def _end_or_record_failure(
         self,
         run: Run,
         status: RunStatus,
@@ -519,7 +518,7 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         state: State,
         segment: Segment | None,
     ) -> None:
-        """Record the end of a run; if the store rejects an answer, record a failed run instead."""
+        """Record the end of a run; if the store rejects the answer, record a failure instead."""
         try:
             await self._end(run, status, text, detail, state)
         except AccError as error:
@@ -538,29 +537,30 @@ class SessionRunner(RunStreams[AnyDepsT, AnyOutputT], Generic[AnyDepsT, AnyOutpu
         root = RunContext(run, self.agent, Branch(state), path="", parts=run.request.message)
         seconds = run.request.config.timeout
         if seconds is None:
-            last = await root.run_agent(first)
+            last_context = await root.run_agent(first)
         else:
             deadline = asyncio.get_running_loop().time() + seconds
             try:
                 async with asyncio.timeout_at(deadline) as timeout:
-                    last = await root.run_agent(first)
+                    last_context = await root.run_agent(first)
             except TimeoutError as error:
                 if not timeout.expired():
                     raise AgentFailed(first.name, "TimeoutError") from error
                 raise RunTimedOut("timeout", seconds, first.name) from None
-            # The agent blocked the event loop or suppressed the cancellation.
-            # Coverage on Python 3.11 does not see this line, hence the pragma.
+            # No TimeoutError: the agent blocked the event loop or suppressed the cancellation.
+            # The pragma is needed because coverage on Python 3.11 does not see this line.
             if asyncio.get_running_loop().time() >= deadline:  # pragma: no cover
                 raise RunTimedOut("timeout", seconds, first.name)
         if run.journal.steps:
             run.journal.catch_up(root.current_branch)
             check_answers_used(run)
-        if last.agent is not first:
-            if last.agent is not self.agent and can_keep_conversation(last.agent):
-                state[ACTIVE_AGENT] = last.agent.name
+        last_agent = last_context.agent
+        if last_agent is not first:  # after a transfer, the next message goes to its target
+            if last_agent is not self.agent and can_keep_conversation(last_agent):
+                state[ACTIVE_AGENT] = last_agent.name
             else:
                 state.pop(ACTIVE_AGENT, None)
-        return last.text, output_of(self.agent, last)
+        return last_context.text, output_of(self.agent, last_context)
 
     def first_agent(self, state: State, message: Sequence[Part]) -> BaseAgent:
         """Return the agent of the intent, else the target of the last transfer, else the root."""

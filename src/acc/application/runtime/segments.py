@@ -40,6 +40,11 @@ def holder_prefix(run_id: str) -> str:
     return f"{run_id}/"
 
 
+def is_handed_over(segment: Segment | None) -> bool:
+    """Return True if another attempt continues the segment, so that no end is recorded."""
+    return segment is not None and segment.attempt.is_handed_over
+
+
 def waiting(requests: Sequence[InputRequest]) -> SegmentOutcome:
     """Return the outcome of a run that waits for answers to requests."""
     expiries = [request.expires_at for request in requests if request.expires_at is not None]

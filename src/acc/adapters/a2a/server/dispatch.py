@@ -83,9 +83,10 @@ _MAX_VERSION_LENGTH = 20
 _MAX_METHOD_LENGTH = 100
 _MAX_LOGGED_ID_LENGTH = 256
 RETRY_AFTER_SECONDS = 5
-#: JSON-RPC errors that also set the HTTP status, for proxies.
-_RPC_HTTP_STATUSES = frozenset({401, 403, 429, 503})
-_SENDING = frozenset({Operation.SEND, Operation.STREAM})
+#: A JSON-RPC response has HTTP status 200 even if it contains an error. These are the exceptions,
+#: because proxies and clients act on them.
+_RPC_ERROR_STATUSES = frozenset({401, 403, 429, 503})
+_SEND_OPERATIONS = frozenset({Operation.SEND, Operation.STREAM})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +103,7 @@ class StaticDocuments:
     required_extensions: Collection[str] = ()
 
 
-#: The result of a gRPC call, as JSON or as a stream, and the extensions of its response.
+#: The result of a gRPC call (encoded, or a stream), and the extensions of its response.
 CallResult = tuple[bytes | TaskStream, NegotiatedExtensions]
 
 
@@ -112,7 +113,7 @@ class StreamEndpoint(Protocol):
     async def open(
         self, principal: Principal, body: bytes, *, trace_parent: str = ""
     ) -> AsyncGenerator[bytes, None]:
-        """Return server-sent events; an AccError is raised before the run has any effect."""
+        """Return server-sent events, or raise AccError; then the run has had no effect."""
         ...
 
 
@@ -154,7 +155,7 @@ class RequestDispatcher:
             body = await request.body()
             await self._count_bytes(principal, body)
             if version not in self._protocol_versions:
-                # Checked after the body is read: the response needs its request id.
+                # Not earlier: the error response needs the request id, which is in the body.
                 self._check_intent_or_version(body, version)
             call = decode_rpc_request(body)
             request_id = call.id
@@ -173,7 +174,8 @@ class RequestDispatcher:
             if is_notification:
                 await _send_notification_error(send, error)
                 return
-            request_id = find_request_id(body) if request_id is None else request_id
+            if request_id is None:  # not decoded yet, or null
+                request_id = find_request_id(body)
             streaming = operation in STREAMING
             await _send_rpc_error(send, error, wire, request_id=request_id, streaming=streaming)
             return
@@ -249,7 +251,7 @@ class RequestDispatcher:
     async def handle_rest(self, request: HttpRequest, send: Send) -> None:
         """Respond to an HTTP+JSON request."""
         wire: Wire = WIRE_V1
-        kind = _response_type(request)
+        media_type = _response_media_type(request)
         try:
             version = requested_version(request)
             self._check_version(version)
@@ -271,12 +273,12 @@ class RequestDispatcher:
             )
         except Exception as error:  # noqa: BLE001 - process boundary
             self.record_error(request, error)
-            await _send_http_error(send, error, wire, kind)
+            await _send_http_error(send, error, wire, media_type)
             return
         if isinstance(result, TaskStream):
             await send_events(request, send, wire, result, extensions=extensions)
         else:
-            await send_response(send, 200, result, kind, extensions.headers)
+            await send_response(send, 200, result, media_type, extensions.headers)
 
     async def handle_grpc(
         self,
@@ -312,9 +314,10 @@ class RequestDispatcher:
         request.span_error = count_refusal(self._tracer, error)
 
     async def authenticate(self, request: HttpRequest, *, is_counted: bool = True) -> Principal:
-        """Return the caller, or raise Unauthenticated; its text does not disclose the reason.
+        """Return the caller of a request.
 
-        A request that is counted and exceeds the rate limit raises RateLimited.
+        Raise Unauthenticated if the credentials are rejected; the error does not contain the
+        reason. Raise RateLimited if the request is counted and exceeds the rate limit.
         """
         principal = await self._verify(request)
         if principal.is_anonymous:
@@ -333,7 +336,7 @@ class RequestDispatcher:
             return ANONYMOUS
         principal = None
         if b"authorization" in request.headers:
-            # An invalid token is an error, even if there is a valid certificate.
+            # Then the certificate is ignored: an invalid token is always an error.
             scheme, _, token = request.header(b"authorization").partition(" ")
             if self._verifier is not None and scheme.lower() == "bearer" and token.strip():
                 principal = await self._verifier.verify(token.strip())
@@ -362,7 +365,7 @@ class RequestDispatcher:
         return cards.card_for(principal.within(tenant))
 
     def _check_intent_or_version(self, body: bytes, version: str) -> None:
-        """Raise VersionNotSupported, unless the method is an intent, which has no version."""
+        """Check the version, unless the method is an intent: intents have no version."""
         with suppress(AccError):
             if decode_rpc_request(body).method in self._serve.intents:
                 return
@@ -376,7 +379,7 @@ class RequestDispatcher:
             )
 
     def _negotiate_extensions(self, request: HttpRequest) -> NegotiatedExtensions:
-        """Return the extensions that the client activated, and the offered ones it did not."""
+        """Compare the extensions of a request with those that the server offers and requires."""
         required = self.documents.required_extensions
         headers = request.headers
         if b"a2a-extensions" not in headers and b"x-a2a-extensions" not in headers and not required:
@@ -392,11 +395,11 @@ class RequestDispatcher:
             sorted(requested.intersection(offered)), set(offered).difference(requested)
         )
 
-    def _prepare_params(
+    def _start_operation(
         self, wire: Wire, operation: Operation, params: Any, request: HttpRequest
     ) -> Any:
-        """Start the span of a request; add the values of HTTP headers to its parameters."""
-        message = params.message if operation in _SENDING else None
+        """Start the span of a request; return its parameters with the values of HTTP headers."""
+        message = params.message if operation in _SEND_OPERATIONS else None
         if self._tracer is not None:
             header = request.trace_parent
             parent = header if message is None else nearest_parent(message.metadata, header)
@@ -405,7 +408,7 @@ class RequestDispatcher:
         return params if message is None else _with_headers(params, request)
 
     def _start_span(self, request: HttpRequest, method: str, parent: str) -> SpanPort | None:
-        """Start the span of a request, which ends with its response."""
+        """Start the span of a request if there is a tracer; the response ends it."""
         if self._tracer is not None:
             request.span = start_server_span(self._tracer, method, parent)
             request.trace_id = request.span.trace_id or request.trace_id
@@ -424,8 +427,8 @@ class RequestDispatcher:
         serve = self._serve
         if params.tenant:
             check_tenant(params.tenant)
-        params = self._prepare_params(wire, operation, params, request)
-        request.task_id = _task_of(params)
+        params = self._start_operation(wire, operation, params, request)
+        request.task_id = _logged_task_id(params)
         match operation:
             case Operation.SEND:
                 result = await serve.send(principal, params)
@@ -453,6 +456,7 @@ class RequestDispatcher:
     async def _perform_push(
         self, wire: Wire, operation: Operation, principal: Principal, params: Any
     ) -> bytes:
+        """Perform an operation on push configurations and return its encoded result."""
         serve = self._serve
         match operation:
             case Operation.PUSH_CREATE:
@@ -461,7 +465,7 @@ class RequestDispatcher:
                 return wire.write_push(await serve.get_push(principal, params))
             case Operation.PUSH_LIST:
                 return wire.write_push_list(*await serve.list_push_configs(principal, params))
-        await serve.delete_push(principal, params)
+        await serve.delete_push(principal, params)  # the only operation left
         return wire.write_empty()
 
 
@@ -473,16 +477,13 @@ def _with_headers(params: SendRequest, request: HttpRequest) -> SendRequest:
     return replace(params, trace_parent=parent) if parent else params
 
 
-def _task_of(params: Any) -> str:
+def _logged_task_id(params: Any) -> str:
     """Return the task id of a request for the access log, or an empty string."""
     if isinstance(params, GetRequest | TaskRequest):
         return params.id[:_MAX_LOGGED_ID_LENGTH]
     if isinstance(params, PushRequest):
         return params.task_id[:_MAX_LOGGED_ID_LENGTH]
     return params.config.task_id if isinstance(params, PushCreateRequest) else ""
-
-
-# Versions and errors
 
 
 def _requested_extensions(request: HttpRequest) -> tuple[str, ...]:
@@ -512,7 +513,7 @@ async def send_early_error(
     if is_rpc:
         await _send_rpc_error(send, error, wire)
     else:
-        await _send_http_error(send, error, wire, _response_type(request))
+        await _send_http_error(send, error, wire, _response_media_type(request))
 
 
 async def _send_rpc_error(
@@ -527,8 +528,8 @@ async def _send_rpc_error(
     if isinstance(error, HttpError):
         await send_response(send, error.status, body, JSON, error.headers)
         return
-    status = wire_error_for(error).http_status
-    status = status if status in _RPC_HTTP_STATUSES else 200
+    error_status = wire_error_for(error).http_status
+    status = error_status if error_status in _RPC_ERROR_STATUSES else 200
     if wire is WIRE_V03 and streaming and status == 200:
         # Clients of 0.3 expect the error of a streaming method in a stream.
         await send({"type": "http.response.start", "status": 200, "headers": EVENT_STREAM_HEADERS})
@@ -540,21 +541,21 @@ async def _send_rpc_error(
 async def _send_notification_error(send: Send, error: BaseException) -> None:
     """Respond to a notification with a status only; JSON-RPC forbids a body.
 
-    From the status, a client learns that it must authenticate or send fewer requests.
+    The status shows whether the client must authenticate or send fewer requests.
     """
-    status = wire_error_for(error).http_status
-    status = status if status in _RPC_HTTP_STATUSES else 204
+    error_status = wire_error_for(error).http_status
+    status = error_status if error_status in _RPC_ERROR_STATUSES else 204
     await send_response(send, status, b"", headers=error_headers(status, error))
 
 
-async def _send_http_error(send: Send, error: BaseException, wire: Wire, kind: bytes) -> None:
+async def _send_http_error(send: Send, error: BaseException, wire: Wire, media_type: bytes) -> None:
     status = wire_error_for(error).http_status
     headers = error.headers if isinstance(error, HttpError) else error_headers(status, error)
-    await send_response(send, status, encode_http_error(error, wire.version), kind, headers)
+    await send_response(send, status, encode_http_error(error, wire.version), media_type, headers)
 
 
 def _limit_key(principal: Principal) -> str:
-    """Return the key of the rate limit: the account, or the address of an anonymous caller."""
+    """Return whose requests are counted: an account, or the address of an anonymous caller."""
     if principal.is_anonymous:
         return f"address/{principal.address}"
     return f"account/{principal.account.user_id}"
@@ -588,7 +589,7 @@ def _find_operation(method: str, wire: Wire, intents: Sequence[str]) -> Operatio
     raise UnknownMethod(f"method {method[:_MAX_METHOD_LENGTH]!r} does not exist{hint}")
 
 
-def _response_type(request: HttpRequest) -> bytes:
+def _response_media_type(request: HttpRequest) -> bytes:
     """Return the media type application/a2a+json if the client uses it, else JSON."""
     types = request.headers.get(b"accept", b"") + request.headers.get(b"content-type", b"")
     return A2A_JSON if A2A_JSON in types else JSON
