@@ -21,6 +21,7 @@ COVERED := tests/unit tests/contract
 COVERED_PLUGINS := -p slipcover -p xdist -p asyncio -p hypothesispytest
 # The longest tests. They start first, so that no process is left with a long test at the end.
 LONG := tests/integration/test_provider_outage.py tests/integration/test_chaos.py tests/integration/test_openapi.py \
+  tests/integration/test_shipped_evaluation.py tests/integration/test_evaluation_interruption.py \
   tests/e2e/test_docs_site.py tests/test_installation.py
 # Tests that start processes, databases and browsers can exceed their time on a loaded machine. Tests that fail run once more, one
 # after the other; one that fails again fails the run, and the names of both runs are in the output.
