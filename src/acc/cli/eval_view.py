@@ -527,8 +527,8 @@ def unclear_lines(summary: Mapping[str, Any]) -> list[str]:
 def format_difference(name: str, value: float) -> str:
     """Return a signed difference; rates are in percentage points."""
     if name in RATES:
-        return f"{100 * value:+.1f} pp"
-    return f"{value:+,.0f}" if name.endswith("memory_tokens") else f"{value:+.2f}"
+        return f"{100 * value:+z.1f} pp"
+    return f"{value:+z,.0f}" if name.endswith("memory_tokens") else f"{value:+z.2f}"
 
 
 def comparison_table(rows: Sequence[Mapping[str, Any]], first: str, second: str) -> Table:

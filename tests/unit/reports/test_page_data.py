@@ -13,6 +13,7 @@ from acc.adapters.reports.page_data import (
     list_comparisons,
     result_rows,
 )
+from acc.cli.eval_view import format_difference as format_terminal_difference
 from acc.cli.eval_view import result_table
 from acc.cli.output import console
 from acc.domain.metrics import METRIC_NAMES
@@ -103,6 +104,8 @@ def test_best_means_exclude_the_ceiling_and_name_ties() -> None:
 def test_numbers_are_formatted_with_sign_and_enough_digits() -> None:
     assert format_difference("drift", -0.021) == "\N{MINUS SIGN}2.1"
     assert format_difference("outcome", 0.001) == "0.00"
+    assert format_terminal_difference("drift", -0.0001) == "+0.0 pp"
+    assert format_terminal_difference("memory_tokens", -1602.3) == "-1,602"
     assert format_pair("outcome", (7.5, 8.0)) == ("7.50", "8.00")
     assert format_pair("drift", (0.01001, 0.01002)) == ("1.0010 %", "1.0020 %")
     assert format_pair("outcome", (7.5001, 7.5002)) == ("7.5001", "7.5002")
