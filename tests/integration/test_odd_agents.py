@@ -103,7 +103,7 @@ expect = ["Mara"]
     ("tree", "error"),
     [
         ("ending_tree", "the process of the agent ended with status 9"),
-        ("blocking_tree", "no answer within 1.0 s, and the agent blocked its process"),
+        ("blocking_tree", "no answer within 5.0 s, and the agent blocked its process"),
     ],
 )
 @pytest.mark.parametrize("workers", ["1", "2"])
@@ -114,7 +114,7 @@ def test_agent_tree_fails_only_its_own_turn(
     scenario = tmp_path / "numbered.toml"
     scenario.write_text(NUMBERED_TURNS)
     episode = ("--scenario", str(scenario), "--episodes", "1")
-    options = ("--workers", workers, "--timeout", "1")
+    options = ("--workers", workers, "--timeout", "5")
     both = f"{tree},good=python:odd_agents:good_tree"
     completed, rows = run(both, tmp_path / "run", *options, episodes=episode)
     assert completed.returncode == 0, completed.stderr
