@@ -391,8 +391,9 @@ async def test_concurrent_runs_of_a_caller_are_limited() -> None:
                 group.create_task(front.post(body(user("hi"), thread=f"t{n}", run=f"r{n}")))
                 for n in range(8)
             ]
-            while sum(post.done() for post in posts) < 6:  # noqa: ASYNC110 - no event for it
-                await asyncio.sleep(0.01)
+            async with asyncio.timeout(30):
+                while len(running) < 2 or sum(post.done() for post in posts) < 6:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
             gate.set()
         assert sorted(post.result().status_code for post in posts) == [200] * 2 + [429] * 6
         assert peak == 2
