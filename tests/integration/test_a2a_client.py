@@ -132,11 +132,13 @@ async def test_cancelled_send_cancels_the_task(everything: str, mode: tuple[str,
     client = client_of(everything, mode)
     task_ids: list[str] = []
 
-    async def on_update(task: Task, update: object) -> None:
-        task_ids.append(task.id)
-
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.5):
+        async with asyncio.timeout(20) as deadline:
+
+            async def on_update(task: Task, update: object) -> None:
+                task_ids.append(task.id)
+                deadline.reschedule(asyncio.get_running_loop().time() + 0.1)
+
             await client.send(message("sleep 30"), on_update=on_update)
     assert (await client.get(task_ids[0])).state is TaskState.CANCELED
 
