@@ -259,7 +259,11 @@ def _differences(tally: Tally, agent: str, versus: str, metric: str) -> dict[str
     return differences
 
 
-_MOST = {**dict.fromkeys(("outcome", *OUTCOME_NAMES), 10.0), "hallucination": 1.0, "drift": 1.0}
+#: An interval of Student's t can exceed the possible values.
+_MAX_VALUES = {
+    **dict.fromkeys(("outcome", *OUTCOME_NAMES), 10.0),
+    **dict.fromkeys(("hallucination", "drift"), 1.0),
+}
 
 
 def interval_fields(tally: Tally, agent: str, metric: str, seed: int) -> dict[str, float | None]:
@@ -272,9 +276,9 @@ def interval_fields(tally: Tally, agent: str, metric: str, seed: int) -> dict[st
             by_scenario.setdefault(scenario, []).append(values[index])
     found = paired_difference(by_scenario, seed=seed)
     ends = (None, None) if found is None else (found.low, found.high)
-    most = _MOST.get(metric, math.inf)  # an interval of t can exceed the possible values
+    largest = _MAX_VALUES.get(metric, math.inf)
     return {
-        name: None if end is None else round(min(max(end, 0.0), most), 6)
+        name: None if end is None else round(min(max(end, 0.0), largest), 6)
         for name, end in zip(("low", "high"), ends, strict=True)
     }
 
